@@ -1,4 +1,4 @@
-"""Celery tasks: thin adapters. A message is a hint that a row waits; the row says what to do.
+"""Celery tasks: thin adapters. A message hints that a row is waiting; the row says what to do.
 
 Every task may run twice or be killed at any line: claims are leases, writes are fenced, and the
 dispatcher finds unfinished work again.
@@ -35,7 +35,7 @@ EXECUTORS = {
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
 }
-# Kinds of runs that only read their version.
+# Kinds of runs that only read a version.
 READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK)
 
 
@@ -55,7 +55,7 @@ def checkpoint_records(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.redact")
 def redact(user_pk: int) -> None:
-    """Remove redacted content, and what relies on it, from a user's project."""
+    """Remove redacted content, and everything that relies on it, from a user's project."""
     redactions.work_on(user_pk)
 
 
@@ -97,13 +97,13 @@ def judge_workspace_constraint(version_id: str) -> None:
 
 @shared_task(name="workers.tasks.forecast")
 def forecast(user_pk: int) -> None:
-    """Make a forecast of a user's constraints."""
+    """Make a forecast for a user's constraints."""
     forecasting.make(user_pk)
 
 
 @shared_task(name="workers.tasks.answer")
 def answer(run_id: str) -> None:
-    """Have a language model answer a question, when it is its workspace's turn."""
+    """Have a language model answer a question when it is the workspace's turn."""
     of = Run.objects.filter(pk=run_id).values_list("user__workspace", flat=True).first()
     if of is None:
         return
@@ -152,7 +152,7 @@ def _carry_out(run: Run) -> None:
 
 
 def execute(run: Run) -> None:
-    """Execute a run; if its state was redacted, or cannot be determined, store only that."""
+    """Execute a run; if its state was redacted or cannot be determined, store only that error."""
     try:
         earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
         if earlier is not None and run.kind in READING:

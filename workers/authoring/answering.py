@@ -1,6 +1,6 @@
 """Answer a question: a language model writes queries, and names the one whose value is the answer.
 
-No value passes through the model: the answer is the named query's value as computed, or none.
+The model never writes the answer itself: the answer is the value that the named query computed.
 """
 
 import json
@@ -27,28 +27,29 @@ from workers.authoring.tools import ANSWER_TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.llm.interface import CallFailed, ToolCall
 
-# Limits on the model's answers, its queries, and the size of the conversation.
+# Limits for one question: answers from the model, queries, and characters in the conversation.
 MAX_TURNS = 16
 MAX_QUERIES = 12
 MAX_CHARACTERS = 120_000
 MAX_MANIFEST_CHARACTERS = 20_000
-# Maximum size of a value as shown to the model.
+# Maximum number of characters of a query's value that the model is shown.
 MAX_VALUE = 4000
 MAX_NOTE = 500
 _DIGIT = re.compile(r"\d")
-# Maximum wait for a query, in seconds: somebody waits for the answer.
+# Maximum wait for a query, in seconds; it is short because somebody is waiting for the answer.
 QUERY_SECONDS = 60.0
 
 
 def execute(run: Run) -> None:
-    """Have the run's question answered, and store the result."""
+    """Have a language model answer the run's question, and store the result."""
     store(run, _Session(run).work)
 
 
 def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
-    """Store the output of a language model's work, or why there is none.
+    """Call `work`, and store its output in the run, or the reason why there is none.
 
-    `work` raises NotSettled if the model finds nothing, and the errors of model calls.
+    `work` raises NotSettled if the model finds nothing, and LanguageModelError if a call to the
+    model fails.
     """
     started = time.monotonic()
     try:
@@ -64,7 +65,7 @@ def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.Result:
-    """Describe what went wrong; the provider's own words are kept separate from ours."""
+    """Return the result of a failed run; the provider's own message is kept separate from ours."""
     message, said = str(failure)[:1].upper() + str(failure)[1:], ""
     if isinstance(failure, CallFailed):
         message, said = failure.explanation, failure.provider_said
@@ -80,7 +81,7 @@ def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.
 
 
 class _Session:
-    """The work on one question, until it is answered or the model says that it cannot be."""
+    """The work on one question, until the model answers it or says that it cannot."""
 
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
@@ -94,9 +95,10 @@ class _Session:
         self._output: dict[str, Any] | None = None
 
     def work(self) -> dict[str, Any]:
-        """Converse until there is an answer; return the output of the run.
+        """Converse until the model answers or says that it cannot; return the output of the run.
 
-        Raises NotSettled if the model finds no answer, the errors of model calls, and LeaseLost.
+        Raises NotSettled if the model does neither, LanguageModelError if a call to the model fails
+        or no sandbox is available, and LeaseLost if another worker has taken over the run.
         """
         self._conversation.tell(prompts.ANSWER, self._question())
         for _ in range(MAX_TURNS):
@@ -115,7 +117,7 @@ class _Session:
     def _question(self) -> str:
         manifest = manifest_text(self._bench.outline)
         if len(manifest) > MAX_MANIFEST_CHARACTERS:
-            manifest = f"{manifest[:MAX_MANIFEST_CHARACTERS]}\n... (open_domain shows the others)\n"
+            manifest = f"{manifest[:MAX_MANIFEST_CHARACTERS]}\n... (open_domain shows the rest)\n"
         return prompts.question(self._run, manifest)
 
     def _carry_out(self, call: ToolCall) -> None:
@@ -154,7 +156,7 @@ class _Session:
     def _answer(self, number: int | None, code: str | None, note: str) -> str:
         if _DIGIT.search(note):
             raise ToolFailed(
-                "The note has a digit: values are computed. Reword it, or leave it out."
+                "The note has a digit, but values must be computed. Reword the note, or omit it."
             )
         if code is not None:
             told = self._query(code)
@@ -199,7 +201,10 @@ class _Session:
         return {"known": known, "reason": reason, "queries": tried}
 
     def _done(self, code: str) -> Mapping[str, Any]:
-        """Run code on the requested version, and return its output; raise ToolFailed on failure."""
+        """Run a query on the requested version, and return its output.
+
+        Raises ToolFailed if the query fails, and SandboxAbsent if no sandbox worker can run it.
+        """
         run, checkpoint = self._run, self._run.checkpoint
         assert checkpoint is not None
         place = history.place_of(run.input.get("as_of"))
@@ -207,7 +212,7 @@ class _Session:
         query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
-                leases.check(run)  # what the model has seen may have been redacted since
+                leases.check(run)  # without the lease, the code may quote redacted content
                 query = runs.queue(
                     self._user,
                     RunKind.QUERY,
@@ -242,11 +247,11 @@ class _Session:
 
 
 class SandboxAbsent(LanguageModelError):
-    """No sandbox is available to compute what the model asks for; the question is not at fault."""
+    """No sandbox is available to run the model's query; the question is not at fault."""
 
 
 def _as_of(run: Run) -> MemoryUser:
-    """Return the user with the requested state as the newest version."""
+    """Return the run's user, with the requested version in place of the newest one."""
     user = run.user
     user.head = history.state_of(run)
     return user

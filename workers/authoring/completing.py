@@ -1,6 +1,6 @@
 """Complete a follow-up question: a language model rewrites it so that it can stand alone.
 
-The result is used as a search query and for nothing else, whatever the turns before it say.
+The result is only ever used as a search query, whatever the earlier turns may say.
 """
 
 from typing import Any
@@ -16,14 +16,15 @@ from workers.authoring.tools import COMPLETE_TOOLS
 
 
 def execute(run: Run) -> None:
-    """Have the run's question completed, and store the result."""
+    """Have a language model complete the run's question, and store the result."""
     answering.store(run, lambda: _complete(run))
 
 
 def _complete(run: Run) -> dict[str, Any]:
     """Ask the model once, and return the output of the run.
 
-    There is no second attempt: somebody is waiting, and a search by words alone will do.
+    There is no second attempt: somebody is waiting, and a search that matches words alone is an
+    acceptable substitute.
     """
     work = CallSession(
         workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run

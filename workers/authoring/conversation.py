@@ -24,21 +24,21 @@ from workers.llm.interface import (
 )
 from workers.llm.metered import MeteredModel
 
-# These failures may be due to the question: with fewer or different entries it may succeed.
+# Failures that may be due to the question: a question about fewer or other entries may succeed.
 OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestRejected)
-# How often a model may repeat an answer after being told what is wrong with it.
+# Give up once a model has repeated an answer this often after being told what is wrong with it.
 MAX_REPETITIONS = 2
 
 NO_TOOL = (
     "Your answer called no tool, so nothing happened. Work only by calling tools; nobody reads text"
-    " outside of them."
+    " outside tool calls."
 )
 
 
 class Conversation:
-    """One piece of work under a lease: the conversation so far, and its outcome.
+    """A conversation with a language model, for one piece of leased work.
 
-    `turns` is the number of answers that the model gave to other questions of the same work.
+    `turns` is the number of answers that the model has already given in the same piece of work.
     """
 
     def __init__(self, work: CallSession, leased: LeasedWork, *, turns: int = 0) -> None:
@@ -50,23 +50,27 @@ class Conversation:
         self.last_problem = "none"
 
     def tell(self, system: str, text: str) -> None:
-        """Put the system prompt and the question before everything else."""
+        """Insert the system prompt and the question at the beginning of the conversation."""
         self._messages = [System(system), User(text), *self._messages]
 
     @property
     def turns(self) -> int:
-        """The number of answers of the model in this piece of work."""
+        """Number of answers that the model has given in this piece of work."""
         return self._model.turn
 
     def recall(self, calls: Sequence[ToolCall]) -> None:
-        """Begin with tool calls that the model has made already; `answer` each of them."""
+        """Begin the conversation with tool calls that the model has already made.
+
+        The caller must pass the result of each call to `answer`.
+        """
         self._append(Assistant("", calls))
 
     def ask(self, tools: Sequence[Tool]) -> Sequence[ToolCall]:
-        """Return the tools that the model calls next, perhaps none; `answer` each of them.
+        """Return the model's next tool calls, possibly none.
 
-        Raises NotSettled if the question causes the failure, or the model repeats itself;
-        LeaseLost; and the errors of calls (LanguageModelError).
+        The caller must pass the result of each call to `answer`. Raises NotSettled if the model
+        keeps repeating itself or fails on this question, LeaseLost if another worker has taken over
+        the work, and LanguageModelError if the call to the model fails for any other reason.
         """
         with transaction.atomic():
             leases.check(self._leased)  # do not pay for work that another worker has taken over
@@ -77,12 +81,12 @@ class Conversation:
         self._heed_repetition(answer.message)
         self._append(answer.message)
         if not answer.tool_calls:
-            self.last_problem = "it answered without calling a tool"
+            self.last_problem = "the model answered without calling a tool"
             self._append(User(NO_TOOL))
         return answer.tool_calls
 
     def answer(self, call: ToolCall, text: str, *, failed: bool = False) -> None:
-        """Give the model the result of a call."""
+        """Give the model the result of a tool call."""
         if failed:
             self.last_problem = text
         self._append(ToolResult(call, text, failed))

@@ -1,4 +1,4 @@
-"""The lane of the language model: messages become facts, facts become edits."""
+"""The language model's lane: messages become facts, and facts become edits."""
 
 import datetime
 import functools
@@ -24,12 +24,12 @@ from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of slices and windows settled in one claim, so that a long backlog gives way to
-# other users.
+# Maximum number of slices, and of windows, that are settled per claim of the lane, so that a user
+# with a long backlog does not hold up other users.
 ROUNDS = 10
-# A budget may be raised at any time, so look at it again after at most this long.
+# Maximum wait before an exhausted budget is checked again, since it may be raised at any time.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
-# Failures that are not due to an entry.
+# Errors that `_patiently` never blames on an entry.
 PASSING = (
     NotSettled,
     LanguageModelError,
@@ -38,9 +38,9 @@ PASSING = (
     DatabaseError,
     InterfaceError,
 )
-# Number of attempts for which a failure of our own counts as temporary.
+# From this attempt on, an error in our own code no longer counts as temporary.
 PATIENT_ATTEMPTS = 4
-# Work that the model fails on costs money each time, so eventually it is retried only once a day.
+# Maximum pause between attempts at work that the model fails on: each attempt costs money.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
@@ -71,7 +71,7 @@ def _work_on(lane: Lane) -> None:
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except (LanguageModelError, NotSettled, NotJudged) as failure:
-        # The operator or the staff decided this, so it is not a failure.
+        # Work that the operator or the staff have stopped does not count as failed.
         willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
         leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
         logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
@@ -81,9 +81,9 @@ def _work_on(lane: Lane) -> None:
 
 
 def _settle(lane: Lane) -> None:
-    """Memorize, then structure; entries that fail in one step do not hold up the other step.
+    """Memorize messages, then structure facts; a failure in one step does not hold up the other.
 
-    Facts that come with their edits are structured before the next slice is memorized.
+    Facts that the model sent together with edits are structured before the next slice is memorized.
     """
     if structure.unjudged(structure.newest(lane.user_id)):
         raise NotJudgedYet("an earlier proposal has not been judged yet")
@@ -93,7 +93,7 @@ def _settle(lane: Lane) -> None:
     def remember(messages: Sequence[LogEntry]) -> None:
         nonlocal structuring
         first = memorize.memorize(lane, structure.newest(lane.user_id), messages)
-        # Without edits, the facts are structured at the end, including those that failed before.
+        # If no edits were sent, all facts are structured at the end, even those that failed before.
         structuring = _structure(lane, first) if first else None
 
     try:
@@ -114,9 +114,9 @@ def _settle(lane: Lane) -> None:
 
 
 def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSettled | None:
-    """Structure the pending facts and corrections; return why some are not settled, if any.
+    """Structure the pending facts and corrections; if some could not be settled, return the error.
 
-    A first answer that the model has given already is used for the first window.
+    `first` is the answer that the model has already given for the first window, if any.
     """
     answers = [first]
 
@@ -141,9 +141,9 @@ def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSet
 def _patiently(
     lane: Lane, work: Callable[[Sequence[LogEntry]], None]
 ) -> Callable[[Sequence[LogEntry]], None]:
-    """Treat a repeated failure of our own as due to one of the entries.
+    """Wrap `work` so that it blames repeated errors in our own code on the entries.
 
-    Bisecting then finds that entry, and the others are not held up by it.
+    Bisecting then finds the entry that causes the error, so that it does not hold up the others.
     """
 
     def do(entries: Sequence[LogEntry]) -> None:
@@ -156,21 +156,21 @@ def _patiently(
                 raise
             logger.exception("entries_failed", user=lane.user_id, entries=len(entries))
             raise NotSettled(
-                f"the server failed on it ({type(error).__name__}: {error})"
+                f"the server failed on this entry ({type(error).__name__}: {error})"
             ) from error
 
     return do
 
 
 def _advance(lane: Lane) -> None:
-    """Store the entry up to which all are settled, so that a long log is not searched again."""
+    """Store how far the log is settled without gaps, so that this part is not searched again."""
     last = structure.newest(lane.user_id).last_seq
     rest = lanes.pending(lane, 1)
     lanes.advance(lane, rest[0].seq - 1 if rest else last)
 
 
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
-    """Reject entries that the model fails on while others pass, unless they are settled by now."""
+    """Reject the entries on which the model failed while others passed, unless already settled."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         settled = log.outcomes(user, reasons)

@@ -1,12 +1,12 @@
 """Memorize: the messages of a session become atomic facts, appended to the same log.
 
-A slice is what fits in one question: consecutive pending messages of one session. Its facts and the
-outcomes of its messages are written in one transaction, so a slice is memorized once, however often
-it is tried.
+A slice is a run of pending messages from one session that fits in one question. Its facts and the
+outcomes of its messages are written in one transaction, so a slice is memorized only once, however
+many attempts it takes.
 
-If nothing else waits for edits, the same question asks for the edits that bring the facts into the
-project. These edits become the first answer of the structure session that follows; until then they
-are in memory only.
+If no other entry is waiting to be structured, the same question also asks for the edits that bring
+the facts into the project. These edits become the first answer of the structure session that
+follows; until then they are kept in memory only.
 """
 
 import itertools
@@ -45,13 +45,13 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of messages in one question.
 MAX_MESSAGES = 60
-# Maximum number of answers from a model for one part of a slice.
+# Maximum number of answers from the model to one question.
 MAX_TURNS = 5
 # Reason given when a message is dismissed because the model derived no fact from it.
 NOTHING_REMEMBERED = "the model found nothing to remember in this message"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
-# Limits on the context shown: the session's previous messages, and remembered facts.
+# Limits on the context in a question: previous messages of the session, and remembered facts.
 CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
@@ -77,14 +77,15 @@ REMEMBER = Tool(
                             "type": "array",
                             "items": {"type": "integer"},
                             "minItems": 1,
-                            "description": "The numbers of the messages that say it; for a"
-                            " correction, also that of the remembered fact it corrects.",
+                            "description": "The numbers of the messages that state the fact; for a"
+                            " correction, also the number of the remembered fact that it corrects.",
                         },
                         "derived": {
                             "type": "string",
                             "description": "Only if a number or date in `text` follows from the"
                             " messages without being stated, or if `text` is a complete paraphrase"
-                            " or in another language: how it follows, with a quotation.",
+                            " or in another language: how it follows, with a quotation of a"
+                            " message.",
                         },
                     },
                     "required": ["text", "sources"],
@@ -97,7 +98,7 @@ REMEMBER = Tool(
     },
 )
 
-# The same tool, for questions that also ask for edits.
+# The tool `remember` for questions that also ask for edits.
 REMEMBER_AND_EDIT = Tool(
     REMEMBER.name,
     "Submit all facts from these messages, and the edits that bring them into the project.",
@@ -106,7 +107,7 @@ REMEMBER_AND_EDIT = Tool(
         "properties": {**REMEMBER.parameters["properties"], "edits": EDITS},
     },
 )
-# Calls that fail for these reasons may succeed if only the facts are asked for.
+# If asking for facts and edits fails with one of these errors, asking for facts alone may succeed.
 TOO_MUCH_AT_ONCE = (Truncated, PromptTooLong, RequestRejected)
 
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -120,7 +121,7 @@ _RELATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that the model found; `derived` explains how it follows if no message states it."""
+    """A fact found by the model; if no message states it, `derived` explains how it follows."""
 
     text: str
     sources: Sequence[int]
@@ -148,11 +149,11 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 def memorize(
     lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]
 ) -> structure.FirstAnswer | None:
-    """Have the model find the facts in a slice, and append them.
+    """Have the model find the facts in a slice, and append them to the log.
 
-    Returns the edits that the model sent with them, if any, for the structure session that follows.
-    Raises NotSettled if the model gives no acceptable facts, LeaseLost, and the errors of model
-    calls (LanguageModelError).
+    Returns the edits that the model sent with the facts, if any, for the structure session that
+    follows. Raises NotSettled if the model gives no acceptable facts, LeaseLost if another worker
+    has taken over the lane, and LanguageModelError if a call to the model fails.
     """
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     known = _known(user)
@@ -181,15 +182,15 @@ def memorize(
 
 
 def _may_combine(lane: Lane) -> bool:
-    """Return whether to ask for edits as well: only if they would cover all entries that wait."""
+    """Return whether to ask for edits as well: only if no other entry is waiting for edits."""
     return bool(settings.UAC_LLM_COMBINE_STEPS) and not structure.pending(lane, 1, ())
 
 
 @dataclass(frozen=True)
 class _Slice:
-    """What the questions about a slice have in common.
+    """The messages of a slice, and the context that every question about it shows.
 
-    `earlier` and `known` show the session's previous messages and the remembered facts.
+    `earlier` has the session's previous messages, `known` the remembered facts, as text.
     """
 
     user: MemoryUser
@@ -201,7 +202,7 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Acceptable facts, the calls that sent edits with them, and the number of answers needed."""
+    """Acceptable facts, the tool calls that also sent edits, and the number of answers so far."""
 
     facts: Sequence[Fact]
     edits: Sequence[ToolCall] = ()
@@ -220,8 +221,8 @@ def _facts_with_edits(
 ) -> _Answer | None:
     """Ask for facts and edits; return None if this fails but asking for facts alone may succeed.
 
-    The question shows the project's alerts, which need a sandbox worker: without one, only the
-    facts are asked for.
+    The question shows the project's alerts, which a sandbox worker has to compute: if none does,
+    the result is None, too.
     """
     user = slice_.user
     runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
@@ -248,7 +249,7 @@ def _facts_with_edits(
 def _converse(
     conversation: Conversation, tool: Tool, slice_: _Slice, sources: Mapping[int, Source]
 ) -> _Answer:
-    """Return the first answer whose facts are acceptable."""
+    """Return the model's first answer in which all facts are acceptable."""
     for _ in range(MAX_TURNS):
         sent = conversation.ask([tool])
         calls = [_without_edits(call) for call in sent] if tool is REMEMBER_AND_EDIT else sent
@@ -262,7 +263,7 @@ def _converse(
             told = call.problem or (
                 prompts.findings(findings)
                 if findings
-                else "Nothing was stored, since another call of this turn failed: send all again."
+                else "Nothing was stored, because another call in this turn failed: send all again."
             )
             conversation.answer(call, told, failed=True)
     raise NotSettled(
@@ -272,7 +273,7 @@ def _converse(
 
 
 def _without_edits(call: ToolCall) -> ToolCall:
-    """Return the call without its edits: the facts count, whatever is wrong with the edits."""
+    """Return the call without its edits, so that errors in them do not invalidate the facts."""
     if "edits" not in call.arguments:
         return call
     arguments = {name: value for name, value in call.arguments.items() if name != "edits"}
@@ -294,7 +295,8 @@ def _findings(
 ) -> Iterator[Finding]:
     """Yield what is wrong with the facts: each must cite messages of the slice that support it.
 
-    A fact may also cite remembered facts that were shown, since a correction names the old fact.
+    A fact may also cite the remembered facts in the question, since a correction cites the fact
+    that it corrects.
     """
     for number, fact in enumerate(facts):
         yield from _form(number, fact, sources, remembered)
@@ -335,13 +337,13 @@ def _form(
         if seq not in known and seq not in remembered:
             yield Finding(
                 code="unknown_source",
-                message=f"{where}.sources cites {seq}, which is none of these messages",
+                message=f"{where}.sources cites {seq}, which is not one of these messages",
                 fix=f"cite some of {', '.join(map(str, known))}",
             )
     if (relative := _RELATIVE.search(fact.text)) and not fact.derived:
         yield Finding(
             code="relative_date",
-            message=f"{where}.text has the relative date {relative[0]!r}, which is unclear later",
+            message=f"{where}.text has the relative date {relative[0]!r}, unclear when read later",
             fix="write the date itself; if the words belong to a name or a quotation, say so in"
             " `derived`",
         )
@@ -352,7 +354,8 @@ def _commit(
 ) -> list[int | None]:
     """Append the facts and settle the messages; return the facts' numbers in the log.
 
-    None stands for a fact that is not appended, since a product's agent has settled its messages.
+    A fact is not appended, and has None for a number, if a product's agent has settled all its
+    messages in the meantime.
     """
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
@@ -374,7 +377,10 @@ def _commit(
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
-    """Give each fact the session of its messages, and the agent and metadata that they share."""
+    """Return log entries for the facts.
+
+    Each has the session of its messages, and the agent and metadata that all its messages share.
+    """
     session = next(iter(by_seq.values())).session_id
     drafts = []
     for fact in facts:
@@ -405,7 +411,7 @@ def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:
-    """Return what precedes the entry in its session, so that "it" and "there" make sense."""
+    """Return the session's messages before this one: they show what "it" or "there" refers to."""
     if first.session_id is None:
         return ""
     before = LogEntry.objects.filter(
@@ -415,13 +421,13 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
 
 
 def _known(user: MemoryUser) -> list[LogEntry]:
-    """Return the newest facts, so that "the trip" and a change of plans can be understood."""
+    """Return the newest facts, so that the model knows which trip "the trip" is."""
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
     return _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS])
 
 
 def _newest(user: MemoryUser, entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Return the newest entries that fit into the context, in the order of the log."""
+    """Return the newest entries that fit into the context, oldest first."""
     found: list[LogEntry] = []
     size = 0
     for entry in entries:
@@ -446,7 +452,7 @@ class _Part:
 
 
 def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
-    """Group the messages into questions: all in one, or a long message alone, piece by piece."""
+    """Yield one question for all the messages, or several for pieces of a single long message."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
     pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
@@ -466,10 +472,10 @@ def _source(message: LogEntry, text: str) -> Source:
 
 
 def split(text: str, most: int) -> Iterator[str]:
-    """Cut a text into pieces of at most `most` characters.
+    """Cut a text into pieces of at most `most` characters; joined together, they are the text.
 
-    Each ends after a paragraph, else after a sentence, else after a space, if the second half of
-    the piece has one. Joined together, the pieces are the text.
+    A piece ends with a paragraph, or else a line, a sentence or a word, provided that one ends in
+    the second half of the piece.
     """
     start = 0
     while len(text) - start > most:

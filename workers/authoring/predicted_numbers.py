@@ -1,4 +1,4 @@
-"""Edits that cite facts by the log numbers that the facts were predicted to get."""
+"""Renumber the facts that edits cite, from the predicted log numbers to the actual ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,17 +7,18 @@ from workers.authoring.tools import TOOLS
 from workers.llm.interface import ToolCall
 from workers.llm.tool_calls import read_call
 
-# No log ever gets this long.
+# A number that no entry has, since no log ever gets this long.
 NO_ENTRY = 2**31 - 1
 
 
 def edit_calls(
     sent: Sequence[ToolCall], first: int, numbers: Sequence[int | None]
 ) -> list[ToolCall]:
-    """Return the edits that came with facts as calls of the tool `edit`; the last one finishes.
+    """Convert edits that were sent along with facts to calls of the tool `edit`.
 
-    The facts were predicted to be numbered from `first` on. `numbers` has the numbers that they
-    actually got in the log, in order; None for a fact that was not appended.
+    The last of these calls also asks to finish. The edits cite the facts by predicted log numbers,
+    which begin at `first`. `numbers` has the facts' actual log numbers, in order, with None for a
+    fact that was not appended.
     """
     renumbered = [(call.id, _renumbered(call.arguments["edits"], first, numbers)) for call in sent]
     rest = [(id, edits) for id, edits in renumbered if edits]
@@ -28,9 +29,9 @@ def edit_calls(
 
 
 def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return the edits with the facts' actual log numbers; anything but a list stays as it is.
+    """Return the edits with the facts' actual log numbers, or unchanged if they are not a list.
 
-    Facts that were not appended are no longer cited, and edits that cite nothing else are left out.
+    Citations of facts that were not appended are dropped, as are edits that cite nothing else.
     """
     if not isinstance(edits, list):
         return edits
@@ -50,8 +51,8 @@ def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
 def _number(source: Any, first: int, numbers: Sequence[int | None]) -> Any:
     """Return the log number of a cited entry; None for a fact that was not appended.
 
-    A predicted number that no fact has is replaced by one that no entry has: by now it may be the
-    number of an entry that the model has not seen.
+    A number beyond those predicted for the facts is replaced by NO_ENTRY, because by now it may
+    belong to an entry that the model has not seen.
     """
     if type(source) is not int or source < first:
         return source

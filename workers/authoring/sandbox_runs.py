@@ -1,4 +1,4 @@
-"""Runs that the language model's work needs, which sandbox workers carry out."""
+"""Runs that sandbox workers carry out for the language model's work."""
 
 import datetime
 from typing import Any
@@ -15,18 +15,18 @@ from workers.authoring.workbench import ToolFailed
 
 
 class NotJudged(Exception):
-    """No sandbox worker has judged the proposed edits; worth another attempt."""
+    """No sandbox worker has judged the proposed edits; another attempt may succeed."""
 
 
 class NotJudgedYet(NotJudged):
-    """The edits may still be judged: asking the model again now would mean paying twice."""
+    """The edits may still be judged, so asking the model again now would mean paying twice."""
 
 
 class SandboxRuns:
-    """The runs for some entries of a lane, the newest of which is from the moment `at`.
+    """Sandbox runs for some of a lane's entries; `at` is the time of the newest of these entries.
 
-    Constraints run as of that moment, not as of the server's day: a log may be imported years
-    later.
+    Constraints run as of that time and not as of today, because a log may be imported years after
+    it was written.
     """
 
     def __init__(self, lane: Lane, at: datetime.datetime) -> None:
@@ -34,10 +34,10 @@ class SandboxRuns:
         self.at = at
 
     def complete(self, user: MemoryUser, kind: RunKind, input: dict[str, Any]) -> Run:
-        """Queue a run on the user's version, wait for it, and return it.
+        """Queue a run on the user's newest version, wait until it is done, and return it.
 
-        Raises NotJudgedYet, and LeaseLost if the lane was lost, since its content may then have
-        been redacted.
+        Raises NotJudgedYet if no sandbox worker finishes the run in time, and LeaseLost if the
+        lane's lease is lost, since the input may then contain redacted content.
         """
         with transaction.atomic():
             leases.check(self._lane)
@@ -57,17 +57,17 @@ class SandboxRuns:
         return run
 
     def query(self, user: MemoryUser, code: str) -> Any:
-        """Return the value of a query on the user's version; raise ToolFailed if it fails."""
+        """Return a query's value on the user's newest version; raise ToolFailed if it fails."""
         run = self.complete(user, RunKind.QUERY, {"code": code})
         if run.outcome != RunOutcome.OK:
             raise ToolFailed(f"The search failed: {(run.error or {})['message']}")
         return (run.output or {})["value"]
 
     def alerts(self, user: MemoryUser) -> str:
-        """Return the alerts of the user's version, on the day of the newest entry.
+        """Describe the alerts that the user's newest version raises on the day of the newest entry.
 
-        The stored alerts may belong to an earlier version, and are those of the server's current
-        day.
+        The alerts in the database are not used: they may belong to an earlier version, and are
+        those of the current day.
         """
         if not retrieval.may_alert(user):
             return ""

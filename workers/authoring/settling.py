@@ -6,8 +6,8 @@ from memory.models import LogEntry
 
 # Consecutive single-entry failures before we blame the model instead of the entries.
 MAX_SUSPECTS = 3
-# That limit grows with each attempt, up to this factor, so that many bad entries in a row do not
-# hold up the entries after them forever.
+# MAX_SUSPECTS is multiplied by the number of the attempt, up to this factor, so that many bad
+# entries in a row do not hold up the entries after them forever.
 MAX_DOUBT = 10
 
 
@@ -26,11 +26,11 @@ def settle(
 ) -> None:
     """Have `work` settle the pending entries, `most` at a time and at most `rounds` times.
 
-    `pending` takes the maximum number of entries, and the numbers of those to skip. If `work`
-    raises NotSettled, fewer entries are tried; an entry that fails alone is skipped, and rejected
-    with the reason as soon as another one passes. If none does, nothing is rejected, since the
-    fault may be the model's, and NotSettled is raised. `attempt` is 1 at the first attempt at the
-    pending entries; later attempts skip more of them.
+    `pending` takes the maximum number of entries to return, and the log numbers of entries to skip.
+    If `work` raises NotSettled, it is called with fewer entries. An entry that fails on its own is
+    skipped, and is rejected with the reason as soon as another entry passes. If no entry passes,
+    nothing is rejected, since the model may be at fault, and NotSettled is raised. `attempt` counts
+    the attempts at the pending entries, from 1; later attempts skip more entries before giving up.
     """
     size = most
     most_suspects = MAX_SUSPECTS * min(attempt, MAX_DOUBT)

@@ -1,8 +1,8 @@
 """Structure: a language model brings entries into the project with tools, as a programmer would.
 
-The prompt is the manifest, a window of pending entries, and the parts that the model opens; none of
-these grows with the history. The model makes edits, which are proposed and judged like anybody
-else's.
+The prompt consists of the manifest, a window of pending entries, and the parts of the project that
+the model opens; none of these grows with the history. The model's edits are proposed and judged
+like anybody else's.
 """
 
 import functools
@@ -37,16 +37,17 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of entries in one question.
 MAX_ENTRIES = 40
-# Limits for one window: answers from the model, judgements and refusals by the gate, and the size
-# of the conversation.
+# Limits for one window: answers from the model, judgements and refusals by the gate, and characters
+# in the conversation.
 MAX_TURNS = 40
-# Maximum number of answers from the model for a small window: this many, plus one for each entry. A
-# model that understands nothing goes through many small windows, since each failure halves them.
+# For a small window, the model may give only this many answers, plus one per entry: a model that
+# understands nothing goes through many small windows, since each failure halves the window.
 BASE_TURNS = 12
 MAX_JUDGED = 12
 MAX_REFUSALS = 4
 MAX_CHARACTERS = 200_000
-# A longer entry or manifest is shown in part, and the model is told how to read on.
+# If an entry or the manifest is longer than this, only its beginning is shown, and the model is
+# told how to read the rest.
 MAX_ENTRY_CHARACTERS = 4000
 MAX_MANIFEST_CHARACTERS = 20_000
 MAX_TOLD = 6000
@@ -54,11 +55,11 @@ MAX_TOLD = 6000
 
 @dataclass(frozen=True)
 class FirstAnswer:
-    """The edits that a model sent with the facts that they bring into the project.
+    """Edits that the model sent along with the facts that the edits bring into the project.
 
-    They are `calls` of the tool `edit`; a session on a window that contains these `facts` begins
-    with them. `work` is the piece of work that produced them, which the session continues, and
-    `turns` is the number of its answers so far.
+    `calls` are the edits as calls of the tool `edit`, `facts` the log numbers of the facts. A
+    session whose window contains all these facts begins with the calls. The session continues
+    `work`, the piece of work that produced them, in which the model has given `turns` answers.
     """
 
     calls: Sequence[ToolCall]
@@ -68,7 +69,7 @@ class FirstAnswer:
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
-    """Return the next window: the oldest pending facts and corrections that fit."""
+    """Return the next window: the oldest pending facts and corrections that fit in one question."""
     kinds = [EntryKind.FACT, EntryKind.CORRECTION]
     window: list[LogEntry] = []
     size = 0
@@ -85,9 +86,10 @@ def structure(
 ) -> None:
     """Have the model bring the entries into the project in a form that the gate accepts.
 
-    A first answer that the model has given already is used if the entries include all its facts.
-    Raises NotSettled if the model produces nothing that passes, NotJudged, LeaseLost, and the
-    errors of model calls (LanguageModelError).
+    `first` is the model's first answer, if it has already given one; it is used only if the entries
+    include all its facts. Raises NotSettled if the model produces nothing that the gate accepts,
+    NotJudged if the gate could not judge the edits, LeaseLost if another worker has taken over the
+    lane, and LanguageModelError if a call to the model fails.
     """
     if first and not {entry.seq for entry in entries}.issuperset(first.facts):
         first = None
@@ -95,7 +97,7 @@ def structure(
 
 
 def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) -> str:
-    """Return what a question shows of the user's version: manifest, related records and alerts."""
+    """Return what a question shows of the user's project: manifest, related records and alerts."""
     bench = Workbench(user, functools.partial(runs.query, user))
     newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
     return prompts.project(
@@ -108,7 +110,7 @@ def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) 
 
 
 class _Session:
-    """One window of entries, from the question to the checkpoint."""
+    """The work on one window of entries, from the first question to the checkpoint."""
 
     def __init__(
         self,
@@ -132,16 +134,17 @@ class _Session:
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
-        # True if an edit in this answer was refused, and the model has not been told yet.
+        # True once a tool call in the current answer has failed: nothing is judged before the model
+        # has been told.
         self._refused = False
         self._done = False
 
     def work(self) -> None:
-        """Converse until the model has finished; record a session that ends without a result."""
+        """Converse until the model has finished; record a session that ends with refused edits."""
         try:
             self._talk()
         except NotSettled as failure:
-            # If a call failed, the call is to blame, not the gate.
+            # If a call to the model failed, the session did not end because the gate refused edits.
             if self._refusals and failure.__cause__ is None:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)
@@ -173,7 +176,7 @@ class _Session:
         return prompts.entries(describe_project(self._user, self._runs, texts), "\n".join(lines))
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
-        """Carry out the calls of one answer, stopping after one that commits."""
+        """Carry out the tool calls in one answer, stopping after a call that commits."""
         self._refused = False
         for call in calls:
             self._carry_out(call)
@@ -212,7 +215,7 @@ class _Session:
             self._conversation.answer(call, told)
 
     def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
-        """Apply edits, and finish if asked to; raise ToolFailed, which says what is wrong."""
+        """Apply edits, and finish if asked to; raise ToolFailed with the reason if either fails."""
         told = self._bench.edit(edits)
         if not finish:
             return told
@@ -222,9 +225,10 @@ class _Session:
             raise ToolFailed(f"{told} {failure}") from None
 
     def _judge(self, *, commit: bool) -> str:
-        """Have the gate judge the edits, and commit them if it accepts them.
+        """Have the gate judge the edits; with `commit`, also commit them if it accepts them.
 
-        Raises ToolFailed, which says what is wrong.
+        Raises ToolFailed with the findings if the gate refuses the edits, NotSettled if it has
+        judged or refused edits too often in this session, and NotJudged if it cannot judge them.
         """
         if self._refused:
             raise ToolFailed(
@@ -262,26 +266,32 @@ class _Session:
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
                 "considered": self._considered,
                 "dry_run": not commit,
-                # The piece of work whose calls produced the edits, and the gate's earlier refusals.
+                # The piece of work that produced the edits, and how often the gate refused them.
                 "session": {"work": str(self._work.id), "refusals": self._refusals},
             },
         )
 
     def _follow_head(self) -> list[str]:
-        """Move to the newest version, if there is a newer one; return the edits that were lost."""
+        """Move to the user's newest version if there is a newer one.
+
+        Returns lines that tell the model which of its edits no longer apply.
+        """
         user = newest(self._user.pk)
         if user.head_id == self._user.head_id:
             return []
         self._user = user
-        return ["The project has changed meanwhile.", *self._bench.reopen(user, self._bench.edits)]
+        return [
+            "The project has changed in the meantime.",
+            *self._bench.reopen(user, self._bench.edits),
+        ]
 
     def _query(self, code: str) -> Any:
-        """Have a sandbox worker run a query on the newest version."""
+        """Have a sandbox worker run a query on the user's newest version."""
         return self._runs.query(self._user, code)
 
 
 def newest(user_pk: int) -> MemoryUser:
-    """Return the user with workspace and head, freshly read."""
+    """Read the user, with workspace and head, from the database."""
     return users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
 
 

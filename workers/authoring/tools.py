@@ -42,38 +42,38 @@ EDIT = {
         "sources": {
             "type": "array",
             "items": {"type": "integer"},
-            "description": "The numbers of the entries that it comes from.",
+            "description": "The numbers of the entries that the edit comes from.",
         },
         "domain": _text("Such as health, travel, finance."),
-        "name": _text("Of the class, field or constraint."),
+        "name": _text("The name of the class, field or constraint."),
         "fields": {
             "description": "define_class: a list of {name, type, default?}. add, update: an object"
             " with a value for each field."
         },
         "kind": {"type": "string", "enum": ["record", "object", "enum"]},
-        "members": {"type": "object", "description": 'Of an enum: {"RED": "red"}.'},
-        "doc": _text("For define_class only, one line: what an object of the class is."),
+        "members": {"type": "object", "description": 'The members of an enum: {"RED": "red"}.'},
+        "doc": _text("For define_class only: one line that says what an object of the class is."),
         "class_name": _TEXT,
         "type": _text(
-            "As in Python, qualified: str, int, float, bool, decimal.Decimal, datetime.date,"
+            "As in Python, with the module: str, int, float, bool, decimal.Decimal, datetime.date,"
             " datetime.datetime, datetime.time, PartialDate, list[...], ... | None, Ref[Class], or"
             " an enum or object class of the domain."
         ),
         "default": {},
         "new_name": _TEXT,
         "collection": _TEXT,
-        "key": _text("Of the record. add can generate one."),
+        "key": _text("The record's key. add can generate one."),
         "derived": {
             "type": "object",
-            "description": "Fields whose value follows from the entries without being stated, each"
-            " with the reason; for a paraphrase, a quotation of the entry.",
+            "description": "Fields whose values follow from the entries without being stated there,"
+            " each with the reason; for a paraphrase, a quotation of the entry.",
         },
         "reason": _TEXT,
         "about": _text("What the parties disagree on."),
         "records": {"type": "array", "items": {"type": "object"}},
         "text": _TEXT,
-        "source": _text("All of constraints/<name>.py."),
-        "tests_source": _text("All of tests/test_<name>.py."),
+        "source": _text("The full text of constraints/<name>.py."),
+        "tests_source": _text("The full text of tests/test_<name>.py."),
     },
     "required": ["op"],
     "additionalProperties": False,
@@ -91,14 +91,14 @@ TOOLS = (
     _OPEN_DOMAIN,
     Tool(
         "look_up",
-        "Find records, newest first, by key, by words that they contain, or by values of fields.",
+        "Find records by key, by words that they contain, or by field values; newest first.",
         _object(
             {
                 "domain": _TEXT,
                 "collection": _TEXT,
                 "key": _TEXT,
                 "text": _text("Words that a record has to contain, in any order."),
-                "where": {"type": "object", "description": "Fields with their values."},
+                "where": {"type": "object", "description": "Fields, each with the value to find."},
             }
         ),
     ),
@@ -109,7 +109,7 @@ TOOLS = (
     ),
     Tool(
         "read_entry",
-        "Read a log entry in full, also a message that a fact was derived from.",
+        "Read a log entry in full, such as a message that a fact was derived from.",
         _object(
             {
                 "seq": {"type": "integer", "minimum": 1},
@@ -120,13 +120,14 @@ TOOLS = (
     ),
     Tool(
         "edit",
-        "Apply edits to the project in order. Each is an object with `op` and its fields.",
+        "Apply edits to the project in order. Each edit is an object with `op` and the fields of"
+        " that operation.",
         _object(
             {
                 "edits": EDITS,
                 "finish": {
                     "type": "boolean",
-                    "description": "Whether to `finish` at once if all of them are applied.",
+                    "description": "Whether to `finish` at once if all edits are applied.",
                 },
             },
             "edits",
@@ -144,7 +145,7 @@ TOOLS = (
 COMPLETE_TOOLS = (
     Tool(
         "complete",
-        "Rewrite the question so that it is understood without the earlier turns.",
+        "Rewrite the question so that it can be understood without the earlier turns.",
         _object({"question": _text("One sentence, in the language of the question.")}, "question"),
     ),
 )
@@ -153,17 +154,17 @@ ANSWER_TOOLS = (
     _OPEN_DOMAIN,
     Tool(
         "query",
-        "Run Python over the records and get its value.",
-        _object({"code": _text("An expression, or statements whose last is one.")}, "code"),
+        "Run Python code on the records and get its value.",
+        _object({"code": _text("An expression, or statements that end with one.")}, "code"),
     ),
     Tool(
         "answer",
-        "Give the value of a query as the answer: one that was run, by its number, or new code,"
+        "Give a query's value as the answer: the number of a query that was run, or new code,"
         " which is run now.",
         _object(
             {
                 "query": {"type": "integer", "minimum": 1},
-                "code": _text("As in query, instead of a number."),
+                "code": _text("Code as for query, instead of a number."),
                 "note": _text("Optional: one sentence without numbers."),
             }
         ),

@@ -34,16 +34,17 @@ from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.words import names_one_of
 from workers.policy.checks import check_policy
 
-# Limits on what one tool's answer shows.
+# Limits on what the answer to one tool call shows.
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
 SHOWN_RECORDS = 5
-# Maximum number of a collection's newest records read here; older ones are found by a query.
+# Number of a collection's newest records that are searched in this process; a query in a sandbox
+# finds older ones.
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
-# Limits on the records that a question shows unasked, taken from the newest of the first
-# collections, and on the collections whose keys it lists.
+# Limits on the related records that a question shows, on the newest records and first collections
+# that are searched for them, and on the size of collections whose keys it lists.
 MAX_RELATED = 8
 MAX_RELATED_CHARACTERS = 3000
 SCANNED_RECORDS = 100
@@ -53,7 +54,7 @@ MIN_WORD = 4
 _SHORT_NAME = re.compile(r"\b[A-Z][a-z]{1,2}\b")
 MAX_FINDINGS = 10
 
-# Runs Python on the newest version's state, and returns its value.
+# A function that runs Python code on the newest version's state, and returns the code's value.
 Query = Callable[[str], Any]
 
 
@@ -62,7 +63,7 @@ class ToolFailed(Exception):
 
 
 class Workbench:
-    """A user's newest version with a model's edits on it."""
+    """A user's newest version, with a model's edits applied to it."""
 
     def __init__(self, user: MemoryUser, query: Query) -> None:
         self._user = user
@@ -75,10 +76,10 @@ class Workbench:
         """The outline of the project with the edits applied."""
         return self._project.outline
 
-    # Reading
+    # Tools that read the project
 
     def open_domain(self, name: str) -> str:
-        """Return a domain's schema as source, and its collections with the newest records."""
+        """Return a domain's schema as source code, and its collections with the newest records."""
         domain = self.outline.domains.get(name)
         if domain is None:
             raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
@@ -103,7 +104,7 @@ class Workbench:
         return f"source:\n{source}\ntests_source:\n{tests}"
 
     def read_entry(self, seq: int, start: int = 0) -> str:
-        """Return the text of a log entry from a given character on, and the entry's origin."""
+        """Return a log entry: its kind, date, origin, and its text from character `start` on."""
         entry = LogEntry.objects.filter(user=self._user, seq=seq).first()
         if entry is None:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
@@ -126,7 +127,7 @@ class Workbench:
         text: str = "",
         where: Mapping[str, Any] | None = None,
     ) -> str:
-        """Return the record with a key, or the newest records that match all criteria.
+        """Return the record with this key, or the newest records that match all other criteria.
 
         `text` holds words that a record has to contain, `where` maps fields to their values.
         """
@@ -137,7 +138,7 @@ class Workbench:
         fields = dict(where or {})
         places = [place for place in places if self._has_fields(place, fields)]
         if not places and fields:
-            raise ToolFailed(f"No class there has {' and '.join(fields)}: see open_domain.")
+            raise ToolFailed(f"No class searched has {' and '.join(fields)}: see open_domain.")
         matching = (match for place in places for match in self._matching(*place, words, fields))
         found = [_shown(*match) for match in itertools.islice(matching, MAX_RECORDS + 1)]
         if not found:
@@ -151,7 +152,8 @@ class Workbench:
     def related(self, texts: Iterable[str]) -> str:
         """Return the records that share words with these texts, and the keys of small collections.
 
-        The model need not look these up; only the newest part of a large project is searched.
+        This saves the model from looking them up. In a large project, only the newest records are
+        searched.
         """
         places = [place for place in self._places(None, None) if self._count(*place)]
         seen = {place: list(self._newest(*place, SCANNED_RECORDS)) for place in places[:MAX_PLACES]}
@@ -159,7 +161,7 @@ class Workbench:
         said = _telling_words(" ".join(texts))
         words = {record_id: said & _words_in(record) for record_id, record in records}
         uses = Counter(word for shared in words.values() for word in shared)
-        # Words that occur in more than half of the records do not tell any apart.
+        # Words that occur in more than half of the records do not help to tell records apart.
         common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
         ranked = sorted(
             (one for one in records if words[one[0]] - common),
@@ -239,12 +241,12 @@ class Workbench:
                 most -= 1
                 yield RecordId(domain, name, key), record
 
-    # Changing
+    # Tools that edit the project
 
     def edit(self, edits: Sequence[Any]) -> str:
-        """Apply edits one by one; return the numbers of those applied, and what was refused.
+        """Apply edits one by one; return the numbers of those applied.
 
-        Raises ToolFailed if one was refused; the others stay.
+        Raises ToolFailed if some were refused; the others stay applied.
         """
         refused = []
         first = len(self.edits)
@@ -260,7 +262,7 @@ class Workbench:
         return told
 
     def _new_places(self, first: int) -> Iterator[str]:
-        """Yield the collections of the classes defined by the edits from number `first` on."""
+        """For each class that the edits from number `first` on define, yield its collections."""
         for edit in self.edits[first:]:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
@@ -279,7 +281,7 @@ class Workbench:
         return "\n".join([*told, *lost])
 
     def reopen(self, user: MemoryUser, edits: Sequence[Edit]) -> list[str]:
-        """Begin again on the user's newest version; return the edits that no longer apply."""
+        """Apply edits to the user's newest version; return a line for each that fails."""
         self._user = user
         self._project = checkpoints.open_project(user.head, user)
         self.edits = []
@@ -312,8 +314,8 @@ class Workbench:
     def _refuse_unfounded(self, edit: Edit) -> None:
         """Raise EditError for a constraint edit without sources, or an unsupported deletion.
 
-        Only an entry that names the constraint supports its deletion; a text that demands the
-        deletion of all constraints names none of them.
+        A deletion is supported only if a cited entry names the constraint; an entry that demands
+        the deletion of all constraints names none of them.
         """
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
@@ -336,7 +338,7 @@ class Workbench:
                 )
 
     def _completed(self, data: Any) -> Any:
-        """Add what an edit of a known constraint leaves out: its source, or its tests."""
+        """Complete an edit of a known constraint that sends only its source or only its tests."""
         name = data.get("name") if isinstance(data, dict) else None
         if name in self.outline.constraints and data.get("op") == WriteConstraint.op:
             data = {
@@ -347,9 +349,9 @@ class Workbench:
         return data
 
     def _carry_out(self, edit: Edit) -> None:
-        """Apply an edit in the form in which it will be judged.
+        """Apply an edit as the gate will judge it: with repairs.
 
-        It will be proposed as the model sent it: repairs are reported when it is judged.
+        The edit is still proposed as the model sent it, so that the gate reports the repairs.
         """
         if isinstance(edit, WriteConstraint):
             edit, _ = repair_constraint(edit)
@@ -358,15 +360,15 @@ class Workbench:
 
 
 def _with_collection(edit: Edit, outline: Outline) -> Edit:
-    """Give a new class its collection at once.
+    """Return the edit; if it defines a class of records, it also creates their collection.
 
-    A constraint on it can then be written before the class has any records.
+    A constraint can then use the collection before it holds any records.
     """
     if not isinstance(edit, DefineClass) or edit.kind != "record" or edit.collection:
         return edit
     domain = outline.domains.get(edit.domain)
     if domain and edit.name in domain.names():
-        return edit  # `apply` will refuse it, with the reason
+        return edit  # `apply` will refuse this edit, and say why
     return replace(edit, collection=collection_for(domain or Domain(edit.domain), edit.name))
 
 
@@ -393,7 +395,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _telling_words(text: str) -> set[str]:
-    """Return the words that may identify something: longer ones, numbers, short names."""
+    """Return the words that may identify something: longer words, numbers and short names."""
     long = {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
     return (long | {name.casefold() for name in _SHORT_NAME.findall(text)}) - STOP_WORDS
 
@@ -415,14 +417,14 @@ def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> 
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """Return whether a value in typed JSON equals a plainly written value."""
+    """Return whether a value in typed JSON equals a value in plain JSON, ignoring case."""
     if isinstance(value, dict):
         value = value.get("key", next(iter(value.values())))
     return str(value).casefold() == str(wanted).casefold()
 
 
 def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]) -> str:
-    """Return Python that finds the keys of records that may match, newest first."""
+    """Return Python code that lists the keys of records that may match, newest first."""
     tests = [f"{word!r} in repr(r).casefold()" for word in words]
     tests += [
         f"{str(value).casefold()!r} in (str(r.{name}) + repr(r.{name})).casefold()"

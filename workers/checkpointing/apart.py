@@ -1,10 +1,10 @@
 """Check whether entries support a change's claims; long checks run in a separate process.
 
 The time this takes depends on the claims and the citations together: a thousand edits may each cite
-the same megabyte. In the worker's own process it would slow all other work down, and a faulty
-pattern would stop the worker. The separate process has a limit on processor time, which does not
-run out sooner on a busy machine, a memory limit of its own, and a lower priority than everything
-else.
+the same megabyte. In the worker's own process, the check would slow down all other work, and a
+faulty regular expression would stop the worker. The separate process has a lower priority than
+everything else, a memory limit of its own, and a limit on processor time, which, unlike elapsed
+time, does not run out sooner on a busy machine.
 """
 
 import json
@@ -27,30 +27,30 @@ from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.updates import MAX_RESTED, RecordUpdate, ungrounded_updates
 from workers.checkpointing.wording import texts_of, unsaid_texts
 
-# Up to this many characters, counted each time they are read, the check is fast and runs in this
+# A check that reads at most this many characters, counting repetitions, is fast and runs in this
 # process.
 QUICK_CHARACTERS = 200_000
 CPU_SECONDS = 30
-# A machine that takes this long, in seconds, is too busy.
+# Maximum wait for the separate process, in seconds; only an overloaded machine needs that long.
 WALL_SECONDS = 600.0
 MEMORY_BYTES = 768 * 1024 * 1024
-# Value of oom_score_adj: if memory runs out, the kernel ends this process first. Raising it takes
-# no privilege.
+# Value of oom_score_adj with which the kernel kills the separate process first if memory runs out.
+# A process may raise its own value without privileges.
 FIRST_TO_GO = "1000"
-NO_MEMORY = 3  # the exit status
+NO_MEMORY = 3  # exit status of a process that has run out of memory
 TOO_MUCH = "too_much_to_read"
 FIX = "propose fewer edits at a time, or cite fewer or shorter entries"
 
 
 class ReadingFailed(Exception):
-    """The check gave no answer, for a reason other than the texts."""
+    """The check failed, for a reason unrelated to the texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cited:
-    """The claims of a change, and the entries that it cites or relies on, by seq.
+    """The claims in a change, and the entries that it cites or relies on (`sources`, by seq).
 
-    The other fields mean the same as in `ungrounded`, `ungrounded_updates` and
+    The other fields have the same meaning as in `ungrounded`, `ungrounded_updates` and
     `ungrounded_retirements`.
     """
 
@@ -75,7 +75,7 @@ class Cited:
             yield from unsaid_texts(self.claims, sources, zone)
 
     def characters(self) -> int:
-        """Return the approximate number of characters to read, counting each repetition."""
+        """Return roughly how many characters have to be read, counting repetitions."""
         sizes = {seq: len(source.whole) for seq, source in self.sources.items()}
 
         def of(*seqs: Iterable[int]) -> int:
@@ -93,7 +93,7 @@ class Cited:
 
 
 def newest(seqs: Iterable[int]) -> list[int]:
-    """Return the newest of a record's entries, with which other entries are compared."""
+    """Return the newest of a record's entries: only these are compared with other entries."""
     return sorted(seqs)[-MAX_RESTED:]
 
 
@@ -104,7 +104,7 @@ def _length(fields: Mapping[str, Value]) -> int:
 def unfounded(cited: Cited) -> list[Finding]:
     """Return findings for the claims that no entry supports; raise ReadingFailed on failure.
 
-    If the check exceeds its processor time or memory, the only finding says so.
+    If the check exceeds its processor time or memory, a single finding says so.
     """
     if cited.characters() <= QUICK_CHARACTERS:
         return list(cited.findings())
@@ -112,7 +112,7 @@ def unfounded(cited: Cited) -> list[Finding]:
         [sys.executable, "-s", "-m", __name__, str(CPU_SECONDS), str(MEMORY_BYTES)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # no secrets
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # without this process's secrets
     )
     with process:
         try:
@@ -132,7 +132,7 @@ def unfounded(cited: Cited) -> list[Finding]:
             )
         ]
     if process.returncode != 0:
-        raise ReadingFailed(f"the process that reads them exited with {process.returncode}")
+        raise ReadingFailed(f"the process that reads entries exited with {process.returncode}")
     return [_finding(one) for one in json.loads(answer)]
 
 
@@ -143,7 +143,7 @@ def _finding(data: dict[str, Any]) -> Finding:
 
 
 def main(cpu_seconds: int, memory_bytes: int) -> None:
-    """Read a request from standard input, and write the findings to standard output."""
+    """Read a pickled Cited from standard input, and write its findings to standard output."""
     os.nice(10)
     with suppress(OSError):  # not every system has this file
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
@@ -151,7 +151,7 @@ def main(cpu_seconds: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        cited: Cited = pickle.load(sys.stdin.buffer)  # noqa: S301  # nosec B301 # of our own process
+        cited: Cited = pickle.load(sys.stdin.buffer)  # noqa: S301  # nosec B301 # our own data
         answer = json.dumps([asdict(one) for one in cited.findings()])
     except MemoryError:
         os._exit(NO_MEMORY)

@@ -1,8 +1,8 @@
-"""Boundary mutants: constraints that differ from the original by a day, a step or an "or".
+"""Boundary mutants: copies of a constraint with one comparison, `and`, `or` or number changed.
 
-Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, 29 days
-instead of 30. Tests that stay away from the boundary pass either way. Each mutant replaces one
-token, so that everything else in the source stays as it is; string literals are never changed.
+Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, or 29 days
+instead of 30. Tests that stay away from the boundary pass either way. Each mutant replaces a single
+token and leaves the rest of the source as it is; string literals are never changed.
 """
 
 import io
@@ -13,14 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-# Maximum number of mutants per constraint: comparisons first, then `and` and `or`, then numbers.
+# Maximum number of mutants per constraint. Those with a changed comparison come first, then those
+# with a changed `and` or `or`, then those with a changed number.
 MAX_MUTANTS = 40
 CLOCK = frozenset({"today", "now"})
 
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _COMPARING = frozenset({*_FLIPPED, "==", "!="})
 _SWAPPED = {"and": "or", "or": "and"}
-# Tokens that end an operand of a comparison on either side; MAX_QUOTED limits what is quoted.
+# Tokens at which an operand of a comparison ends, on either side of the operator. MAX_QUOTED limits
+# how much of a comparison is quoted.
 _OUTSIDE = frozenset(
     {
         *_COMPARING,
@@ -41,7 +43,8 @@ _OUTSIDE = frozenset(
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 MAX_QUOTED = 80
 _FACTORS = frozenset({"*", "/", "//", "%", "**"})
-# Months of a year, hours of a day, minutes and seconds: as factors they convert units.
+# Months in a year, hours in a day, minutes in an hour, seconds in an hour and in a day: as factors,
+# these convert units.
 _UNITS = frozenset({"12", "24", "60", "3600", "86400"})
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
@@ -49,7 +52,7 @@ _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 @dataclass(frozen=True)
 class BoundaryMutant:
-    """A source with one token replaced, the line of that token, and the missing test."""
+    """A constraint's source with one token replaced, the token's line, and what test to add."""
 
     source: str
     line: int
@@ -60,7 +63,7 @@ class BoundaryMutant:
 
     @property
     def message(self) -> str:
-        """Describe the unnoticed change, and quote its place, since a line may repeat a token."""
+        """Describe the unnoticed change, quoting the code, since a token may recur on its line."""
         return (
             f"no test fails with `{self.instead}` instead of `{self.written}` on line {self.line},"
             f" in `{self.quoted}`"
@@ -73,8 +76,8 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
     A constraint that does not read `today` or `now` has none. `source` must be valid Python.
     """
     tokens = [token for token in _tokens(source) if token.type not in _IGNORED]
-    # The first occurrence is the parameter of `check`: a constraint that only declares it does not
-    # read the clock.
+    # The first `today` or `now` is the parameter of `check`; if it is the only one, the constraint
+    # does not read the clock.
     if sum(token.string in CLOCK for token in tokens) < 2:
         return []
     lines = source.splitlines(keepends=True)
@@ -110,7 +113,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
 
 
 def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
-    """Return the comparison whose operator is at this position, with its two operands."""
+    """Return the source of the comparison whose operator is at `place`, with both operands."""
     before = list(_operand(reversed(tokens[:place]), _CLOSING, _OPENING))
     after = list(_operand(tokens[place + 1 :], _OPENING, _CLOSING))
     both = [*reversed(before), tokens[place], *after]
@@ -123,7 +126,7 @@ def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
 def _operand(
     tokens: Iterable[tokenize.TokenInfo], opening: AbstractSet[str], closing: AbstractSet[str]
 ) -> Iterator[tokenize.TokenInfo]:
-    """Yield the tokens of an operand, moving away from its comparison."""
+    """Yield the tokens of an operand, moving away from the comparison operator."""
     depth = 0
     for token in tokens:
         depth += (token.string in opening) - (token.string in closing)
@@ -135,8 +138,8 @@ def _operand(
 def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     """Return whether a token is a whole number that can be a boundary.
 
-    An index, the step of a loop, a unit or a factor of another number cannot: no test is expected
-    for the 24 in `days * 24` or `24 * 60`.
+    An index, an increment, a conversion of units or a factor of another number cannot be one: no
+    test is expected for the 24 in `days * 24` or `24 * 60`.
     """
     token = tokens[place]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
@@ -146,7 +149,7 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
     if token.string == "0" and not {before, after} & _COMPARING:
-        return False  # as in `count or 0` or `max(0, count)`, which is neither a day nor an amount
+        return False  # such as the 0 in `count or 0` or `max(0, count)`: no day and no amount
     is_index = after == "]" and before in ("[", "-")
     is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
         before in _FACTORS and further[:1].isdigit()
@@ -156,9 +159,9 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
 
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
-    """Yield the tokens outside of string literals.
+    """Yield the tokens outside string literals.
 
-    Python tokenizes the content of an f-string only since version 3.12, so it is skipped.
+    The content of f-strings is skipped, because Python tokenizes it only since version 3.12.
     """
     begin, end = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
     depth = 0

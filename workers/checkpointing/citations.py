@@ -1,4 +1,4 @@
-"""Compare edits with the entries that they cite: every check of whether entries support them."""
+"""Compare edits with the entries that they cite, to check whether the entries support them."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from workers.checkpointing.no_loss import domain_of
 from workers.checkpointing.retirements import Retirement, successor
 from workers.checkpointing.updates import RecordUpdate
 
-# Maximum length of all entries read for one check of a change.
+# Maximum total length of the entries that are read to check one change.
 MAX_CITED_CHARACTERS = 5_000_000
 
 
 class TooMuchCited(Exception):
-    """The cited entries are together too long to be read; `finding` tells the author so."""
+    """The cited entries are too long in total to be read; `finding` tells the author so."""
 
     def __init__(self, characters: int) -> None:
         super().__init__(
@@ -43,8 +43,8 @@ def unfounded(
 ) -> Iterator[Finding]:
     """Yield a finding for each claim, and each change to a record, that no cited entry supports.
 
-    Only the words of a language model's texts need support; people and products choose their own.
-    Raises apart.ReadingFailed if the check gave no answer.
+    If a language model made the change, the wording of its texts needs support, too; people and
+    products may choose their own words. Raises apart.ReadingFailed if the check failed.
     """
     before = {
         RecordId(domain_of(path), collection, record.key): record
@@ -90,9 +90,9 @@ def unfounded(
 
 
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
-    """Return the user's entries with these numbers in the form that checks read.
+    """Return the user's entries with these numbers, in the form that the checks read.
 
-    Raises TooMuchCited before reading any of them.
+    If the entries are too long in total, none is read, and TooMuchCited is raised.
     """
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
@@ -108,7 +108,7 @@ def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
 
 
 def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[RecordId, set[int]]:
-    """Return the entries that each record relies on, and the entries that those derive from."""
+    """For each record, return the entries that it relies on and those they were derived from."""
     seqs = {seq for record in records.values() for seq in record.sources}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     origins = dict(entries.values_list("seq", "derived_from"))
@@ -150,7 +150,7 @@ def _update(
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[RecordUpdate]:
-    """Yield, for each record that another one replaces, how its values change."""
+    """For each retired record that a new one replaces, yield how its values change."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue
@@ -173,7 +173,7 @@ def _fields_of(change: Change, record_id: RecordId, record: Record) -> list[str]
 
 
 def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
-    """Return the fields read by this version's constraints, including the workspace's."""
+    """Return the names of the fields that constraints read, including workspace constraints."""
     outline = Outline.from_json(parent.outline)
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     standings = applicability.applicabilities(user, outline)

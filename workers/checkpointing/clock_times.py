@@ -1,4 +1,4 @@
-"""Times of day in a text."""
+"""Find the times of day in a text."""
 
 import re
 
@@ -17,7 +17,7 @@ _PAST = re.compile(r"\b(half|quarter|\d{1,2})\s+(past|to|after|before)\s+([a-z]+
 
 
 def times_said(text: str) -> set[tuple[int, int]]:
-    """Return the hour and minute of each time of day in a text, in all its readings."""
+    """Return the hour and minute of each time of day in a text, with every possible reading."""
     times: set[tuple[int, int]] = set()
     for match in _CLOCK.finditer(text):
         times |= _times(int(match[1]), int(match[2]), match[4] or "")

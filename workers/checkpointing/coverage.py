@@ -13,11 +13,11 @@ def uncovered(
     last_seq: int,
     redacted: Collection[int] = (),
 ) -> Iterator[Finding]:
-    """Yield a finding for each entry that is dropped, contradicted, or does not exist.
+    """Yield a finding for each entry that has no outcome or two, or that must not be cited.
 
-    `considered` are the entries that the edits claim to settle, `last_seq` the newest of the log,
-    `redacted` the entries that nothing may rely on any more. An entry is settled when an edit cites
-    it, or dismisses it with a reason.
+    `considered` are the entries that the edits claim to settle, `last_seq` is the number of the
+    log's newest entry, and `redacted` are the entries on which nothing may rely any more. An entry
+    is settled when an edit cites it, or dismisses it with a reason.
     """
     used: dict[int, int] = {}
     dismissed: dict[int, int] = {}
@@ -46,7 +46,7 @@ def uncovered(
             edit=dismissed[seq],
             entry=seq,
             message=f"edits[{dismissed[seq]}] dismisses entry {seq}; edits[{used[seq]}] cites it",
-            fix="do one or the other",
+            fix="either cite the entry or dismiss it",
         )
     for seq in sorted({*considered} - used.keys() - dismissed.keys()):
         if 1 <= seq <= last_seq:
@@ -61,7 +61,7 @@ def uncovered(
                 code="unknown_entry",
                 entry=seq,
                 message=f"entry {seq} was considered, but {_log(last_seq)}",
-                fix="name entries of this user's log",
+                fix="name entries in this user's log",
             )
 
 

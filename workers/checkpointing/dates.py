@@ -1,4 +1,4 @@
-"""Dates in a text, with and without a year, and the collection of all dates and times in it."""
+"""Find the dates in a text, with and without a year; `Said` collects all dates and times."""
 
 import calendar
 import datetime
@@ -34,10 +34,10 @@ _MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
 
 @dataclass(frozen=True)
 class Said:
-    """Dates and times that a text mentions.
+    """The dates and times that a text mentions.
 
-    A date without a year is resolved into `days`; `any_month` has the year and day of each date
-    whose month could not be read.
+    Each day that a date without a year may mean is in `days`; `any_month` has the year and day of
+    each date whose month could not be read.
     """
 
     days: set[datetime.date] = field(default_factory=set)
@@ -51,7 +51,7 @@ class Said:
         return day in self.days or (day.year, day.day) in self.any_month
 
     def has_day_of_year(self, month: int, day: int) -> bool:
-        """Return whether the text mentions this day in any year."""
+        """Return whether the text mentions this day of the month, in any year."""
         return (month, day) in self._parts[2]
 
     def has_month(self, year: int, month: int) -> bool:
@@ -63,7 +63,7 @@ class Said:
         return year in self.years or year in self._parts[0]
 
     def update(self, other: "Said") -> None:
-        """Add the dates and times of another text."""
+        """Add the dates and times found in another text."""
         self.days.update(other.days)
         self.months.update(other.months)
         self.years.update(other.years)
@@ -73,7 +73,7 @@ class Said:
 
     @functools.cached_property
     def _parts(self) -> tuple[set[int], set[tuple[int, int]], set[tuple[int, int]]]:
-        """The years, months, and days of a year; computed only once all texts have been added."""
+        """The dates' years, (year, month) pairs and (month, day) pairs; cached until `update`."""
         return (
             {day.year for day in self.days} | {year for year, _ in self.months},
             {(day.year, day.month) for day in self.days},
@@ -83,7 +83,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Dated:
-    """A date within a text, from `start` to `end`: a day, a month, or a day of some year."""
+    """A date in a text, from `start` to `end`: a day, a month, or a day without a year."""
 
     text: str
     start: int
@@ -94,7 +94,7 @@ class Dated:
 
 
 def absolute_dates(text: str) -> Iterator[Dated]:
-    """Yield the dates with a year in a text, each with all its readings."""
+    """Yield the dates in a text that have a year, each with every possible reading."""
     taken = bytearray(len(text))
 
     def free(match: re.Match[str]) -> bool:
@@ -143,7 +143,7 @@ def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def yearless_dates(text: str) -> Iterator[Dated]:
-    """Yield the dates without a year in a text."""
+    """Yield the dates in a text that have no year."""
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:
@@ -153,7 +153,7 @@ def yearless_dates(text: str) -> Iterator[Dated]:
 
 
 def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date]:
-    """Yield this day in each of the years that have it."""
+    """Yield this day of the month in each of the years in which it exists."""
     for year in years:
         try:
             yield datetime.date(year, month, day)
@@ -162,7 +162,7 @@ def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date
 
 
 def read_years(text: str) -> Iterator[int]:
-    """Return the years that a text may mean: two digits mean this century or the last."""
+    """Yield the years that a written year may mean: two digits fit this century and the last."""
     digits = text.lstrip("'’")
     if len(digits) == 4:
         yield int(digits)

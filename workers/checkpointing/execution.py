@@ -16,13 +16,13 @@ from workers.sandbox.results import (
     UserError,
 )
 
-# Results must not change in an interpreter that orders sets and hashes strings differently.
+# Hash seed for a second interpreter, which orders sets differently: it must give the same results.
 OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
 
 
 def policy_findings(found: Iterable[Violation]) -> Iterator[Finding]:
-    """Yield violations of the policy as findings of the gate."""
+    """Convert violations of the policy to findings of the gate."""
     for one in found:
         yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)
 
@@ -49,7 +49,7 @@ def not_deterministic(path: str) -> Finding:
 def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
     """Yield a finding if a constraint yields two alerts that count as one.
 
-    Without keys, alerts are distinguished by their evidence.
+    Alerts without keys are distinguished only by their evidence.
     """
     found: dict[str, FoundAlert] = {}
     for alert in result.alerts:
@@ -60,7 +60,7 @@ def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
 
 
 def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
-    """Yield a finding for the first test in each file in which two alerts count as one."""
+    """For each test file, yield a finding for the first test in which two alerts count as one."""
     noted = set()
     for result in results:
         path = result.name.partition("::")[0]
@@ -75,7 +75,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
         code=SAME_EVIDENCE,
         message="two alerts of one check have the same evidence: only the most severe is"
         f" kept (“{shortened(one)}” and “{shortened(other)}”)",
-        fix="give each a key=…",
+        fix="give each alert a key=…",
         path=path,
         test=test,
         blocking=False,
@@ -83,7 +83,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
-    """Return the constraints that fail in a run, and those whose results differ between runs."""
+    """Return the constraints that fail in one of the runs, and those whose results differ."""
     failed = {
         result.path: result.error
         for run in ran
@@ -103,8 +103,8 @@ def of_error(
 ) -> Finding:
     """Return the finding for an error in the user's code.
 
-    If a limit was exceeded, the finding's code is that limit's name. An error without a message,
-    such as an assertion's, is described by its source line.
+    If the code exceeded a limit, the finding's code is the name of that limit. An error without a
+    message, such as a failed assertion, is described by the line of source that raised it.
     """
     outcome = outcome_of(error)
     return Finding.of_error(
@@ -121,7 +121,7 @@ def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
 
 
 def of_request(error: SandboxError) -> Finding:
-    """Return the finding for a request that failed as a whole."""
+    """Return the finding for a request to a sandbox that failed as a whole."""
     if error.error is not None:
         return of_error("does_not_run", error.error)
     told = error_json(error)

@@ -1,4 +1,4 @@
-"""Findings of the gate: for a model to repair, and for staff to read."""
+"""The gate's findings, for a model to fix and for the staff to read."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 from memory.project import RecordId
 from workers.sandbox.results import UserError
 
-# Maximum number of findings of each check that are stored.
+# Maximum number of findings stored per check, and of alerts stored per verdict.
 MAX_FINDINGS = 20
 MAX_ALERTS = 20
 
@@ -16,10 +16,11 @@ MAX_ALERTS = 20
 class Finding:
     """A problem: `code` names its kind, `message` says what is wrong and `fix` what to do.
 
-    The other fields say where, as far as they apply: a line of a file, a record and its field, an
-    entry by its seq, an edit by its place in the list, a test by its name; for an error in the
-    user's code, its type and the user's own frames; an alert by its fingerprint. A finding that is
-    not `blocking` is only reported.
+    The other fields say where the problem is, if they apply: on a line of a file, in a field of a
+    record, in an entry (its seq), an edit (its index), a test (its name) or an alert (its
+    fingerprint). For an error in the user's code, `type` is the type of the exception, and
+    `traceback` has the frames of the user's own code. A finding that is not `blocking` is only
+    reported.
     """
 
     code: str
@@ -50,7 +51,7 @@ class Finding:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that apply."""
+        """Return the fields that have a value."""
         data = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         if self.record is not None:
             data["record"] = self.record._asdict()
@@ -70,7 +71,7 @@ class Check:
         return not any(finding.blocking for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form: blocking findings first, only the beginning of a long list."""
+        """Return the stored form: blocking findings come first, and a long list is cut short."""
         ordered = sorted(self.findings, key=lambda finding: not finding.blocking)
         return {
             "name": self.name,
@@ -89,7 +90,7 @@ class Verdict:
     bytecode: dict[str, str] = field(default_factory=dict)
     image_digest: str = ""
     runner: str = ""
-    # The constraints' alerts on this day (path, severity and message), and what changes later.
+    # The alerts that constraints raise on `day` (path, severity, message), and what changes later.
     day: str = ""
     alerts: list[dict[str, str]] = field(default_factory=list)
     coming: list[dict[str, Any]] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The gate: the checks that a candidate project must pass to become a checkpoint.
 
 Its work is proportional to the change: files that a change leaves alone were accepted before, byte
-for byte, and are neither parsed nor compiled nor checked again. They are executed, since the new
+for byte, and are not parsed, compiled or checked again. They are executed, though, since the new
 version is one program.
 """
 
@@ -49,12 +49,12 @@ from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DUMPED_BYTES, Limits, parts_of
 from workers.sandbox.results import ConstraintRun, Dump
 
-# Maximum number of a user's newest rejections that are read; older messages may be repeated to the
-# model.
+# Maximum number of a user's newest rejected proposals that are searched for gaps in tests. A gap
+# that only an older one reports may block a model's constraint once more.
 MAX_REJECTIONS_READ = 100
 
 
-# Finding for a constraint that already failed, and was sent unchanged.
+# Code of the finding for a constraint that already failed and was sent unchanged.
 STILL_FAILS = "still_fails"
 NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you fix it"
 
@@ -65,7 +65,7 @@ class GateUnavailable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """A change that is judged by executing it: see `judge`. `plan` loads the version before it."""
+    """What `judge` has to judge, and the verdict so far; `plan` loads the previous version."""
 
     plan: LoadPlan
     parent: Checkpoint | None
@@ -80,7 +80,7 @@ class _Case:
     @cached_property
     def sources(self) -> dict[str, str]:
         """The changed files of the program, without deleted ones."""
-        # Files kept unchanged from another project are not part of this one's program.
+        # Legacy files, kept as they were imported, are not part of this project's program.
         texts = self.change.files.items()
         return {path: text for path, text in texts if text is not None and not is_legacy(path)}
 
@@ -104,22 +104,22 @@ def judge(
     of_model: Sequence[Edit] = (),
     written: Collection[str] = (),
 ) -> Verdict:
-    """Judge a change of the project at `parent`; raise GateUnavailable.
+    """Judge a change to the project at `parent`; raise GateUnavailable if there is no verdict.
 
-    `checks` are the checks that the change has already passed. If `judge_code` is set, the cited
-    entries must support the change's records and name the records that it retires (this part is
-    skipped if `judge_grounding` is False, because no text supports them), and types, tests and
-    constraints must be in order too. A change made of typed entries skips all this: its records
-    have the entries' content, and a fact is not refused because a constraint cannot cope with it.
-    Instead, the constraint's run after the checkpoint fails visibly. `of_model` are the edits if a
-    language model made them: edits that would silence alerts are held (see `holds`). `written` are
-    the names of the constraints that were sent: a constraint that already fails and was sent
-    unchanged is checked as if it were new, and its sender is told that it fails.
+    `checks` are the checks that the change has already passed. If `judge_code` is set, types, tests
+    and constraints must be in order, and the cited entries must support the change's records and
+    name the records that it retires; `judge_grounding` is False if no text supports the records.
+    A change made of typed entries skips all this: its records have the entries' content, and a fact
+    is not refused because a constraint cannot cope with it. Instead, the constraint fails visibly
+    when it runs after the checkpoint. `of_model` are the edits, if a language model made them; any
+    that would silence alerts are held (see `holds`). `written` are the names of the constraints
+    that were sent: if one of them already failed and was sent unchanged, its types are checked as
+    if it were new, and its sender is told that it still fails.
 
     Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that no
-    test notices are reported; in a model's constraint they block once, and are only reported from
-    then on, since some mutants are equivalent to the original. A model is also told on what days
-    alerts change, even if nothing is committed.
+    test notices are reported; in a model's constraint, they block the first time and are only
+    reported after that, since some mutants are equivalent to the original. If a model's edits are
+    not committed, the model is also told on which days alerts will change.
 
     The checks run from cheap to expensive and stop at the first that fails, because later ones
     would only report its consequences; but held edits and gaps in tests are reported together.
@@ -167,7 +167,7 @@ def _count_changes(case: _Case) -> dict[str, int]:
 
 
 def _check_files(case: _Case) -> None:
-    """Check what the files say, without executing them."""
+    """Check the text of the changed files, without executing them."""
     verdict = case.verdict
     verdict.checks.append(Check("policy", list(_policy(case.sources))))
     if verdict.accepted:
@@ -175,7 +175,10 @@ def _check_files(case: _Case) -> None:
 
 
 def _check_grounding(case: _Case) -> None:
-    """Check that the cited entries support what the records hold; raises GateUnavailable."""
+    """Check that the cited entries support the records.
+
+    Raises GateUnavailable if the entries could not be compared with the records.
+    """
     user, is_of_model = case.plan.user, bool(case.of_model)
     try:
         found = list(unfounded(user, case.parent, case.change, is_of_model=is_of_model))
@@ -199,11 +202,11 @@ def _check_failing_again(case: _Case) -> None:
 
 
 def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
-    """Return the check that failed because of a sandbox error.
+    """Return the failed check for a sandbox error that the user's code caused.
 
-    Raises GateUnavailable if nobody can tell whether the code is to blame.
+    Raises GateUnavailable if the infrastructure is to blame, or may be.
     """
-    # Without code to judge, the machine is to blame for slow and killed processes.
+    # If there is no code to judge, a timeout or a killed process is blamed on the machine.
     if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
         raise GateUnavailable(str(error)) from error
     return Check("execution", [of_request(error)])
@@ -221,7 +224,7 @@ def _still_failing(verdict: Verdict) -> list[str]:
 
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Let gaps in tests block, except for constraints that they have blocked before."""
+    """Let gaps in tests block, except for constraints that were already blocked for such gaps."""
     refused: set[str] | None = None
     for finding in found:
         if finding.code in BLOCKING_ONCE:
@@ -231,14 +234,14 @@ def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Findi
 
 
 def _refused_for_tests(user: MemoryUser) -> set[str]:
-    """Return the constraints whose gaps in tests were reported to a model."""
+    """Return the paths of the constraints that were refused once because of gaps in their tests."""
     rejected = Run.objects.filter(
         user=user,
         kind=RunKind.PROPOSAL,
         trigger=RunTrigger.MODEL,
         outcome=RunOutcome.REJECTED,
     ).order_by("-queued_at")
-    # A run is emptied once the user has redacted something.
+    # A redaction empties the user's earlier runs.
     told = rejected.filter(output__verdict__checks__isnull=False)
     return {
         finding["path"]
@@ -257,7 +260,8 @@ def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
 def _execute(case: _Case) -> None:
     """Compile the changed files, load the new version, and verify its content.
 
-    A version that passes stays resident for a while: its constraints run next.
+    A version that passes stays resident in the sandbox for a while, because its constraints run
+    next.
     """
     started = time.monotonic()
     plan, verdict = case.plan, case.verdict
@@ -295,14 +299,14 @@ def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
         verdict.checks.append(Check("tests", list(_tests(sandbox, change, limits))))
     if case.judge_code and verdict.accepted:
         verdict.checks.append(Check("constraints", list(_constraints(case, sandboxes))))
-    # Held edits are independent of the tests, so both are reported at once.
+    # Whether edits are held does not depend on gaps in tests, so both are reported together.
     is_sound = verdict.accepted
     if case.of_model and case.parent is not None and is_sound:
         candidate = ModelChange(
             plan=plan_run(case.plan.user, case.parent),
             change=change,
             edits=case.of_model,
-            sandbox=last,  # it is not used afterwards
+            sandbox=last,  # not the one that stays resident
             now=timezone.now(),
         )
         verdict.checks.append(Check("holds", list(held(candidate))))
@@ -318,7 +322,7 @@ def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
 
 
 def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
-    """Return the written constraints by name; each comes with its tests."""
+    """Map the name of each changed constraint to its source."""
     return {
         path.removeprefix("constraints/").removesuffix(".py"): source
         for path, source in sources.items()
@@ -327,7 +331,7 @@ def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
-    """The interpreter must see exactly the records that the edits describe."""
+    """Yield a finding where the interpreter sees records other than the edits describe."""
     sizes = {path: len(change.files[path] or "") for path in change.expected}
     dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
     dump = Dump(
@@ -358,15 +362,15 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
             yield Finding(
                 code="value_differs",
                 path=path,
-                message="the file's records have different values when it is executed",
+                message="the records have different values when the file is executed",
             )
 
 
 def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding]:
-    """Every test must pass, and every written constraint must come with a test."""
+    """Yield a finding for each failed test, and for each changed constraint without a test."""
     tests = change.outline.tests
     results = sandbox.run_tests(tests, limits=limits).results if tests else ()
-    # A file that did not run to its end may well have tests: its error is reported below.
+    # A test file that stopped with an error counts as tested: the error is reported below.
     tested = {result.name.partition("::")[0] for result in results}
     written = {path: text for path, text in change.files.items() if text is not None}
     own = {f"tests/test_{name}.py" for name in _changed_constraints(written)}
@@ -383,10 +387,10 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
 
 
 def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]:
-    """Yield a finding for each constraint that newly fails or depends on the order of hashing.
+    """Yield a finding for each constraint that newly fails or newly depends on the order of sets.
 
-    The resulting alerts are noted in the verdict. Constraints in `written` that still fail, or
-    whose alerts count as one, are noted too, without blocking.
+    The alerts that the constraints raise are stored in the verdict. For constraints that were sent
+    but still fail, or of which two alerts count as one, the findings do not block.
     """
     change, verdict = case.change, case.verdict
     if not change.outline.constraints:
@@ -419,7 +423,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
 
 
 def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
-    """Return which of these constraints were already at fault in the previous version."""
+    """Return which of these constraints already had the fault in the previous version."""
     plan, tree = case.plan, case.plan.checkpoint.tree
     with (
         loaded(plan) as sandbox,

@@ -1,9 +1,10 @@
-"""Grounding: the dates, numbers and names of a record must be in the entries that it cites.
+"""Grounding: the dates, numbers and names in a record must occur in the entries that it cites.
 
-Meaning is compared, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", a date by
-"next Friday" in an entry of that week. A record with a number or a date that no cited entry
-contains is refused, unless the field is marked as derived; a name, or a number in words, is only
-reported, since the same person may go by another name.
+Meaning is compared, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", and a date
+by "next Friday" in an entry from the right week. A record with a number or a date that no cited
+entry contains is refused, unless the field is marked as derived. A name that no cited entry
+contains is only reported, since the same person may go by another name; so is a number written in
+words.
 """
 
 import datetime
@@ -24,7 +25,7 @@ from workers.checkpointing.findings import Finding
 from workers.checkpointing.moments import moments_said
 from workers.checkpointing.quantities import numbers_said, numerals, spelled
 
-# Text that may be a booking code, or the number of a passport or flight.
+# Text that may be a code, such as a booking code or the number of a passport or flight.
 _JOINED = re.compile(r"[\w/-]++")
 _FIRST = re.compile(r"(?<!\w)[^\W_]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -34,11 +35,11 @@ _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
-# A number with this many digits, grouped or not, is an identifier and not a quantity, such as a
-# phone or account number.
+# A number with at least this many digits, grouped or not, may be an identifier, such as a phone or
+# account number: its digits are compared, too.
 LONG_NUMBER = 5
-# A text of at most this many words is a name or a label; in a longer one the first word is
-# capitalized by grammar.
+# A text of at most this many words is a name or a label; in a longer text, the first word is
+# capitalized because it begins a sentence.
 LABEL_WORDS = 4
 
 FIX = (
@@ -59,19 +60,19 @@ class Source:
 
     @property
     def said(self) -> str:
-        """The text and the data, as one text."""
+        """The text and the data, joined."""
         data = "" if self.data is None else json.dumps(self.data, ensure_ascii=False)
         return "\n".join(part for part in (self.text, data) if part)
 
     @property
     def whole(self) -> str:
-        """The text, the data and the speaker, as one text."""
+        """The text, the data and the speaker, joined."""
         return f"{self.said}\n{self.speaker}" if self.speaker else self.said
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The new fields of a record, and which of them are marked as derived.
+    """The new values in a record's fields, and the fields that are marked as derived, with reasons.
 
     `is_new` tells whether the record itself is new.
     """
@@ -92,7 +93,7 @@ def claims_of(
 ) -> Claim:
     """Return what is new in a record; `fields` are the fields that its class has now.
 
-    A value whose former field is gone was kept in a renamed field, and is not new.
+    A value from a field that no longer exists is not new: the field was renamed.
     """
     old = before.fields if before else {}
     known = set(fields)
@@ -108,9 +109,9 @@ def claims_of(
 def ungrounded(
     claims: Iterable[Claim], sources: Mapping[int, Source], time_zone: str
 ) -> Iterator[Finding]:
-    """Yield a finding for each date, number and name that is in no cited entry.
+    """Yield a finding for each date, number and name that no cited entry contains.
 
-    `sources` are the entries by their seq; a missing entry supports nothing.
+    `sources` are the entries by their seq; a cited entry that is missing there supports nothing.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     read: dict[int, _Ground] = {}
@@ -131,7 +132,7 @@ def ungrounded(
 
 
 def says(source: Source, value: Value, zone: zoneinfo.ZoneInfo) -> bool:
-    """Return whether an entry contains every date, number and name of a value."""
+    """Return whether an entry contains every date, number and name in a value."""
     ground = _Ground(zone)
     ground.read(source)
     return next(ground.missing(value), None) is None
@@ -173,14 +174,14 @@ class _Ground:
         self._zone = zone
         self._said = Said()
         self._numbers: set[Decimal] = set()
-        self._texts: list[str] = []  # normalized: lower case, single spaces
+        self._texts: list[str] = []  # as returned by `plain`
         self._digits: list[str] = []
         self._squeezed: list[str] = []
         self._words: set[str] = set()
         self._words_in_order: list[str] = []
 
     def read(self, source: Source) -> None:
-        """Add an entry."""
+        """Add the content of an entry."""
         text = source.whole
         self._said.update(moments_said(text, source.at.astimezone(self._zone)))
         self._numbers |= numbers_said(text)
@@ -190,7 +191,7 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
-        """Add the content of other entries."""
+        """Add the content of the entries that another object has read."""
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts
@@ -250,7 +251,10 @@ class _Ground:
         return self._said.has_day(datetime.date(numbers[0], numbers[1], numbers[2]))
 
     def _missing_moment(self, moment: datetime.datetime) -> Iterator[tuple[_Kind, str]]:
-        """A moment may be given in the user's time zone, or in that of the entry's author."""
+        """Yield the date or the time of a moment if no entry contains it.
+
+        An entry may state the moment in the user's time zone, or in the moment's own.
+        """
         local = moment.astimezone(self._zone) if moment.tzinfo else moment
         readings = [reading for reading in (local, moment) if self._said.has_day(reading.date())]
         if not readings:
@@ -321,7 +325,7 @@ class _Ground:
     def _has_word(self, word: str) -> bool:
         """Return whether the entries contain the word.
 
-        A long word may be inflected: "Italian" for "Italy".
+        A long word may have a different ending there: "Italian" for "Italy".
         """
         if len(word) == 1 or word in self._words or f"{word}s" in self._words:
             return True
@@ -338,7 +342,7 @@ def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
 
 
 def _codes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield words with letters and digits, such as booking codes, and where they begin."""
+    """Yield each word with both letters and digits, such as a booking code, and its position."""
     for joined in _JOINED.finditer(text):
         first = _FIRST.search(joined[0])
         if first is not None:
@@ -348,13 +352,13 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def plain(text: str) -> str:
-    """Return the text in lower case without accents, with single spaces."""
+    """Return the text in lower case, without accents, and with single spaces."""
     parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in normalized form: lower case without accents."""
+    """Return the words of a text, in lower case and without accents."""
     return _WORDS.findall(plain(text))
 
 

@@ -1,10 +1,11 @@
 """Holds: alerts and rules that a model's edits may not silence unless a cited entry mentions them.
 
 A critical alert continues until an entry mentions a record in its evidence; a constraint may be
-weakened or deleted only if an entry names it. The constraints' findings before and after are
-compared at one instant, so that an alert that merely expires is not blamed on the edits. An edit
-that the model cannot support is refused, with a finding that names the alert, so that the model can
-fix its edits; typed entries, the staff and the product's own proposals may silence anything.
+weakened or deleted only if an entry names it. The constraints' findings before and after the edits
+are computed for the same instant, so that an alert that merely expires is not blamed on the edits.
+An edit that the model cannot support is refused, with a finding that names the alert, so that the
+model can fix its edits. Typed entries, the staff and the product's own proposals may silence
+anything.
 """
 
 import ast
@@ -42,8 +43,8 @@ from workers.execution.loading import LoadPlan, bytecode_of, loaded
 from workers.execution.results import findings_of
 from workers.sandbox.interface import Bindings, Sandbox
 
-# Maximum number of records per collection with which a rename's entries are compared. Each record
-# has the words of its class and collection.
+# Maximum number of records per collection that are compared with the entries that a rename cites.
+# An entry that uses the words of a class or collection names each of its records.
 MAX_COMPARED = 200
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
@@ -53,10 +54,10 @@ FindingsByFingerprint = Mapping[str, ConstraintFinding]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChange:
-    """A model's edits, the version that results, and a sandbox that holds it.
+    """A model's edits, the change that they make, and a sandbox that holds the resulting version.
 
-    `plan` loads the previous version, with the workspace's constraints. Everything is compared at
-    the instant `now`.
+    `plan` loads the previous version, with the workspace's constraints. The findings on the two
+    versions are computed for the instant `now`.
     """
 
     plan: LoadPlan
@@ -67,13 +68,11 @@ class ModelChange:
 
 
 def held(candidate: ModelChange) -> Iterator[Finding]:
-    """Yield a finding for each critical alert and each rule that the edits silence, and for each
-    field that they rename without a reason.
+    """Yield a finding for each alert or rule that the edits silence, and each unexplained rename.
 
-    The finding blocks if no cited entry mentions the alert or rule, and is only reported if an
-    entry does. Afterwards the sandbox holds the candidate again, along with the workspace's
-    constraints.
-    Raises SandboxError.
+    A finding on a critical alert or a rule is only reported if a cited entry mentions it, and
+    blocks otherwise. Afterwards, the sandbox holds the candidate again, along with the workspace's
+    constraints. Raises SandboxError if a sandbox fails.
     """
     plan = candidate.plan
     outline = plan.outline
@@ -96,7 +95,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
 
 
 def _find_after(candidate: ModelChange) -> FindingsByFingerprint:
-    """Return the findings on the candidate; the workspace's constraints are loaded for this."""
+    """Load the workspace's constraints, too, and return the findings on the candidate."""
     user, sandbox = candidate.plan.user, candidate.sandbox
     standings = applicability.applicabilities(user, candidate.change.outline)
     plan = replace(candidate.plan, standings=standings)
@@ -112,9 +111,9 @@ def _find(
     bindings: Bindings | None = None,
     paths: Sequence[str] | None = None,
 ) -> FindingsByFingerprint:
-    """Return the findings of constraints in a sandbox, by fingerprint.
+    """Run constraints in a sandbox, and return their findings by fingerprint.
 
-    A constraint that fails has none.
+    A constraint that fails has no findings.
     """
     ran = sandbox.run_constraints(
         paths,
@@ -136,12 +135,12 @@ def _find(
 def _is_silenced(
     finding: ConstraintFinding, fingerprint: str, after: FindingsByFingerprint
 ) -> bool:
-    """Return whether the finding is gone, or still there but less severe."""
+    """Return whether the finding is gone, or is still there but less severe."""
     now = after.get(fingerprint)
     return now is None or severity_rank(now.severity) < severity_rank(finding.severity)
 
 
-# Critical alerts
+# Critical alerts that edits silence
 
 
 def _held_alerts(
@@ -205,7 +204,7 @@ def _goes_on(
 ) -> bool:
     """Return whether the constraint has a new critical finding that shares a record with this one.
 
-    For example, one about the record that has replaced another.
+    For example, the new finding may also be about a record that replaces another.
     """
     mine = _ids(finding)
     return any(
@@ -222,7 +221,7 @@ def _ids(finding: ConstraintFinding) -> set[RecordId]:
 
 
 def _evidence(candidate: ModelChange, finding: ConstraintFinding) -> dict[RecordId, Record]:
-    """Return the records in the alert's evidence as they were before."""
+    """Return the records in the alert's evidence, as they were before the edits."""
     project = checkpoints.open_project(candidate.plan.checkpoint, candidate.plan.user)
     records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
     return {record_id: record for record_id, record in records.items() if record is not None}
@@ -233,7 +232,7 @@ def _speaks_of(
 ) -> bool:
     """Return whether an entry names a record in an alert's evidence.
 
-    If there is no evidence, it has to name the constraint.
+    If the alert has no evidence, the entry has to name the constraint.
     """
     if records:
         return any(names_record(source, *one) for one in records.items())
@@ -241,21 +240,21 @@ def _speaks_of(
 
 
 def _about(path: str, outline: Outline) -> list[str]:
-    """Return the texts by which people may refer to a constraint."""
+    """Return the texts whose words people may use for a constraint: its name and description."""
     name = PurePosixPath(path).stem
     return [name.replace("_", " "), outline.constraints.get(name, "")]
 
 
-# Renames
+# Fields that edits rename
 
 
 def _unexplained_renames(
     candidate: ModelChange, renames: Sequence[RenameField], sources: Mapping[int, Source]
 ) -> Iterator[Finding]:
-    """Yield a finding for each rename whose cited entries neither use the new name nor name a
-    record of the domain.
+    """Yield a finding for each rename that no cited entry explains.
 
-    A field that the same edits define may have any name.
+    An entry explains a rename if it uses the new name or names a record in the domain. A field that
+    the same edits define may have any name.
     """
     if not renames:
         return
@@ -287,14 +286,14 @@ def _unexplained_renames(
         yield Finding(
             code="unexplained_rename",
             message=f"{edit.domain}, {edit.class_name}: no entry that the edit cites uses the name"
-            f" {edit.new_name} or mentions a record of the class's domain",
+            f" {edit.new_name} or mentions a record in the class's domain",
             fix="keep the name, or cite the entry that gives a reason for the new one",
             field=edit.name,
             entry=max(edit.sources, default=None),
         )
 
 
-# Rules
+# Rules (constraints and their tests) that edits weaken
 
 
 def _weaker_rules(
@@ -342,8 +341,8 @@ def _weaker_rules(
             ),
             fix=""
             if asking
-            else "cite the entry that asks for the change, or keep the rule as strict as it is, and"
-            " each of its tests: the alert on a replaced record may have a different message",
+            else "cite the entry that asks for the change, or keep the rule as strict as it is and"
+            " all of its tests; the alert on a replaced record may have a different message",
             blocking=not asking,
         )
 
@@ -387,9 +386,9 @@ def _silent_alerts(
 
 
 def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> bool:
-    """Return whether a finding of the constraint, at least as severe, now covers all its records.
+    """Return whether the constraint now has a finding, at least as severe, on all its records.
 
-    Such a constraint was extended, not weakened, although its alert is a different one.
+    Such a constraint was extended, not weakened, although its alert has changed.
     """
     mine = _ids(finding)
     return bool(mine) and any(
@@ -403,9 +402,9 @@ def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> 
 def _lost_cases(
     candidate: ModelChange, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each weakened constraint to its loss: a test that it no longer passes, or that is gone.
+    """Map each weakened constraint to its loss: a test that is gone, or that it no longer passes.
 
-    A test that cannot run with the current schema is ignored.
+    An old test that cannot run with the new schema is ignored.
     """
     tests = {_tests(name): old[_tests(name)] for name in names}
     candidate.sandbox.load(tests)
@@ -418,7 +417,7 @@ def _lost_cases(
         if result.error is not None and result.error.type == "AssertionError":
             path, _, test = result.name.partition("::")
             name = PurePosixPath(path).stem.removeprefix("test_")
-            lost[name] = f"would no longer pass {test}, as it stands now"
+            lost[name] = f"would no longer pass {test} as it stands now"
     for path, text in tests.items():
         new = candidate.change.files.get(path)
         gone = _gone(text, text if new is None else new)
@@ -429,7 +428,7 @@ def _lost_cases(
 
 
 def _gone(old: str, new: str) -> list[str]:
-    """Return the tests that no longer exist, by name or by content."""
+    """Return the names of the tests that are gone: no new test has their name or their content."""
     were, are = _functions(old), _functions(new)
     return [name for name, does in were.items() if name not in are and does not in are.values()]
 
@@ -443,7 +442,7 @@ def _functions(source: str) -> dict[str, str]:
 
 
 def _load_new(candidate: ModelChange, paths: Collection[str]) -> None:
-    """Load the candidate's own text of these files into the sandbox again."""
+    """Load these files into the sandbox again, as they are in the candidate."""
     files = candidate.change.files
     own = {path: text for path in paths if (text := files.get(path)) is not None}
     kept = [path for path in paths if path not in files]

@@ -1,8 +1,10 @@
 """Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
 
-An exported project is not executed: its files contain its data, and it is judged as it is.
+A project that this server has exported is not executed: its files contain its data, and it is
+judged as it is.
 
-All or nothing: a project that cannot be imported leaves no trace but its run, which says why.
+A project is imported in full or not at all: if it cannot be imported, nothing remains but the run,
+which says why.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +48,7 @@ MAX_NAMED = 20
 
 
 class ImportFailed(Exception):
-    """The project cannot be imported: a finding of the gate's first check says why."""
+    """The project cannot be imported; `finding` says why."""
 
     def __init__(
         self, code: str, message: str, path: str | None = None, line: int | None = None
@@ -57,7 +59,7 @@ class ImportFailed(Exception):
 
 @dataclass
 class Report:
-    """The changes that an import made to the project, besides the content of its records."""
+    """What an import repaired, converted, counted and kept unchanged in the project."""
 
     repairs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
@@ -78,14 +80,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Imported:
-    """A project with all its content, not judged yet."""
+    """The edits and the change that import a whole project; the gate has not judged them yet."""
 
     edits: Sequence[Edit]
     change: Change
 
 
 def execute(run: Run) -> None:
-    """Import the run's files as the next version, or record why not."""
+    """Import the run's files as the next version, or record why that is not possible."""
     report = Report()
     try:
         files = run.input["files"]
@@ -108,11 +110,15 @@ def execute(run: Run) -> None:
 def _import(
     run: Run, files: Mapping[str, str], report: Report, build: Callable[[MemoryUser], Imported]
 ) -> None:
-    """Build the change on the head, judge it, and commit it; raise ImportFailed or HeadMoved."""
+    """Build the change on the head, judge it, and commit it.
+
+    Raises ImportFailed if the change cannot be built, and HeadMoved if other versions keep becoming
+    the head first.
+    """
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
-        # Values may be computed, and came with the project alone: no text supports them.
+        # The values may be computed, and came only with the project: no text supports them.
         verdict = gate.judge(
             user,
             user.head,
@@ -133,7 +139,7 @@ def _import(
 
 
 def _in_our_form(files: Mapping[str, str]) -> Whole | None:
-    """Read a project in our export format; return None for any other, which must be executed."""
+    """Read a project in our export format; return None for any other project, to be executed."""
     try:
         return read_whole(files)
     except (ProjectError, RecursionError):
@@ -141,7 +147,7 @@ def _in_our_form(files: Mapping[str, str]) -> Whole | None:
 
 
 def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
-    """Add a project in our format to the user's project, unchanged; raise ImportFailed."""
+    """Add an exported project, unchanged, to the user's project; raise ImportFailed on failure."""
     project = checkpoints.open_project(user.head, user)
     outline = whole.outline
     try:
@@ -207,7 +213,10 @@ def _build(
     data: Mapping[str, Any],
     report: Report,
 ) -> Imported:
-    """Translate what was read into a change to the user's current project; raise ImportFailed."""
+    """Translate the objects that were read into a change to the user's current project.
+
+    Raises ImportFailed if they cannot be translated.
+    """
     project = checkpoints.open_project(user.head, user)
     try:
         graph = read(data)
@@ -237,7 +246,10 @@ def _build(
 def _keep_old(
     sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Keep the files for their old constraints, which see live state if that changes no alert."""
+    """Keep the project's files for its old constraints.
+
+    These constraints see the live state, unless that would change their alerts.
+    """
     live = {f"{LIVE}{path}": source for path, source in files.items()}
     now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
     differs, failed = [], {}
@@ -254,7 +266,7 @@ def _keep_old(
 
 
 def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
-    """Return the alerts of an old constraint, or its error as a text."""
+    """Return the alerts of an old constraint, or its error as text."""
     try:
         return run_old_constraint(
             sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
@@ -292,9 +304,10 @@ def _commit(
     verdict: Verdict,
     report: Report,
 ) -> None:
-    """Write the entry that the records cite, and the version, in one transaction.
+    """Write the version, and the log entry that its records cite, in one transaction.
 
-    Raises HeadMoved, including when another entry has taken the number expected for that entry.
+    Raises HeadMoved if the head has moved, or if another entry has taken the number that the
+    records cite.
     """
     seq = user.last_seq + 1
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Names that have only one meaning, with the modules from which they are imported."""
+"""Names that can only mean one thing, with the modules from which they are imported."""
 
 from collections.abc import Mapping
 
@@ -15,13 +15,13 @@ KNOWN_NAMES = {
     "Decimal": "decimal",
     **dict.fromkeys(("Callable", "Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
 }
-# Names that our own messages tell people to write, above all `Iterator[Alert]`.
+# Names in our library. Our own messages tell people to write some of them, as in `Iterator[Alert]`.
 _OF_CONSTRAINTS = dict.fromkeys(LIBRARY["uac"], "uac")
 _OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.testing")}
 
 
 def library_of(path: str) -> Mapping[str, str]:
-    """Return the names of our library that a file of a project may import, with their modules."""
+    """Return the names in our library that a project's file may import, with their modules."""
     if path.startswith("constraints/"):
         return _OF_CONSTRAINTS
     return _OF_TESTS if path.startswith("tests/") else {}

@@ -1,9 +1,9 @@
-"""The dates and times in a text, relative to the moment at which the text was said.
+"""Find the dates and times in a text, given the moment at which the text was said.
 
 Numeric dates are read in every order that the calendar allows. Relative dates ("tomorrow", "in two
-weeks", "last Friday") and dates without a year are resolved against that moment, into all the days
-that a person may have meant. Words are read in English; of a date in another language, such as "2.
-Mai 2026", the day and the year are read, and match in any month.
+weeks", "last Friday") and dates without a year are resolved relative to that moment, into all the
+days that a person may have meant. Words are read in English; if a date is in another language, such
+as "2. Mai 2026", only the day and the year are read, and they match in any month.
 """
 
 import datetime
@@ -25,7 +25,7 @@ _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)
 
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
-    """Return the dates and times in a text said at a moment, in the speaker's time zone."""
+    """Return the dates and times in a text that was said at `at`, a local time."""
     said = Said()
     today = at.date()
     said.days.add(today)

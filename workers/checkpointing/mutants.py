@@ -1,9 +1,9 @@
-"""Mutants: changed versions of a constraint, which must fail its tests.
+"""Mutants: changed copies of a constraint, which must fail the constraint's tests.
 
-A mutant that never alerts and one that always does show that the tests see the constraint fire and
-not fire: a test that asserts nothing is detected. The mutants of `unreached` show that the tests
-reach each of the constraint's alerts, and those of `boundaries` that the tests cover the days on
-which it starts and stops firing.
+One mutant never alerts and another always does: if both fail, the tests see the constraint fire and
+not fire, and really assert something. The mutants in `unreached` show whether the tests reach each
+of the constraint's alerts, and those in `boundaries` whether the tests cover the days on which it
+starts and stops firing.
 """
 
 import ast
@@ -20,14 +20,14 @@ from workers.sandbox.limits import Limits
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"
 ALERT_UNREACHED = "alert_unreached"
-# Kinds of gaps in tests for which a model's constraint is refused, but only once.
+# Gaps in tests (codes of findings) for which a model's constraint is refused, but only once.
 BLOCKING_ONCE = frozenset({BOUNDARY_UNNOTICED, ALERT_UNREACHED})
-# Maximum per version, including mutants of alerts; the written constraints share it equally.
+# Maximum number of boundary and alert mutants per version, shared equally by the constraints.
 MAX_BOUNDARY_MUTANTS = 120
-# A shifted number may make a loop endless. A test that takes this long counts as failed.
+# A changed number may make a loop endless, so a test that takes this long counts as failed.
 BOUNDARY_WALL_SECONDS = 2.0
 BOUNDARY_TOTAL_SECONDS = 20.0
-# Maximum per constraint; the last finding says how many more there are.
+# Maximum number of such findings per constraint; the last one says how many more there are.
 MAX_BOUNDARIES_TOLD = 12
 
 
@@ -39,7 +39,7 @@ class _Mutant:
     body: str
 
     def of(self, source: str) -> str:
-        """Return the constraint with this behaviour."""
+        """Return a constraint's source, changed to behave like this mutant."""
         return source + _TEMPLATE.replace("BODY", self.body)
 
 
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
 )
 
-# A file of tests runs in a process of its own, where the mutant replaces the constraint before the
+# Each test file runs in a process of its own, where the mutant replaces the constraint before the
 # tests can import it.
 _TESTS_OF_MUTANT = """\
 from importlib import import_module
@@ -87,7 +87,7 @@ __name__ = {tests!r}
 
 
 class _Bench:
-    """Constraints that are resident in a sandbox with their tests, in some folder."""
+    """Constraints that are resident in a sandbox, with their tests, in the given folder."""
 
     def __init__(self, sandbox: Sandbox, folder: str) -> None:
         self._sandbox, self._folder = sandbox, folder
@@ -99,7 +99,7 @@ class _Bench:
         return f"{self._folder}tests/test_{name}.py"
 
     def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
-        """Return for each mutant (constraint's name, changed source) whether its tests pass."""
+        """For each mutant (constraint's name, changed source), return whether the tests pass."""
         files = {
             f"{self._folder}tests/mutant_{number}_of_{name}.py": _TESTS_OF_MUTANT.format(
                 source=source,
@@ -127,11 +127,11 @@ def surviving_mutants(
 ) -> Iterator[Finding]:
     """Yield a finding for each constraint whose tests still pass when its behaviour changes.
 
-    `constraints` maps names to sources. The constraints and their tests, which pass, are resident
-    in the sandbox as `constraints/x.py` and `tests/test_x.py` in `folder`; `sources` has both by
-    path. Single alerts and boundaries are checked if nothing else is found; their findings do not
-    block, unless the caller changes that. Afterwards the sandbox's content is useless. Raises
-    SandboxError.
+    `constraints` maps names to sources. The sandbox must hold each constraint as `constraints/x.py`
+    and its tests, which must pass, as `tests/test_x.py`, both in `folder`; `sources` has the text
+    of both by path. Single alerts and boundaries are checked only if nothing else is found;
+    findings on them do not block, unless the caller changes that. The sandbox cannot be used any
+    more afterwards. Raises SandboxError if it fails.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
@@ -140,17 +140,17 @@ def surviving_mutants(
     strangers = {
         name
         for _, name, _ in survivors
-        if bench.tests_path(name) in sources  # unchanged ones were accepted before
+        if bench.tests_path(name) in sources  # unchanged tests were accepted before
         and not _imports(sources[bench.tests_path(name)], _module(bench.path(name)))
     }
     for mutant, name, _ in survivors:
-        message, fix = f"its tests also pass if {bench.path(name)} {mutant.does}", mutant.fix
+        message, fix = f"the tests also pass if {bench.path(name)} {mutant.does}", mutant.fix
         if name in strangers:
             package = _module(bench.path(name)).rpartition(".")[0]
             message += ", since they do not import it"
             fix = (
-                f"write from {package} import {name} in them, and call run_check({name}, …) with"
-                " a state for which it fires, and with one for which it does not"
+                f"write from {package} import {name} in the tests, and call run_check({name}, …)"
+                " with a state for which it fires, and with a state for which it does not"
             )
         yield Finding(code=mutant.code, path=bench.tests_path(name), message=message, fix=fix)
     if not any(survive):
@@ -162,7 +162,7 @@ def _imports(tests: str, module: str) -> bool:
     try:
         tree = parse_python(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # nothing is known about tests that cannot be parsed here
+        return True  # assumed of tests that cannot be parsed here
     package, _, name = module.rpartition(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -179,7 +179,7 @@ def _imports(tests: str, module: str) -> bool:
 def _unnoticed_parts(
     bench: _Bench, constraints: Mapping[str, str], limits: Limits
 ) -> Iterator[Finding]:
-    """Yield a finding for each alert that no test reaches or boundary that no test notices."""
+    """Yield findings for alerts that no test reaches, and for boundaries that no test notices."""
     share = MAX_BOUNDARY_MUTANTS // max(len(constraints), 1)
     mutants: list[tuple[str, UnreachedAlert | BoundaryMutant]] = []
     for name, source in constraints.items():

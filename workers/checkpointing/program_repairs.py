@@ -1,4 +1,4 @@
-"""Repairs of a program that parses but is bound to fail when it runs."""
+"""Repairs to a program that parses but is bound to fail when it runs."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +8,7 @@ from workers.checkpointing.text_repairs import Rules, parse_valid
 
 
 def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
-    """Import names that have only one meaning: `Optional`, `field`, `date` …"""
+    """Import undefined names that can mean only one thing, such as `Optional` or `date`."""
     tree = parse_valid(source)
     if tree is None:
         return source
@@ -50,7 +50,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_module(tree: ast.Module, name: str) -> bool:
-    """Return whether a name is followed by an access such as `.date(…)`, as a module is."""
+    """Return whether the code reads an attribute such as `.date` from a name, as from a module."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -78,9 +78,9 @@ def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
 
 
 def _late_annotations(source: str) -> str:
-    """Defer annotations that name something not yet defined, or hidden.
+    """Defer annotations that use a name that is not yet defined, or that a field hides.
 
-    Examples are a class that is defined further down, and `date` in an annotation `date | None`
+    Examples are a class that is defined further down, and `date` in the annotation `date | None`
     below a field called `date`.
     """
     tree = parse_valid(source)
@@ -130,9 +130,10 @@ def _text(node: ast.expr) -> str:
 
 
 def _keyword_only(source: str) -> str:
-    """Make fields keyword-only if one without a default follows one with a default.
+    """Make a dataclass keyword-only if a field without a default follows one with a default.
 
-    Python refuses such a dataclass; if every call names its arguments, their order does not matter.
+    Python refuses such a dataclass. It is repaired only if every call names its arguments, so that
+    their order does not matter.
     """
     tree = parse_valid(source)
     if tree is None:
@@ -170,7 +171,7 @@ def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) 
 def _defaults(
     class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int
 ) -> Iterator[bool]:
-    """Yield for each field, starting with the bases' fields, whether it has a default."""
+    """For each field, those of base classes first, yield whether it has a default."""
     for base in class_.bases:
         if isinstance(base, ast.Name) and base.id in classes and depth < 20:
             yield from _defaults(classes[base.id], classes, depth + 1)
@@ -206,7 +207,7 @@ def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
 
 
 def _replaced(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
-    """Return the source with some expressions replaced."""
+    """Return the source with each of these expressions replaced by its new text."""
     lines = source.splitlines(keepends=True)
     for node, text in sorted(edits, key=lambda edit: _place(edit[0]), reverse=True):
         assert node.end_lineno is not None

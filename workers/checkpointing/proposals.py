@@ -40,18 +40,18 @@ from workers.execution.outlook import outlook
 from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3
-# How much a file with records may grow, in characters.
+# Maximum number of characters by which a file with records may grow in one proposal.
 MAX_GROWTH = 128 * 1024
-# Edits of the schema alone, which store none of an entry's content.
+# Edits that change only the schema, and so store none of an entry's content.
 SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
-NOTHING_KEPT = "cited for the schema only: no record, note or constraint is based on it"
+NOTHING_KEPT = "cited for the schema only: no record, note or constraint is based on this entry"
 
 
 def execute(run: Run) -> None:
-    """Build the proposal on the head, judge it, and commit it or record why not.
+    """Build the proposal on the head, judge it, and commit it or record why it was refused.
 
-    If its input has `dry_run`, the proposal is judged but not committed; if it then has no edits,
-    only the alerts of the run's version are computed. A model's proposal is refused if an entry
+    If the run's input has `dry_run`, the proposal is judged but not committed; a dry run without
+    edits only computes the alerts of the run's version. A model's proposal is refused if an entry
     that it considered is settled by now: another attempt at the same entries was faster.
     """
     try:
@@ -106,7 +106,7 @@ def execute(run: Run) -> None:
 
 
 def _look(run: Run) -> None:
-    """Compute the alerts of the run's version as of its instant, and what changes later."""
+    """Compute the alerts of the run's version at the run's instant, and how they change later."""
     user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
     user.head = run.checkpoint
     try:
@@ -121,8 +121,8 @@ def _look(run: Run) -> None:
 def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
     """Yield a finding for each file that was changed after the author opened it.
 
-    `expects` in the input has the hashes of the files that were seen, "" for those that did not
-    exist.
+    `expects` in the run's input has the hash of each file that the author opened, or "" if the file
+    did not exist.
     """
     tree = user.head.tree if user.head is not None else {}
     for path, seen in run.input.get("expects", {}).items():
@@ -134,8 +134,8 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
     """Return the proposed edits, including those made from whole files, and the repairs.
 
-    Files are compared with the version that they were written for, with the other edits applied.
-    Raises ProjectError or EditError for files that cannot become edits.
+    To make edits from a file, it is compared with the version for which it was written, after the
+    other edits are applied. Raises ProjectError or EditError for a file that cannot become edits.
     """
     edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     if not (files := dict(run.input.get("files", {}))):
@@ -154,10 +154,10 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
 
 
 def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
-    """Raise ProjectError for a file that takes long to parse, since it blocks all other threads.
+    """Raise ProjectError for a file that is too large: parsing it would block all other threads.
 
-    Constraint and test files are limited in size; files of records are limited only in how much
-    they grow, since a single record may be large.
+    Constraint and test files are limited in size; files with records are limited only in how much
+    they may grow, since a single record may be large.
     """
     large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
     if not large:
@@ -199,7 +199,7 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
 def _build(
     user: MemoryUser, edits: Sequence[Edit], coverage: Check, repairs: Sequence[Finding]
 ) -> tuple[list[Check], Change | None]:
-    """Apply the edits; return no change if one is refused, or `coverage` has not passed."""
+    """Apply the edits; return the checks, and the change unless `coverage` or an edit fails."""
     if not coverage.passed:
         return [coverage], None
     project = checkpoints.open_project(user.head, user)
@@ -210,7 +210,7 @@ def _build(
             applied += 1
         change = project.change()
     except EditError as error:
-        place = applied if applied < len(edits) else None  # else all edits together are at fault
+        place = applied if applied < len(edits) else None  # None: no single edit is at fault
         finding = Finding(code=error.code, edit=place, message=str(error))
         return [coverage, Check("edits", [finding, *repairs])], None
     return [coverage, Check("edits", repairs)], change
@@ -307,11 +307,12 @@ def _commit(
 def _decisions(
     run: Run, user: MemoryUser, edits: Sequence[Edit], considered: Sequence[int]
 ) -> list[Decision]:
-    """Settle the pending entries that the edits cite. Typed entries settle in their own lane.
+    """Return the outcomes of the pending entries that the edits cite, except typed entries.
 
-    An entry is covered if a record, a note, a constraint or a retirement relies on it; an entry
-    that only the schema cites is dismissed. A model settles only the entries it was asked about:
-    of others it may know no more than the number.
+    Typed entries are settled in their own lane. An entry is covered if a record, a note, a
+    constraint or a retirement relies on it; an entry that is cited only for the schema is
+    dismissed. A model settles only the entries about which it was asked, since it may know nothing
+    of the others but their numbers.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources

@@ -1,8 +1,8 @@
-"""The numbers in a text, in every reading that it allows.
+"""Find the numbers in a text, with every possible reading.
 
 "1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are numbers. A
 number that can be read in two ways (1.200 is more than a thousand, or a bit more than one) has both
-readings. Numerals are read in any language, number words in English.
+readings. Numbers in digits are read in any language, numbers in words only in English.
 """
 
 import itertools
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-MAX_DIGITS = 60  # a longer number is never meant as a quantity
+MAX_DIGITS = 60  # a number with more digits is never meant as a quantity
 
 _SPACES = " \u00a0\u2009\u202f"
-# Groups of three after a space or apostrophe, or digits with points and commas in between.
+# Groups of three digits separated by a space or an apostrophe, or digits with points and commas
+# between them.
 _NUMERAL = re.compile(
     rf"\d{{1,3}}(?:[{_SPACES}'’]\d{{3}}){{1,6}}(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*", re.ASCII
 )
@@ -47,7 +48,7 @@ _ORDINALS = [
     *("sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-# Days of a month, by their words: "twenty-first".
+# Days of the month, by the ordinals that name them in words, such as "twenty-first".
 ORDINALS = {
     **{word: number for number, word in enumerate(_ORDINALS) if number},
     "twentieth": 20,
@@ -64,7 +65,7 @@ _CARDINALS = {
 }
 _EVERY_OTHER = re.compile(r"\bevery\s+(?:other|second)\s+([a-z]+)", re.IGNORECASE | re.ASCII)
 _IN_DAYS = {"week": 7}
-# Words that mean a number without being numerals; a text may use them without meaning to count.
+# Words that imply a number without being one; a text may use them without meaning to count.
 _OTHERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("a", "an", "once", "single", "another"), ("1",)),
     **dict.fromkeys(("no", "none", "never", "nothing", "without", "free"), ("0",)),
@@ -94,7 +95,7 @@ def numerals(text: str) -> Iterator[Quantity]:
         end = match.end()
         if match.start() > 0 and text[match.start() - 1] == "." and "." not in match[0]:
             digits = re.sub(r"\D", "", match[0])[:MAX_DIGITS]
-            readings.add(Decimal(f"0.{digits}"))  # ".5"
+            readings.add(Decimal(f"0.{digits}"))  # such as ".5"
         if text[end : end + 1] in _VULGAR:
             readings |= {number + Decimal(_VULGAR[text[end]]) for number in readings}
             end += 1
@@ -108,7 +109,7 @@ def numerals(text: str) -> Iterator[Quantity]:
 
 
 def spelled(text: str) -> Iterator[Quantity]:
-    """Yield the numbers that are written in words, each as one run of words."""
+    """Yield the numbers that are written in words, one for each run of number words."""
     run: list[re.Match[str]] = []
     for match in [*_WORD.finditer(text), None]:
         word = match[0].lower() if match else ""
@@ -122,7 +123,7 @@ def spelled(text: str) -> Iterator[Quantity]:
 
 
 def numbers_said(text: str) -> set[Decimal]:
-    """Return all numbers that the text can mean, including words not meant to count."""
+    """Return all numbers that the text can mean, even by words that may not be meant to count."""
     said = {reading for found in (numerals, spelled) for q in found(text) for reading in q.readings}
     said |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}
     for match in _FRACTION.finditer(text):
@@ -145,7 +146,7 @@ def _readings(numeral: str) -> Iterator[Decimal]:
     if len(numeral) > MAX_DIGITS:
         return
     digits = re.sub(rf"[{_SPACES}'’]", "", numeral)
-    if digits != numeral:  # it may just as well be several numbers
+    if digits != numeral:  # what looks like one grouped number may also be several numbers
         for part in re.split(rf"[{_SPACES}'’]", numeral):
             yield from _readings(part)
     points, commas = digits.count("."), digits.count(",")
@@ -185,7 +186,7 @@ def _run(text: str, run: Sequence[re.Match[str]]) -> Quantity:
 
 
 def _values(words: Sequence[str]) -> Iterator[int]:
-    """Return the numbers that a run of number words can mean: as one, and as several in a row."""
+    """Yield what a run of number words can mean, as one number and as several in a row."""
     parts: list[int] = []  # numbers below a hundred, in order
     total = current = 0
     said, previous = False, ""
@@ -204,7 +205,7 @@ def _values(words: Sequence[str]) -> Iterator[int]:
             current += number
         else:
             scale = _SCALES[word.removesuffix("s")]
-            parts.append(-1)  # not a year
+            parts.append(-1)  # a word such as "thousand", which no year read in pairs contains
             current = max(current, 1) * scale
             if scale >= 1000:
                 total, current = total + current, 0

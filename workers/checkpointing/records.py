@@ -1,8 +1,8 @@
-"""Checkpoints from typed entries: no model, only trusted code.
+"""Make checkpoints from typed entries, with trusted code alone and no language model.
 
-Pending `record` entries become edits, the edits a candidate, and the gate judges it. An entry that
-contradicts the schema, or that makes the gate refuse (found by bisecting), is rejected with the
-reason; the others pass.
+Pending `record` entries become edits, the edits become a candidate, and the gate judges the
+candidate. An entry that contradicts the schema, or that the gate refuses (bisecting finds which one
+it is), is rejected with the reason; the others pass.
 """
 
 import time
@@ -39,15 +39,15 @@ from workers.checkpointing.findings import Verdict
 
 logger = structlog.get_logger(__name__)
 
-# How often, in one claim, a checkpoint that lost the race for the head is built again on the new
-# head.
+# Maximum number of times that a checkpoint is built for the same entries: it is built again on the
+# new head if another version has become the head first.
 MAX_REBUILDS = 3
-# Maximum number of checkpoints in one claim, and seconds after which no further one is begun, so
-# that a user with a long backlog gives way to other users.
+# Maximum number of checkpoints per claim of the lane, and seconds after which no further one is
+# begun, so that a user with a long backlog does not hold up other users.
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
-# Errors that say nothing about an entry: the work is retried later.
+# Errors that no entry is to blame for: the work is retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
@@ -87,7 +87,7 @@ def checkpoint_pending(user_pk: int) -> None:
 
 
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
-    """Give every entry of the batch an outcome, with a new checkpoint if files change."""
+    """Give every entry in the batch an outcome, and commit a new checkpoint if files change."""
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=lane.user_id)
         draft = _best_draft(user, entries)
@@ -158,7 +158,7 @@ def _offenders(
     entries: Sequence[LogEntry],
     verdict: Verdict,
 ) -> dict[int, str]:
-    """Find by bisecting which entries make the gate refuse, on top of an accepted `base`."""
+    """Bisect to find the entries that the gate refuses on top of `base`; return its reasons."""
     if len(entries) == 1:
         return {entries[0].seq: verdict.reason}
     found: dict[int, str] = {}
@@ -204,7 +204,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             except _TRANSIENT:
                 raise
             except Exception as error:
-                # Some of its edits are in the project already: start again without the entry.
+                # Some of the entry's edits are in the project already: start again without it.
                 rejected[entry.seq] = _refusal(entry, error)
                 break
             edits += compiled

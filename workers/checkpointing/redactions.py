@@ -1,12 +1,12 @@
 """Make a version without the redacted content, and remove all copies of that content.
 
 Records and constraints that rely on a redacted entry return to their state before that entry
-touched them, or are removed; old files are removed. Changes that other entries have made to them
-since are redone: these entries become pending again. If the gate refuses the resulting project, the
-content has to be removed all the same: then the gate checks no more than for typed entries, as if
-somebody had retired the records. Its objection is kept for the staff, and a constraint that cannot
-cope fails visibly at its next run. If the project does not even load, the redaction is retried, and
-nothing is reported as redacted until it does.
+touched them, or are removed; legacy files are removed. Other entries that have changed these
+records and constraints since then become pending again, so that their changes are redone. If the
+gate refuses the resulting project, the content has to be removed all the same: in that case, the
+gate checks no more than for typed entries, as if somebody had retired the records. Its objection is
+kept for the staff, and a constraint that cannot cope fails visibly at its next run. If the project
+does not even load, the redaction is retried, and nothing is reported as redacted until it succeeds.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ MAX_REBUILDS = 3
 
 
 def work_on(user_pk: int) -> None:
-    """Finish a redaction of the user, unless another worker is doing so.
+    """Finish a redaction for the user, unless another worker is doing so.
 
     Everything is written in one transaction: a worker that is killed before it commits has written
     nothing, and the redaction is done again.
@@ -62,7 +62,7 @@ def work_on(user_pk: int) -> None:
 
 def _finish(row: Redaction) -> None:
     user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=row.user_id)
-    # Take all redactions in progress, so that one version serves them all.
+    # Finish all of the user's redactions in progress together, with a single new version.
     seqs = redaction.under_way(user)
     traces = forgetting.find(user, seqs)
     draft = _draft(user, row, traces) if traces.in_head else None
@@ -70,7 +70,7 @@ def _finish(row: Redaction) -> None:
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(row)
         if locked.head_id != user.head_id or redaction.under_way(locked) != seqs:
-            raise HeadMoved(f"{user}: entries were redacted or the project changed meanwhile")
+            raise HeadMoved(f"{user}: entries were redacted or the project changed in the meantime")
         checkpoint = None
         reopened: list[int] = []
         if draft is not None:
@@ -108,8 +108,8 @@ def _finish(row: Redaction) -> None:
 class _Draft:
     """A project from which everything that relies on the redacted entries was removed.
 
-    `again` are the other entries that become pending again, `problem` is the gate's objection, if
-    any.
+    `again` are the other entries that have to be processed again; `problem` is the gate's
+    objection, if any.
     """
 
     candidate: Candidate
@@ -129,7 +129,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
     candidate = Candidate(
         parent=user.head,
         change=change,
-        edits=[],  # they would name the removed records
+        edits=[],  # none are stored, since they would name the removed records
         origin=Origin.REDACTION,
         seen_seq=max(user.head.seen_seq, row.seq),
         verdict={**verdict.to_json(), "redaction": {"seq": row.seq, "problem": problem}},
@@ -140,9 +140,9 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
 
 
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
-    """Return the change, and the entries to process again.
+    """Return the change that removes the content, and the entries to process again.
 
-    Those entries contributed to the content that the change removes.
+    The latter are the other entries that contributed to what the change removes.
     """
     keys = {record.key for record in traces.head_records}
     project = checkpoints.open_project(user.head, user, keys=keys)
@@ -154,7 +154,7 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
             project.remove(record_id, [row.seq])
         else:
             project.replace(record_id, earlier)
-        if record_id.domain != conflicts.DOMAIN:  # a removed conflict needs no entry to be redone
+        if record_id.domain != conflicts.DOMAIN:  # a removed conflict needs no further processing
             again |= set(sources) - set(earlier.sources if earlier else ())
     for name, also in sorted(traces.head_constraints.items()):
         if (text := traces.earlier_constraints.get(name)) is None:
@@ -169,7 +169,7 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
 def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) -> Record | None:
     """Return a record as it was before a redacted entry touched it.
 
-    Returns None if the current schema does not allow that.
+    Returns None if the record cannot be restored under the current schema.
     """
     domain = project.outline.domains[record_id.domain]
     now = project.record(record_id)

@@ -1,4 +1,4 @@
-"""Dates in a text that can be resolved only with the day on which the text was said."""
+"""Find the dates in a text that can be resolved only with the day on which the text was said."""
 
 import calendar
 import datetime
@@ -18,7 +18,7 @@ from workers.checkpointing.dates import (
 )
 from workers.checkpointing.quantities import ORDINALS, spelled
 
-MAX_YEARS = 50  # maximum number of years that dates without a year can mean
+MAX_YEARS = 50  # maximum number of mentioned years that are tried for a date without a year
 MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years lead outside the calendar
 
 _WEEKDAYS = {
@@ -117,7 +117,7 @@ _DAYS_AWAY = (
 
 
 def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
-    """Add the dates without a year, in each year that the text mentions or that is close."""
+    """Add the dates without a year, in each year that is mentioned or close to today."""
     years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
@@ -141,7 +141,7 @@ def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
 
 
 def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
-    """Add the days that are named by ordinals in words, or by a holiday."""
+    """Add the days that the text names by an ordinal in words, or by a holiday."""
     near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
@@ -154,7 +154,7 @@ def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
 
 
 def add_relative_dates(text: str, today: datetime.date, said: Said) -> None:
-    """Add the days and months that the text names by their distance from its own day."""
+    """Add the days, months and years that the text names relative to the day it was said."""
     for pattern, distance in _DAYS_AWAY:
         if pattern.search(text):
             said.days.update(_away(today, distance))
@@ -219,9 +219,9 @@ def _count(count: str) -> int:
 
 
 def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
-    """Return the first days of the months that may be meant.
+    """Yield the first day of each month that may be meant.
 
-    Without a year, these are the months of this year, last year and next year.
+    A month that is named without a year may be in this year, last year or next year.
     """
     if match["month"]:
         near = [today.year - 1, today.year, today.year + 1]
@@ -246,7 +246,7 @@ def _nth_weekday(month: datetime.date, nth: str, weekday: int) -> Iterator[datet
 
 
 def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
-    """Return the coming days from which "a week from Friday" counts."""
+    """Yield the coming days from which a phrase such as "a week from Friday" may count."""
     if match["day"].lower() == "tomorrow":
         yield from _away(today, 1)
         return
@@ -256,7 +256,7 @@ def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.dat
 
 
 def _week(today: datetime.date, step: int) -> Iterator[datetime.date]:
-    """Yield the first and last day of a week, from Monday to Sunday or from Sunday to Saturday."""
+    """Yield the first and last days of a week, whether it begins on Monday or on Sunday."""
     monday = 7 * step - today.weekday()
     for distance in (monday - 1, monday, monday + 5, monday + 6):
         yield from _away(today, distance)
@@ -270,9 +270,9 @@ def _steps(which: str) -> tuple[int, ...]:
 
 
 def _weekdays(today: datetime.date, weekday: int, which: str) -> Iterator[datetime.date]:
-    """Return the days that a weekday's name may mean.
+    """Yield the days that a weekday's name may mean.
 
-    "Next" is the coming one, or the one after it.
+    "Next Friday" may mean the coming Friday, or the one after it.
     """
     first, last = {
         **dict.fromkeys(("next", "coming", "following"), (1, 14)),
@@ -328,7 +328,7 @@ def _away(today: datetime.date, distance: int) -> Iterator[datetime.date]:
 
 
 def _shifted(day: datetime.date, months: int) -> datetime.date:
-    """Return the same day of another month, or that month's last day.
+    """Return the same day this many months later, or that month's last day if it is shorter.
 
     If the result would be outside the calendar, the day is returned unchanged.
     """

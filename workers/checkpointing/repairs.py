@@ -1,9 +1,9 @@
-"""Mechanical repairs of Python that somebody else wrote, most often a model.
+"""Mechanical repairs to Python that somebody else wrote, most often a model.
 
 A repair is applied only if the text cannot run at all as it is, and can mean only one thing; it
-corrects the form, never a value. So nothing that is cut off, misspelled or contradictory is
-guessed: its author has to fix it. Every repair has a name, which is recorded wherever the repaired
-text is used.
+corrects the form, never a value. So a repair never guesses the meaning of a text that is cut off,
+misspelled or contradictory: its author has to fix it. Every repair has a name, which is recorded
+wherever the repaired text is used.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,14 @@ from workers.checkpointing.text_repairs import (
     syntax_error,
 )
 
-# One repair may make another possible: a code fence may hide a wrong indentation.
+# The repairs are tried in rounds, since one may make another possible: a code fence may hide wrong
+# indentation.
 MAX_ROUNDS = 8
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """A text after its repairs, their names in order, and any remaining syntax error."""
+    """A text after its repairs, the repairs' names in order, and any remaining syntax error."""
 
     source: str
     repairs: tuple[str, ...] = ()
@@ -39,9 +40,9 @@ class Repaired:
 def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Repaired:
     """Return the source with every mechanical repair that it needs; never raise.
 
-    A valid text is returned unchanged. `error` is what no repair could correct. `library` has
-    the names that may be imported besides those of the standard library, with their modules: in
-    somebody else's project, `Alert` means something other than in ours.
+    A text that needs no repair is returned unchanged. `error` describes what no repair could
+    correct. `library` has the names in our library that may be imported, with their modules; it is
+    empty for somebody else's project, where `Alert` does not mean what it means in ours.
     """
     names: list[str] = []
     missing_imports = partial(add_missing_imports, known={**KNOWN_NAMES, **library})

@@ -1,4 +1,4 @@
-"""Repairs of a text that does not parse."""
+"""Repairs to Python source that does not parse."""
 
 import ast
 import io
@@ -15,7 +15,7 @@ Rules: TypeAlias = Mapping[str, Callable[[str], str]]
 
 
 def syntax_error(source: str) -> tuple[str, int | None] | None:
-    """Return the syntax error of a source, and its line; None if it is valid."""
+    """Return the syntax error in a source, and the error's line; None if the source is valid."""
     try:
         compile(parse_python(source), "module", "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -54,9 +54,9 @@ def _masked(source: str) -> str:
 
 
 def _literals(source: str) -> Iterator[tuple[int, int]]:
-    """Yield the span of each string and comment, except those left open.
+    """Yield the span of each comment, and of each string that has closing quotes.
 
-    If one was left open, its closing quotes do not occur later either, so nothing is read twice.
+    A search for closing quotes that has failed is not repeated, so nothing is read twice.
     """
     open_until = dict.fromkeys(_UNTIL, 0)
     place = 0
@@ -66,7 +66,7 @@ def _literals(source: str) -> Iterator[tuple[int, int]]:
             if start < open_until[mark]:
                 continue
             within = _UNTIL[mark].match(source, start + len(mark))
-            assert within is not None  # an empty match
+            assert within is not None  # each pattern also matches an empty string
             end = within.end() if mark == "#" else within.end() + len(mark)
             if mark == "#" or source.startswith(mark, within.end()):
                 yield start, end
@@ -107,12 +107,12 @@ def _language_tag(source: str) -> str:
 
 
 def _unseen_characters(source: str) -> str:
-    """Drop control and zero-width characters and make all spaces plain, except in strings."""
+    """Drop control and zero-width characters, and make all spaces plain, except in strings."""
     masked = _masked(source)
     kept = []
     for character, mask in zip(source, masked, strict=True):
         category = unicodedata.category(character)
-        if character == "\0":  # invalid anywhere in a source
+        if character == "\0":  # not allowed anywhere in Python source
             continue
         if mask == "_" or character in "\t\n\r\f " or category not in {"Cc", "Cf", "Zs"}:
             kept.append(character)
@@ -129,7 +129,7 @@ _CURLY = re.compile(r"[“„‟]([^\"“”„‟\\\n]*)[”“]|[‘‚‛]([^
 
 
 def _typographic_quotes(source: str) -> str:
-    """Write straight quotes where curly ones delimit a string."""
+    """Replace curly quotes that delimit a string with straight ones."""
     masked = _masked(source)
 
     def straight(match: re.Match[str]) -> str:
@@ -142,7 +142,7 @@ def _typographic_quotes(source: str) -> str:
 
 
 def _wide_punctuation(source: str) -> str:
-    """Write ASCII where punctuation is full-width or a minus is the mathematical one."""
+    """Replace full-width punctuation and the mathematical minus sign with ASCII characters."""
     masked = _masked(source)
     kept = []
     for character, mask in zip(source, masked, strict=True):
@@ -156,7 +156,7 @@ _PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.MULTILINE)
 
 
 def _prompts(source: str) -> str:
-    """Drop the prompts of an interactive session if every line has one."""
+    """Drop the prompts (`>>>` or `...`) of an interactive session if every line has one."""
     lines = [line for line in source.splitlines() if line.strip()]
     if lines and all(_PROMPT.match(line) for line in lines):
         return _PROMPT.sub("", source)
@@ -166,7 +166,7 @@ def _prompts(source: str) -> str:
 def _indentation(source: str) -> str:
     """Remove the indentation that all lines of a fragment share; string literals keep theirs.
 
-    The first line may have lost it when the fragment was cut out.
+    The first line may have lost its indentation when the fragment was cut out.
     """
     lines = source.expandtabs(8).splitlines() if "\t" not in source else source.splitlines()
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -197,7 +197,7 @@ def _dedented(source: str) -> str:
                 tokenize.DEDENT,
                 tokenize.INDENT,
             ):
-                inside |= set(range(token.start[0], token.end[0]))  # a line was inserted before it
+                inside |= set(range(token.start[0], token.end[0]))  # the line "if 1:" shifts them
     except (tokenize.TokenError, SyntaxError, IndentationError):
         return source
     lines = source.split("\n")
@@ -213,12 +213,13 @@ def _dedented(source: str) -> str:
 
 
 _CALENDAR = re.compile(r"\b(?:date|datetime|time|timedelta)\s*\(([^()]*)\)")
-# No group has a possessive quantifier here: before 3.11.5 Python repeats it once too often.
+# No group here has a possessive quantifier, since Python versions before 3.11.5 repeat such a group
+# once too often.
 _ZEROS = re.compile(r"(?<![\w.])(?![0-9_]*+[.eExXjJ])0+(?=[0-9])")
 
 
 def _leading_zeros(source: str) -> str:
-    """Write 9 for the 09 of a date or a time, which Python does not accept as a number."""
+    """Write 9 for 09 in a date or a time, since Python accepts no number with leading zeros."""
     masked = _masked(source)
     drop: set[int] = set()
     for call in _CALENDAR.finditer(masked):
@@ -231,10 +232,10 @@ _OCTAL = re.compile(r"(?<![\w.])0[oO]([0-9]++)\b")
 
 
 def _impossible_octals(source: str) -> str:
-    """Write 9 for the 0o9 of a date or a time: no octal number has that digit.
+    """Write 9 for 0o9 in a date or a time, since no octal number has the digit 9.
 
-    This is not done if another of these calls has a valid octal number whose value differs from its
-    digits: only the author knows which of the two is meant.
+    This is not done if any date or time has a valid octal number such as 0o12: only the author
+    knows whether 12 is meant, or the octal number's value.
     """
     masked = _masked(source)
     found = [
@@ -291,5 +292,5 @@ TEXT_RULES: Rules = {
     "leading_zeros": _leading_zeros,
     "impossible_octals": _impossible_octals,
 }
-# The word `python` alone on a line is valid Python.
+# This rule is applied even to a source that parses: the word `python` alone on a line does parse.
 ALWAYS_APPLIED = {"language_tag"}

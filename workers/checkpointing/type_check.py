@@ -1,4 +1,4 @@
-"""Types: which parts of a project the type checker gets, and which of its errors count."""
+"""Type checks: which files of a project the type checker gets, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from workers.typecheck.checker import TypeFault, check_types
 _ARGUMENT = re.compile(
     r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
 )
-# mypy's messages if code expects a different project.
+# mypy's messages about code that was written for a different project.
 _NO_MODULE = re.compile(r'module named "domains\.(\w+)')
 _NO_NAME = re.compile(r'Module "domains\.(\w+)\.(state|schema)" has no attribute')
 _NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
@@ -38,15 +38,15 @@ def type_errors(
 ) -> Iterator[Finding]:
     """Yield a finding for each type error that the change causes.
 
-    An error in an unchanged file counts if it did not exist before, or if the file is to be checked
-    `anew`. Raises SandboxError if the type checker was not available.
+    An error in an unchanged file counts if it did not exist before, or if the file is in `anew`.
+    Raises SandboxError if the type checker was not available.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
     yield from _findings(lambda: _new_faults(parent, change, code, anew), code, change.outline)
 
 
 def type_errors_of_files(files: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each type error in these files, which depend on no others.
+    """Yield a finding for each type error in these files, which import no other files.
 
     Raises SandboxError if the type checker was not available.
     """
@@ -89,11 +89,11 @@ def _findings(
 
 
 def widening(message: str, outline: Outline) -> str:
-    """Return the edit that lets a field hold a test's value; "" if the message is not about that.
+    """Return advice to widen a field so that it can hold a test's value, or "".
 
-    Inferred types of fields cover only the values seen so far: whole numbers although 14.6 may
-    follow, or dates although one may be missing. The result is also "" if two classes have that
-    name and field.
+    The type inferred for a field covers only the values seen so far: whole numbers although 14.6
+    may follow, or dates although a date may be missing. The result is "" if mypy's message is about
+    something else, or if two classes have the name and the field.
     """
     if not (found := _ARGUMENT.search(message)):
         return ""
@@ -111,7 +111,7 @@ def widening(message: str, outline: Outline) -> str:
     edit = WidenField(domain_name, class_.name, found["field"], wider)
     return (
         f"if {class_.name}.{found['field']} can have such a value, widen it: {edit.call}; if not,"
-        " give it another value"
+        " use another value in the test"
     )
 
 
@@ -132,14 +132,14 @@ def _widened(class_: Class, name: str, given: str) -> str | None:
 
 
 def suggest_fix(fault: TypeFault, outline: Outline) -> str:
-    """Return what to do about code that expects a different project; "" for other errors.
+    """Return how to fix code that was written for a different project; "" for other errors.
 
-    The type checker only says that a module, a name or an argument is missing.
+    mypy itself only says that a module, a name or an argument is missing.
     """
     if (match := _NO_MODULE.search(fault.message)) and match[1] not in outline.domains:
         return (
-            f"This project has no domain {match[1]!r}: log a record in that domain first. It has"
-            f" {_listed(outline.domains)}."
+            f"This project has no domain {match[1]!r}: log a record in that domain first. Its"
+            f" domains: {_listed(outline.domains)}."
         )
     if (match := _NO_NAME.search(fault.message)) and match[1] in outline.domains:
         domain = outline.domains[match[1]]
@@ -160,7 +160,7 @@ def _listed(names: Iterable[str]) -> str:
 def _shown(
     outline: Outline, parent: Checkpoint | None, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the files of a version that a type checker needs: all code, but no records."""
+    """Return the files of a version for the type checker: all code, and stubs for the records."""
     stubs = _stubs(outline)
     wanted = [path for path in outline.paths() if _is_code(path) and path not in changed]
     stored = checkpoints.read_files(parent, wanted) if parent and wanted else {}

@@ -1,7 +1,7 @@
 """Fixes for errors that people meet when writing their first constraints under `mypy --strict`.
 
 The type checker says what is wrong, but not what to write instead. Details that its message leaves
-out (which function, which field may be None) are read from the line of the source.
+out (which function it is, or which field may be None) are read from the line in the source.
 """
 
 import ast
@@ -28,7 +28,7 @@ _VALUES = {
 
 
 class _Place:
-    """The line of a fault in its file; without the source, every look-up finds nothing."""
+    """The line of a fault in its file; if the source is not available, look-ups find nothing."""
 
     def __init__(self, fault: TypeFault, source: str, outline: Outline) -> None:
         self.path, self.line, self.outline = fault.path, fault.line, outline
@@ -43,13 +43,13 @@ class _Place:
         return next((node for node in functions if node.lineno == self.line), None)
 
     def owners(self, attribute: str) -> list[str]:
-        """Return the expressions whose attribute of this name is read on this line."""
+        """Return the expressions from which this line reads an attribute of this name."""
         return _unique(
             ast.unparse(node.value) for node in self._attributes() if node.attr == attribute
         )
 
     def optional_fields(self) -> list[str]:
-        """Return the fields read on this line that may be None."""
+        """Return the fields that this line reads and that may be None."""
         optional = {*_optional_fields(self.outline), *self._optional_in_file()}
         return _unique(ast.unparse(node) for node in self._attributes() if node.attr in optional)
 
@@ -114,7 +114,7 @@ def _returned(node: ast.FunctionDef) -> str:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes within a function, without those of the functions that it defines."""
+    """Yield the nodes in a function, except those inside functions or classes that it defines."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
@@ -153,7 +153,7 @@ def _test_for_none(match: re.Match[str], place: _Place) -> str:
 
 
 def _compare_alike(match: re.Match[str], place: _Place) -> str:
-    """Advise comparing values of one type: a text is neither a date nor a number."""
+    """Advise comparing values of the same type: a text is neither a date nor a number."""
     types = {match["left"], match["right"]}
     values = [_VALUES[one] for one in types if one in _VALUES]
     return f"write the text as {values[0]}" if "str" in types and values else ""
@@ -163,10 +163,10 @@ def _return_alike(match: re.Match[str], place: _Place) -> str:
     """Advise returning what the signature declares."""
     got, expected = match["got"], match["expected"]
     if expected.startswith(("Iterator[", "Generator[")) and got.startswith("list["):
-        return f"yield each instead of returning a list, or write -> {got}"
+        return f"yield each item instead of returning a list, or write -> {got}"
     if "None" in got and "None" not in expected:
         return f"it may return None: return another value, or write -> {expected} | None"
-    return f"return what it declares, or write -> {got}"
+    return f"return what the signature declares, or write -> {got}"
 
 
 def _return_always(match: re.Match[str], place: _Place) -> str:
@@ -175,7 +175,7 @@ def _return_always(match: re.Match[str], place: _Place) -> str:
 
 def _say_what_it_holds(match: re.Match[str], place: _Place) -> str:
     example = {"dict": "dict[str, int]", "Mapping": "Mapping[str, int]"}
-    return f"write its element types, as in {example.get(match['type'], match['type'] + '[str]')}"
+    return f"write the element types, as in {example.get(match['type'], match['type'] + '[str]')}"
 
 
 def _annotate_called(match: re.Match[str], place: _Place) -> str:

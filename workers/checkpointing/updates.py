@@ -1,12 +1,12 @@
-"""Updates: a value of a record changes only if an entry that the edit cites supports the change.
+"""Updates: a value in a record may change only if an entry that the edit cites supports the change.
 
-An entry supports the change if it names the record, or contains the old value. If the field had no
-value, an entry that contains the new value supports it, too; for any other field, such an entry
-must also name the field. Values that a constraint reads can silence or raise alerts, so the rules
-are stricter for them: if the field had no value, the entry must name the record or contain the
-value and the field; otherwise it must name the record; and a text must be in the entry or be marked
-as derived. Entries that the record relied on before, and the entries from which these were derived,
-name it anyway, so they do not support a change.
+An entry supports the change if it names the record, or contains the old value. An entry that
+contains the new value supports it, too, but unless the field had no value before, the entry must
+also name the field. Values that a constraint reads can silence or raise alerts, so the rules are
+stricter for them: an entry must name the record or, if the field had no value before, contain the
+new value and name the field; and a new text must be in an entry or be marked as derived. Entries
+that the record relied on before, and the entries from which these were derived, name the record
+anyway, so this does not count as support.
 """
 
 import datetime
@@ -23,13 +23,14 @@ from workers.checkpointing.grounding import Source, says
 from workers.checkpointing.wording import Wording, texts_of
 from workers.checkpointing.words import content_words, names_one_of, shared_words
 
-# An entry that shares this many words with one that the record relies on is about the same thing.
+# If an entry shares this many words with an entry that the record relies on, it names the record.
 MIN_SHARED = 2
-# Maximum number of a record's newest entries that are compared.
+# Maximum number of a record's newest entries that are compared with a cited entry.
 MAX_RESTED = 20
 # Smaller numbers occur in too many contexts to identify a record.
 TELLING_NUMBER = 100
-# Fields for persons: a person's name fits all records of that person, so it identifies none.
+# Fields that name people: a person's name fits every record about that person, so it identifies
+# none of them.
 WHOSE = frozenset(
     {
         *("person", "people", "owner", "holder", "patient", "member", "members", "who", "whose"),
@@ -41,10 +42,10 @@ WHOSE = frozenset(
 
 @dataclass(frozen=True)
 class RecordUpdate:
-    """A record before and after, and for each field the cited entries that set it.
+    """A record before and after the edits, and the entries that they cite for each field.
 
-    `fields` are the fields that its class has now; `rested_on` are the entries that it relied on
-    before, and the entries that those derive from.
+    `fields` are the fields that its class has now; `rested_on` are the entries that the record
+    relied on before, and those they were derived from.
     """
 
     record_id: RecordId
@@ -61,8 +62,8 @@ def names_record(
 ) -> bool:
     """Return whether an entry names a record.
 
-    It does so with a content word of the record's class, collection, key or texts, or with several
-    words shared with an entry that the record relies on.
+    It does if it has a content word from the record's class, collection, key or texts, or if it
+    shares several words with an entry that the record relies on.
     """
     whose = frozenset(
         content_words(
@@ -92,8 +93,9 @@ def ungrounded_updates(
 ) -> Iterator[Finding]:
     """Yield a finding for each changed value that no entry cited for it supports.
 
-    `sources` are the entries by their seq; a missing entry supports nothing. `read` are the names
-    of fields that constraints read. Only the words of a language model's texts need support.
+    `sources` are the entries by their seq; a cited entry that is missing there supports nothing.
+    `read` are the names of the fields that constraints read. The wording of a text needs support
+    only if a language model wrote it (`is_of_model`).
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for update in updates:
@@ -127,7 +129,7 @@ def ungrounded_updates(
 def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
     """Return the changed fields, each with its old and new value.
 
-    A value whose former field is gone was kept in a renamed field, and did not change.
+    A value from a field that no longer exists has not changed: the field was renamed.
     """
     old, new = update.before.fields, update.after.fields
     gone = {name: value for name, value in old.items() if name not in update.fields}
@@ -145,7 +147,7 @@ def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
 
 
 def _is_telling(value: Value) -> bool:
-    """Return whether people refer to things by such a value: a date, a time or a larger number."""
+    """Return whether people identify things by such a value: a date, a time or a large number."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float | Decimal):
@@ -157,7 +159,7 @@ def _is_telling(value: Value) -> bool:
 def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bool:
     """Return whether an entry contains a new value.
 
-    It never contains None or a boolean: nobody writes "none", "yes" or "no" for these.
+    No entry contains None or a boolean: nobody writes "none", "yes" or "no" for these.
     """
     match new:
         case None | bool():

@@ -1,11 +1,11 @@
-"""Wording: some of the words of a text must be in the entries that it cites.
+"""Wording: some of a text's words must occur in the entries that are cited for it.
 
 Dates, numbers and codes are compared one by one (`grounding`). At least a quarter of all other
-words must be in the entries: all but four in a thousand true facts from recorded conversations
-pass, and twelve out of thirteen random snippets do not. The speaker and the time count as words of
-the entry, since "Gina is well" may be an entire fact. A paraphrase or translation is marked as
-derived, with a reason that quotes an entry: without a quotation, a model need not have read the
-entry.
+words must occur in the entries: all but four in a thousand true facts from recorded conversations
+pass this check, and twelve out of thirteen random snippets do not. The speaker and the time count
+as words of the entry, since "Gina is well" may be an entire fact. A paraphrase or translation has
+to be marked as derived, with a reason that quotes an entry, because a model that quotes nothing may
+not have read the entry.
 """
 
 import datetime
@@ -27,13 +27,14 @@ from workers.checkpointing.grounding import (
 )
 from workers.checkpointing.words import content_words, is_sign
 
-# Reciprocal of the share of a text's words that its cited entries must contain.
+# At least one in this many of a text's words must occur in the entries that are cited for it.
 ONE_IN = 4
-# A stem of this length may also begin a longer word, as in languages other than English.
+# A stem of at least this length also matches longer words that begin with it, for the sake of
+# languages other than English.
 LONG_STEM = 5
 # Names that facts use for the user, who says "I".
 _USER = frozenset(terms("user users"))
-# Finding for a paraphrase that is marked as derived, and accepted.
+# Code of the finding for a paraphrase that is marked as derived, and accepted.
 PARAPHRASE = "paraphrase"
 FIX = (
     "cite the entry that says it; if the text is a paraphrase or in another language, name the"
@@ -59,9 +60,10 @@ class Wording:
         self._in_order = sorted(self._terms)
 
     def says(self, text: str) -> bool:
-        """Return whether the entries contain enough of a text's words, or all of a wordless text.
+        """Return whether the entries contain enough of a text's terms.
 
-        The entries' days count as words, but do not suffice alone: every entry has a day.
+        A text without terms has to occur in full. The entries' days count as terms, but are not
+        enough on their own: every entry has a day.
         """
         wanted = _terms_of(text)
         if not wanted:
@@ -96,12 +98,13 @@ class Wording:
 def unsaid_texts(
     claims: Iterable[Claim], sources: Mapping[int, Source], time_zone: str
 ) -> Iterator[Finding]:
-    """Yield a finding for each text that its cited entries do not contain.
+    """Yield a finding for each text that the entries cited for it do not support.
 
-    A sentence has to be supported by itself. A name or label (`category="drug"`) of a new record
-    has to be supported if nothing else in the record is (the day of an entry supports nothing:
-    every entry has one); `updates` judges the labels of an updated record. A field that an edit
-    marks as derived, with a reason that quotes an entry, is reported without blocking.
+    A sentence has to be supported on its own. A name or label in a new record, such as
+    `category="drug"`, passes if anything in the record is supported (the day of an entry does not
+    count as support, since every entry has one); `updates` judges the labels in an updated record.
+    If an edit marks a field as derived, with a reason that quotes an entry, the finding does not
+    block.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for claim in claims:
@@ -129,7 +132,7 @@ def unsaid_texts(
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
     """Return whether a value is of a kind that is verified on its own.
 
-    Such values are numbers, times, and dates other than the entries' own days.
+    Such values are numbers, times, and dates other than the days of the entries themselves.
     """
     if isinstance(value, datetime.date):
         day = value.date() if isinstance(value, datetime.datetime) else value
@@ -154,7 +157,7 @@ def texts_of(value: Value) -> Iterator[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a text contains more than words that could occur in any text."""
+    """Return whether a text has anything besides words that could occur in any text."""
     words = words_of(text)
     return bool(_terms_of(text)) or not words or any(map(str.isdecimal, words))
 
@@ -169,21 +172,21 @@ def _is_label(text: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _terms_of(text: str) -> frozenset[str]:
-    """Return the meaningful terms of a text: no single letters, and no names of the user."""
+    """Return the meaningful terms of a text: no single letters, and no words for the user."""
     return frozenset(
         term for term in terms(text) if (len(term) > 1 or not term.isascii()) and term not in _USER
     )
 
 
 def _tokens(text: str) -> list[str]:
-    """Return the words of a text; those in a script without spaces are split into characters."""
+    """Return the words of a text; words in a script without spaces are split into characters."""
     return [
         token for word in words_of(text) for token in (word if any(map(is_sign, word)) else [word])
     ]
 
 
 def _runs(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
-    """Return all runs of this many tokens."""
+    """Return all runs of `size` consecutive tokens."""
     return {tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)}
 
 

@@ -1,8 +1,8 @@
 """The content words of a text, compared by their stems.
 
-They decide whether an entry names a record, and whether a text is supported by the entries that it
-cites. Words that could occur in any text (grammatical words, commands to a program, words about how
-things are stored) do not count.
+They decide whether an entry names a record, and whether a quotation is meaningful. Words that could
+occur in any text (grammatical words, commands to a program, words about how things are stored) do
+not count.
 """
 
 import re
@@ -17,24 +17,24 @@ MIN_SIGNS = 2
 # A stem of this length may also begin a longer one: "medic" (medication) begins "medicin"
 # (medicine).
 LONG_STEM = 5
-# No real word is longer; only the beginning of a longer string is compared.
+# No real word has more characters; only the beginning of a longer string is compared.
 LONGEST = 64
 
 
 def names_one_of(text: str, texts: Iterable[str], *, without: Set[str] = frozenset()) -> bool:
-    """Return whether a text has a content word of one of the texts, except the words `without`."""
+    """Return whether a text has a content word from one of `texts`, ignoring those in `without`."""
     said = Words(text)
     return any(said.have(word) for word in content_words(texts) if word not in without)
 
 
 def shared_words(text: str, other: str, *, without: Set[str] = frozenset()) -> int:
-    """Count the content words that a text shares with the other one, except those `without`."""
+    """Count the content words that a text shares with another, ignoring those in `without`."""
     said = Words(other)
     return sum(said.have(word) for word in content_words([text]) if word not in without)
 
 
 def content_words(texts: Iterable[str]) -> dict[str, None]:
-    """Return the content words of some texts, each once, in order."""
+    """Return the content words of these texts in order, each only once."""
     return dict.fromkeys(word for text in texts for word in _content_words(text))
 
 
@@ -63,13 +63,13 @@ def _content_words(text: str) -> Iterator[str]:
 def is_sign(character: str) -> bool:
     """Return whether a character belongs to a script without upper and lower case.
 
-    Many of these scripts use no spaces, so their words are searched for anywhere in a text.
+    Many of these scripts use no spaces, so a word in one of them may match anywhere in a text.
     """
     return unicodedata.category(character) == "Lo"
 
 
 def _is_akin(stem: str, said: Set[str], in_order: Sequence[str]) -> bool:
-    """Return whether a stem is in the text, or a long one begins another: "medic" in "medicat"."""
+    """Return whether a text has this stem, or a shorter or longer form: "medic" and "medicat"."""
     return (
         stem in said
         or any(stem[:length] in said for length in range(LONG_STEM, len(stem)))
@@ -87,7 +87,7 @@ def _stem(word: str) -> str:
     return _DOUBLE.sub(r"\1", _ENDING.sub("", _PLURAL.sub("", word)))
 
 
-# Function words of other languages whose texts can be split into words like English ones.
+# Function words of other languages that, like English, put spaces between words.
 _OF_OTHER_LANGUAGES = words_of("""
     aber alle als auch auf aus bei bin bis bist dann das dass dem den der des dich die dir doch dort
     ein eine einem einen einer eines etwas euch euer fur habe haben hat hatte ich ihm ihn ihr ihre
@@ -112,7 +112,8 @@ _OF_OTHER_LANGUAGES = words_of("""
     меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
     только том уже чем что чтобы эта это этот
 """)
-# Words that say how, when or to whom something happens, and words about deleting or storing it.
+# Words that do not count as content words: words that say how, when or to whom something happens,
+# and words about deleting or storing it.
 _EMPTY = frozenset(
     words_of("""
         about above after again against all also although always and another any anybody anyone

@@ -1,6 +1,6 @@
 """Judge a version of a workspace constraint, before anybody may approve it.
 
-It is judged by itself, in sandboxes that hold no user's data and are used for nothing else.
+The version is judged on its own, in sandboxes that hold no user's data and serve no other purpose.
 """
 
 import time
@@ -39,9 +39,10 @@ logger = structlog.get_logger(__name__)
 
 
 def judge_waiting(version_pk: str) -> None:
-    """Judge the version if it still waits and no other worker is judging it; store the verdict.
+    """Judge the version, unless it is already judged or another worker is judging it.
 
-    Raises SandboxError if no sandbox was available or it broke: the judgement is retried later.
+    The verdict is stored. Raises SandboxError if no sandbox was available or if it failed; the
+    version is then judged later.
     """
     version = leases.claim(workspace_constraints.unjudged().filter(pk=version_pk))
     if version is None:
@@ -74,9 +75,9 @@ def judge_waiting(version_pk: str) -> None:
 
 
 def judge(constraint: WorkspaceConstraint, version: WorkspaceConstraintVersion) -> Verdict:
-    """Judge a version, from cheap checks to expensive ones, stopping at the first that fails.
+    """Run the checks on a version, from cheap to expensive, stopping at the first that fails.
 
-    Raises SandboxError if no judgement is possible.
+    Raises SandboxError if the version cannot be judged because of the infrastructure.
     """
     started = time.monotonic()
     verdict = Verdict()
@@ -111,7 +112,7 @@ def _shape(path: str, source: str) -> Iterator[Finding]:
 def _execute(
     constraint: WorkspaceConstraint, needs: Needs, sources: Mapping[str, str], verdict: Verdict
 ) -> None:
-    """Run the constraint without any records, and its tests, in two fresh sandboxes.
+    """Run the constraint on empty collections, and run its tests, in two fresh sandboxes.
 
     The two sandboxes iterate over sets in different orders.
     """
@@ -121,7 +122,7 @@ def _execute(
         runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape) as other,
     ):
         verdict.runner, verdict.image_digest = sandbox.runner_name, sandbox.image_digest
-        verdict.bytecode = sandbox.compile(sources)  # before it has executed anything
+        verdict.bytecode = sandbox.compile(sources)  # before the sandbox executes any user code
         for one in (sandbox, other):
             one.load(bytecode=verdict.bytecode)
         found = _silence(sandbox, other, constraint.path, needs, allowance)
@@ -167,7 +168,7 @@ def _tests(
     sources: Mapping[str, str],
     allowance: Allowance,
 ) -> Iterator[Finding]:
-    """Every test must pass, whatever the iteration order of sets."""
+    """Yield a finding for each test that fails in either of the two sandboxes."""
     results, others = (
         one.run_tests([path], limits=allowance.limits).results for one in (sandbox, other)
     )

@@ -1,6 +1,6 @@
-"""Webhook messages: sent to endpoints until they are accepted, in order per alert.
+"""Send webhook messages to endpoints until they are accepted, in order for each alert.
 
-If a worker is killed after it has sent a message but before it has recorded that, its lease
+If a worker is killed after it has sent a message but before it has recorded this, its lease
 expires, and the message is sent again, with the same id.
 """
 
@@ -23,8 +23,8 @@ logger = structlog.get_logger(__name__)
 
 # Seconds that a thread serves one endpoint before the other endpoints have their turn.
 TURN_SECONDS = 20.0
-# How long to wait after a secret could not be read. Once the operator has fixed that, delivery
-# resumes by itself.
+# Pause in sending to an endpoint whose secret cannot be read. Once the operator has fixed the
+# problem, delivery resumes by itself.
 UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 
 
@@ -50,7 +50,7 @@ def _send(delivery: Delivery) -> None:
     except encryption.EncryptionError as error:
         leases.write(
             delivery,
-            attempts=delivery.attempts - 1,  # no request was sent
+            attempts=delivery.attempts - 1,  # not an attempt, since no request was sent
             run_after=began_at + UNREADABLE_WAIT,
             last_error=str(error),
             lease_owner="",

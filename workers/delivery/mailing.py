@@ -1,6 +1,6 @@
-"""Emails to the staff: claim a subscription, send its news, move its cursor.
+"""Send emails to the staff: claim a subscription, send its news, and move its cursor.
 
-An email is sent before its cursor moves: if a worker is killed between the two, it is sent again.
+An email is sent before the cursor moves: if a worker is killed in between, it is sent again.
 """
 
 import datetime
@@ -19,8 +19,8 @@ NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconne
 
 logger = structlog.get_logger(__name__)
 
-# Pause after a mail server has failed to answer, so that it blocks this process for one
-# subscription only.
+# Pause in sending after the mail server has failed to answer, so that this process waits in vain
+# only once and not for every subscription.
 PAUSE = datetime.timedelta(seconds=30)
 _silent_until = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -32,7 +32,7 @@ class CannotMail(Exception):
 
 
 def send(subscription_pk: int) -> None:
-    """Send a subscription's emails, if it has any; a failed email is retried later."""
+    """Send the emails that are due for a subscription; a failed email is retried later."""
     global _silent_until
     if timezone.now() < _silent_until:
         return

@@ -1,8 +1,8 @@
-"""One POST to somebody else's server, which may be slow, broken or hostile.
+"""Send one POST request to somebody else's server, which may be slow, broken or hostile.
 
-It goes only to an address that was checked beforehand: redirects are not followed, and the
-environment's proxies are not used. The whole call ends by a deadline, even if the server sends one
-byte per second, and only the beginning of the answer is read.
+The request goes only to an address that was checked beforehand: redirects are not followed, and the
+environment's proxies are not used. The whole call ends by a deadline, even if the server sends only
+one byte per second, and only the beginning of the answer is read.
 """
 
 import http.client
@@ -16,17 +16,20 @@ from memory.delivery import connections, destinations
 from memory.delivery.connections import Late, TooLong, Wire
 from memory.delivery.destinations import Destination
 
-# Maximum size of the answer's header, and of the body's excerpt.
+# Maximum size of the answer's header, and of the excerpt of its body.
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 1024
-# Once the status is known, the body is only for people to read, so it gets at most this many
-# seconds.
+# Once the status is known, the rest of the answer is only for people to read, so waiting for it may
+# take at most this many seconds.
 BODY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Response:
-    """The result of a call: a status, or an error without one, and the address that was called."""
+    """The result of a call: the answer's status, what went wrong, and the address that was called.
+
+    `status` is None if there was no answer; `error` is "" if the endpoint accepted the request.
+    """
 
     status: int | None = None
     error: str = ""
@@ -36,7 +39,7 @@ class Response:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Response:
-    """Send the body to the URL within `seconds`; never raise because of the other side."""
+    """Send the body to the URL within `seconds`; errors are returned, never raised."""
     deadline = time.monotonic() + seconds
     try:
         destination = destinations.parse(url)
@@ -53,7 +56,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -
             wire = Wire(encrypted, deadline, READ_BYTES)
             answer = _exchange(wire, destination, body, headers)
     except ssl.SSLCertVerificationError as error:
-        reason = f"The certificate of {destination.host} is refused: {error.verify_message}."
+        reason = f"The certificate of {destination.host} was refused: {error.verify_message}."
         answer = Response(error=reason)
     except (OSError, http.client.HTTPException, ValueError) as error:
         answer = Response(error=_words(error, seconds))
@@ -92,7 +95,7 @@ def _problem(status: int) -> str:
 
 
 def _beginning(response: http.client.HTTPResponse) -> str:
-    """Return the beginning of the body, as far as it arrives in time."""
+    """Return as much of the beginning of the body as arrives in time."""
     read = b""
     try:
         while len(read) < EXCERPT_BYTES and (more := response.read1(EXCERPT_BYTES - len(read))):

@@ -1,1 +1,1 @@
-"""Run a user's code in a sandbox: load projects; constraints, queries, forecasts, backtests."""
+"""Load users' projects into sandboxes; run constraints, queries, forecasts and backtests there."""

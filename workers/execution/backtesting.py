@@ -1,7 +1,8 @@
-"""Backtests: run a constraint over the versions that users had, user by user.
+"""Backtests: run a constraint over the past versions of users' projects, one user after the other.
 
 For each stretch of versions in which nothing that the constraint reads changed, a forecast tells
-when its findings could have changed; at these times the constraint runs as it would have run then.
+when its findings could have changed. For each of these times, the constraint runs as it would have
+run then.
 """
 
 import datetime
@@ -35,18 +36,19 @@ from workers.sandbox.results import UserError
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a worker spends on a backtest before other work has its turn; fewer while runs wait.
+# Seconds that a worker spends on a backtest before it takes up other work; the second limit applies
+# while runs are waiting.
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
-# Maximum seconds for a user's history; the findings for the rest are unknown.
+# Maximum seconds for one user's history; what the constraint finds in the rest of it is unknown.
 USER_SECONDS = 120.0
 KILLED = "the worker was killed repeatedly"
-# Errors of a constraint that was written for a newer version than the one it runs on.
+# Errors that a constraint raises if it runs on a version older than the one it was written for.
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
 
 def go_on(backtest_pk: str) -> None:
-    """Continue a backtest where it stopped, for a while, unless another worker is doing so."""
+    """Continue a backtest for a limited time, unless another worker is already doing so."""
     backtest = leases.claim(backtests.waiting().filter(pk=backtest_pk))
     if backtest is None:
         return
@@ -78,7 +80,7 @@ def _go_on(backtest: Backtest) -> None:
         passed = time.monotonic() - begun
         hurried = passed > HURRIED_SECONDS and runs.are_waiting()
         if hurried or passed > SLICE_SECONDS:
-            now = timezone.now()  # puts it behind the others: see dispatching.hint_backtests
+            now = timezone.now()  # puts this backtest last: see dispatching.hint_backtests
             given_back = {"lease_owner": "", "lease_expires_at": None, "run_after": now}
             leases.write(backtest, **given_back, hinted_at=now if hurried else None)
             return
@@ -87,7 +89,7 @@ def _go_on(backtest: Backtest) -> None:
 
 
 def _refused(backtest: Backtest) -> str | None:
-    """Return why the source cannot be a user's own constraint; None if it can."""
+    """Return why the policy forbids the source as a user's own constraint; None if it does not."""
     head = backtest.user.head if backtest.user else None
     if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
         return None  # a workspace constraint, or one that passed the gate
@@ -97,7 +99,7 @@ def _refused(backtest: Backtest) -> str | None:
 
 
 def _look_at(backtest: Backtest, row: BacktestUser) -> None:
-    """Process one user: store the findings, or a failure after too many attempts."""
+    """Process one user: store the findings or, after too many attempts, the failure."""
     if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # each worker that tried was killed
         _give_up(backtest, row, backtest.last_error or KILLED)
         return
@@ -128,7 +130,7 @@ class _Stretch:
     """Consecutive versions of a user in which nothing that the constraint reads changed.
 
     `versions` has, for each version, the time at which it became the head, and its number. `plan`
-    loads the first version and the constraint, which does not run if `key` is empty.
+    loads the first version and the constraint. If `key` is empty, the constraint does not run.
     """
 
     plan: LoadPlan
@@ -139,7 +141,7 @@ class _Stretch:
     versions: list[tuple[datetime.datetime, int]] = field(default_factory=list)
 
     def version_at(self, at: datetime.datetime) -> int:
-        """Return which version was the head at that instant."""
+        """Return the number of the version that was the head at this instant."""
         return max(version for start, version in self.versions if start <= max(at, self.start))
 
 
@@ -184,7 +186,7 @@ class _History:
             if "known_until" in self.columns:
                 return
 
-    # -- The versions -----------------------------------------------------------------------------
+    # -- The user's versions ----------------------------------------------------------------------
 
     def _stretches(self) -> Iterator[_Stretch]:
         current: _Stretch | None = None
@@ -210,9 +212,9 @@ class _History:
         return self._heads() if self._by == By.RECORDED else self._occurrences()
 
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the period's states, dated by the entries' own times, each with its start and end.
+        """Yield the states in the period, ordered by the entries' own times, with start and end.
 
-        Raises states.CannotBeTold.
+        Raises states.CannotBeTold if the states cannot be computed in this order.
         """
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         head = known.select_related("user").order_by("-version").first()
@@ -227,7 +229,7 @@ class _History:
             yield last[1], last[0], self._until
 
     def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the versions that were the head within the period, each with its start and end."""
+        """Yield the versions that were the head during the period, each with its start and end."""
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         before = known.filter(created_at__lte=self._since).order_by("-version")
         first = before.values_list("version", flat=True).first() or 0
@@ -275,7 +277,7 @@ class _History:
             kind="redacted", message=f"these versions use entry {seq}, which has been redacted"
         )
 
-    # -- Their findings ---------------------------------------------------------------------------
+    # -- The findings on these versions -----------------------------------------------------------
 
     def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
         return loaded(stretch.plan, compile_=self._compile)
@@ -352,9 +354,9 @@ class _History:
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
     ) -> Evaluation:
-        """Mark the findings of these versions from that instant on as unknown.
+        """Report the findings on these versions as unknown from this instant on.
 
-        If `ends` is set, those of later versions are unknown as well.
+        If `ends` is set, the findings on later versions are unknown as well.
         """
         if ends:
             self.columns["known_until"] = at

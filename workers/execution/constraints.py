@@ -31,7 +31,8 @@ from workers.sandbox.interface import SandboxError
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 
-# A broken sandbox is retried again and again; from this attempt on, the staff get an alert.
+# If a run's sandbox fails, the run is retried again and again; from this attempt on, the staff get
+# an alert.
 ATTEMPTS_BEFORE_ALERT = 3
 
 
@@ -90,10 +91,10 @@ def finish_run(
 ) -> None:
     """Bring the user's alerts in line with the findings, and store the result of the run.
 
-    `takes_now` tells whether one of the constraints takes the moment, which affects when the clock
-    and the forecast have them run again. None means that no constraint ran, and leaves both times
-    unchanged. Everything is done in one transaction. If the alerts already reflect a newer run,
-    only this run is closed.
+    `takes_now` tells whether one of the constraints takes `now` rather than `today`, which affects
+    when the constraints have to run again because of the clock or the forecast. None means that no
+    constraint ran, and leaves these times unchanged. Everything is done in one transaction. If the
+    alerts already reflect a newer run, they are left alone, and this run is marked as superseded.
     """
     with transaction.atomic():
         applied = reconcile.apply(
@@ -116,10 +117,10 @@ def finish_run(
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
-    """Alert the staff that the constraints cannot be run, and resolve nothing.
+    """Alert the staff that the constraints cannot be run; no alert is resolved.
 
-    Raises LeaseLost if another worker holds the run now and may have run them. Call it in a
-    transaction.
+    Must be called in a transaction. Raises LeaseLost if another worker has taken over the run: that
+    worker may have run the constraints.
     """
     assert run.checkpoint is not None
     plan = plan_run(run.user, run.checkpoint)
@@ -137,8 +138,8 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 def try_one(run: Run) -> None:
     """Run one constraint's current source on the run's state, as of the run's instant.
 
-    Its findings neither open, change nor resolve any alert. Raises SandboxError if this host has no
-    sandbox for it and another host may have one.
+    Its findings do not open, change or resolve any alert. Raises SandboxError if this host has no
+    sandbox for the run and another host may have one.
     """
     started = time.monotonic()
     path = run.input["constraint"]

@@ -1,4 +1,4 @@
-"""Errors of a user's code, as runs and verdicts store them."""
+"""Errors in users' code, in the form stored with runs and verdicts."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ from sandbox_image.uac import protocol
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import UserError
 
-# Outcomes of exceeding a workspace's limits, and how their messages begin. A result may also be too
-# large for the protocol, which no setting can change.
+# Outcomes of code that exceeds a limit of the workspace, and how their messages begin. If a message
+# for `result_limit` begins differently, the result is too large for the protocol: no setting can
+# change that.
 LIMITS = {
     "timeout": "",
     "out_of_memory": "",
@@ -25,7 +26,7 @@ def outcome_of(error: UserError) -> str:
 
 
 def user_error_json(error: UserError) -> dict[str, Any]:
-    """Return the error with its type, message, path, line and traceback of user frames."""
+    """Return the error's type, message, path, line, and traceback through the user's own frames."""
     return {
         "type": error.type,
         "message": _with_remedy(outcome_of(error), error.message),
@@ -36,7 +37,7 @@ def user_error_json(error: UserError) -> dict[str, Any]:
 
 
 def error_json(error: SandboxError) -> dict[str, Any]:
-    """Return why a request to a sandbox failed; without a user's error, the outcome is the type."""
+    """Return why a request to a sandbox failed; the type is the outcome unless user code failed."""
     if error.error is not None:
         return user_error_json(error.error)
     return {

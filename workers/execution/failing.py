@@ -13,10 +13,10 @@ from memory.recall import retrieval
 from workers.execution.errors import user_error_json
 from workers.sandbox.results import ConstraintResult
 
-# Python's errors for an operation on None; they name the type of None.
+# Errors that Python raises for an operation on None; their messages name the type of None.
 _ON_NONE = ("TypeError", "AttributeError")
 _NONE = "NoneType"
-# Maximum number of fields and records that are named.
+# Maximum number of fields or records that the advice names.
 _NAMED = 3
 
 
@@ -25,9 +25,9 @@ def failures(
     results: Sequence[ConstraintResult],
     applying: Collection[WorkspaceConstraint],
 ) -> list[ConstraintFinding]:
-    """Return the staff's alerts for constraints that ended with an error.
+    """Return the alerts that tell the staff which constraints ended with an error.
 
-    The alert is critical for a constraint that may raise critical ones: somebody relies on it.
+    Such an alert is critical if the constraint may raise critical alerts, since people rely on it.
     """
     errors = {
         result.path: user_error_json(result.error) for result in results if result.error is not None
@@ -61,7 +61,7 @@ def sources_of(
 ) -> dict[str, str]:
     """Return the sources of these constraints by path.
 
-    They come from the version and from the workspace.
+    Users' own constraints are read from the version, workspace constraints from the workspace.
     """
     theirs = [one for one in applying if one.path in paths]
     live = applicability.read_live(theirs) if theirs else {}
@@ -72,7 +72,7 @@ def sources_of(
 
 
 def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], source: str) -> str:
-    """Return what to fix if a constraint assumed a field that a record lacks."""
+    """Return what to fix if a constraint relied on a value that a record lacks."""
     if error["type"] not in _ON_NONE or _NONE not in error["message"]:
         return ""
     fields = optional_fields_at(source, error["line"], outline)
@@ -93,9 +93,10 @@ def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], 
 def _records_without(
     checkpoint: Checkpoint, domain: Domain, class_name: str, field: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the collection and key of each collection's first record without a value for a field.
+    """For each collection of the class, yield the first record that lacks the field.
 
-    Only the newest file of each of the class's collections is searched.
+    A record is given by its collection and key. Only the newest file of each collection is
+    searched.
     """
     for name in domain.collections_of(class_name):
         page = len(domain.collections[name].shards)

@@ -1,4 +1,4 @@
-"""Make forecasts: look ahead only for the constraints whose forecast is not known yet."""
+"""Make forecasts: look ahead only with those constraints whose forecasts are not known yet."""
 
 import ast
 import datetime
@@ -27,7 +27,7 @@ from workers.sandbox.results import ConstraintForecast
 
 logger = structlog.get_logger(__name__)
 
-# References that may lead to any domain: to other constraints, or to a record by its class's name.
+# Code that may read any domain: it refers to other constraints, or to a class by its quoted name.
 _ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
@@ -55,7 +55,7 @@ def make(user_pk: int) -> None:
 
 
 def _give_up(forecast: Forecast, error: str) -> None:
-    """Record that there is no forecast: the daily run stays, and will request one again."""
+    """Record that no forecast can be made: the daily run remains, and will request one again."""
     with suppress(leases.LeaseLost):
         given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
         leases.write(forecast, **_done(**given_up))
@@ -118,9 +118,9 @@ def _find(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return each constraint's forecast by path, and counts of those made and those reused.
+    """Return the constraints' forecasts by path, and how many were made and how many reused.
 
-    An `earlier` forecast is reused if it still covers half of the horizon.
+    An `earlier` forecast is reused if it still covers at least half of the horizon.
     """
     keys = keys_of(plan)
     half = start + forecasts.horizon() / 2
@@ -167,7 +167,7 @@ def _is_good(
     start: datetime.datetime,
     half: datetime.datetime,
 ) -> bool:
-    """Return whether the existing forecast of a constraint still covers enough time."""
+    """Return whether a constraint's existing forecast is still valid and covers enough time."""
     if result is None or result["key"] != key or result["error"] is not None:
         return False
     begin, end = (datetime.datetime.fromisoformat(result[one]) for one in ("start", "end"))
@@ -194,7 +194,7 @@ def _to_json(
 def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
     """Return path → hash of everything that a constraint's findings depend on, except the clock.
 
-    `own` names the user's own constraints to include; by default, all are.
+    `own` are the paths of the user's own constraints to include; by default, all are included.
     """
     outline, tree = plan.outline, plan.checkpoint.tree
     paths = [f"constraints/{name}.py" for name in outline.constraints]
@@ -228,9 +228,10 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
 
 
 def domains_in(text: str, outline: Outline) -> set[str]:
-    """Return the domains that a file's text may lead to; extra ones only cost unneeded forecasts.
+    """Return the domains that a file's code may read.
 
-    The text is parsed, since `from domains . home . state import leases` is valid Python, too.
+    Listing too many domains only costs unneeded forecasts. The text is parsed and not just
+    searched, since `from domains . home . state import leases` is valid Python, too.
     """
     names = set[str]()
     for node in ast.walk(parse_python(text)):

@@ -22,14 +22,14 @@ SEVERITIES = {
     **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
     **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
 }
-# Fields that identify an old constraint's alert, so that it counts as the same alert tomorrow.
+# Fields that may identify an old constraint's alert, so that it is recognized again tomorrow.
 KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
 MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
 LEVELS = ("severity", "level", "priority")
 
 
 class ForeignCodeError(Exception):
-    """Foreign code raised an error, which is described in the code's own terms."""
+    """Foreign code raised an error; `error` describes it with the code's own path and line."""
 
     def __init__(self, error: UserError) -> None:
         super().__init__(f"{error.type}: {error.message}")
@@ -46,7 +46,8 @@ def read_objects(
 ) -> Mapping[str, Any]:
     """Execute modules of a foreign project and return the graph of the objects that they hold.
 
-    `memory.project.foreign.read` interprets it. Raises ForeignCodeError, SandboxError.
+    `memory.project.foreign.read` interprets the graph. Raises ForeignCodeError if the code raises
+    an error, and SandboxError if the sandbox fails.
     """
     answer = sandbox.run_foreign("read", files, modules, now=now, time_zone=time_zone)
     _raise_error(answer)
@@ -62,13 +63,16 @@ def run_old_constraint(
     now: datetime.datetime,
     time_zone: str,
 ) -> tuple[FoundAlert, ...]:
-    """Return an old constraint's alerts; raise ForeignCodeError or SandboxError."""
+    """Run an old constraint and return its alerts.
+
+    Raises ForeignCodeError if the constraint fails, and SandboxError if the sandbox does.
+    """
     answer = sandbox.run_foreign("check", files, [path], now=now, time_zone=time_zone)
     _raise_error(answer)
     alerts = answer.get("alerts")
     if not isinstance(alerts, list):
         raise ForeignCodeError(
-            UserError(type="NoAlerts", message="it did not return a list of alerts")
+            UserError(type="NoAlerts", message="the constraint did not return a list of alerts")
         )
     rows = [row for row in alerts[:MAX_ALERTS] if isinstance(row, dict)]
     keys = [_first(row, KEYS) or "alert" for row in rows]
@@ -90,7 +94,7 @@ def run_old_constraint(
 def run_old_constraints(
     sandbox: Sandbox, plan: LoadPlan, *, now: datetime.datetime
 ) -> list[ConstraintResult]:
-    """Run every old constraint of a version; an error in one is reported in its own result.
+    """Run every old constraint in a version; an error in one is reported in its own result.
 
     Raises SandboxError if the sandbox is at fault.
     """

@@ -18,7 +18,8 @@ from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Limits, Shape
 
-# Compiles sources by path, for the image with this digest, in a sandbox of this shape.
+# A function that compiles sources (by path) for the image with the given digest, in a sandbox with
+# the given shape.
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
@@ -31,10 +32,10 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What to load to run a version of a user's project, and what its code may use.
+    """What to load to run a version of a user's project, and which resources its code may use.
 
-    `standings` are the workspace's constraints: only those that apply to the user are loaded. If it
-    is None, the sandbox keeps those that it has.
+    `standings` says which of the workspace's constraints apply to the user; only those are loaded.
+    If it is None, the sandbox keeps the workspace constraints that it already holds.
     """
 
     user: MemoryUser
@@ -60,7 +61,7 @@ class LoadPlan:
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """Path → hash of the live constraints of the workspace, whether they apply or not."""
+        """Path → hash of the workspace's live constraints, whether they apply or not."""
         constraints = (one.constraint for one in self.standings or ())
         return {one.path: one.live.source_hash for one in constraints if one.live is not None}
 
@@ -72,11 +73,11 @@ class LoadPlan:
 
     @cached_property
     def ended(self) -> dict[str, str]:
-        """Path → reason of the constraints of the workspace that do not apply to the user."""
+        """Path → reason, for each workspace constraint that does not apply to the user."""
         return {one.constraint.path: one.ended for one in self.standings or () if not one.applies}
 
     def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
-        """Return path → hash of what a sandbox holds once this is loaded on top of `resident`."""
+        """Return path → hash of what a sandbox with this `resident` content holds after loading."""
         if self.standings is None:
             theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
         else:
@@ -84,7 +85,7 @@ class LoadPlan:
         return {**self.checkpoint.tree, **theirs}
 
     def suits(self, resident: Mapping[str, str]) -> bool:
-        """Return whether all code `resident` in a sandbox is also loaded by this plan."""
+        """Return whether this plan also loads all the code that is `resident` in a sandbox."""
         tree = self.tree(resident)
         return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
 
@@ -101,7 +102,7 @@ def plan_load(
     *,
     standings: Sequence[Applicability] | None = None,
 ) -> LoadPlan:
-    """Plan to load a version; without one, the project is empty. Only the database is read."""
+    """Plan to load a version, or an empty project if there is none. Only the database is read."""
     if checkpoint is None:
         checkpoint = Checkpoint(user=user, tree={}, outline=Outline().to_json())
     return LoadPlan(user, checkpoint, allowance_of(user.workspace), standings)
@@ -126,11 +127,12 @@ def allowance_of(workspace: Workspace) -> Allowance:
 
 @contextmanager
 def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
-    """Lease a sandbox for the user, whose next request first loads the plan; raise SandboxError.
+    """Lease a sandbox for the user; the first request to the sandbox also loads the plan.
 
-    Only the files that the sandbox lacks are sent, along with that request. They are read, and
-    compiled if need be, before the sandbox is leased. A sandbox in which other code was executed is
-    not used: a version's answers must depend on nothing but its files.
+    Only the files that the sandbox lacks are sent along with that request. They are read, and
+    compiled if need be, before the sandbox is leased. A sandbox that has executed other code is not
+    used, because a version's answers must depend on nothing but its files. Raises SandboxError if
+    no sandbox is available or if it fails.
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
@@ -141,11 +143,11 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
         missing, removed = plan.difference(lease.tree)
         if missing or removed:
             if not missing <= expected or lease.sandbox.image_digest != digest:
-                # The sandbox that was expected is gone, and this one lacks more.
+                # The sandbox that was expected is gone, and this one lacks more files.
                 digest = lease.sandbox.image_digest
                 bytecode = bytecode_of(plan, digest, missing, compile_=compile_)
             added = {path: code for path, code in bytecode.items() if path in missing}
-            lease.tree = {}  # after a failed load, nobody may continue with the content
+            lease.tree = {}  # if loading fails, nobody may use the sandbox's content any more
             lease.sandbox.prepare(bytecode=added, removed=removed)
         try:
             yield lease.sandbox
@@ -159,9 +161,10 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
 
 
 def load(sandbox: Sandbox, plan: LoadPlan, bytecode: Mapping[str, str]) -> None:
-    """Load bytecode, part of which was stored with the planned version; raise SandboxError.
+    """Load bytecode, some of which was stored with the planned version.
 
-    Stored bytecode that the sandbox cannot read is deleted, and compiled again the next time.
+    If the sandbox cannot read stored bytecode, the stored bytecode is deleted, and the files are
+    compiled again the next time. Raises SandboxError if loading fails.
     """
     try:
         sandbox.load(bytecode=bytecode)
@@ -181,11 +184,11 @@ def _forget_nonsense(plan: LoadPlan, sandbox: Sandbox, error: SandboxError) -> N
 def bytecode_of(
     plan: LoadPlan, digest: str, paths: Collection[str], *, compile_: Compile | None = None
 ) -> dict[str, str]:
-    """Return path → bytecode of these files of a plan; raise SandboxError.
+    """Return path → bytecode of these files in a plan, for sandboxes with this image digest.
 
-    The bytecode loads in sandboxes with the image digest `digest`. Files that this image has not
-    compiled yet (after an upgrade, all of them) are compiled now, in sandboxes that hold no user's
-    data, and stored.
+    Files that are not compiled yet for this image (after an upgrade, all of them) are compiled now,
+    in sandboxes that hold no user's data, and their bytecode is stored. Raises SandboxError if they
+    cannot be compiled.
     """
     theirs = [one for one in plan.applying if one.path in paths]
     return {
@@ -199,8 +202,8 @@ def _workspace_bytecode(
 ) -> dict[str, str]:
     """Return path → bytecode of a workspace's constraints.
 
-    Once an image has compiled a version, its bytecode serves all users of the workspace: it belongs
-    to the workspace, and was compiled in a sandbox to which no user's data was sent.
+    Once a version is compiled for an image, the bytecode serves all users of the workspace: it
+    belongs to the workspace, and was compiled in a sandbox to which no user's data was sent.
     """
     if not constraints:
         return {}
@@ -231,10 +234,10 @@ def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str,
 
 @contextmanager
 def compiling() -> Iterator[Compile]:
-    """Compile any number of times in this context, for one user, in one sandbox.
+    """Yield a function that compiles one user's files, always in the same sandbox.
 
-    The sandbox is opened when it is first needed. A sandbox that compiles executes nobody's code,
-    so its bytecode can be trusted.
+    The sandbox is opened when it is first needed. It only compiles and executes nobody's code, so
+    its bytecode can be trusted.
     """
     with ExitStack() as stack:
         opened: list[Sandbox] = []
@@ -246,7 +249,7 @@ def compiling() -> Iterator[Compile]:
             if sandbox.image_digest != digest:
                 raise SandboxError(
                     "killed",
-                    "the sandbox image was replaced meanwhile",
+                    "the sandbox image was replaced in the meantime",
                     infrastructure=True,
                 )
             return sandbox.compile(sources)

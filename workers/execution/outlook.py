@@ -1,7 +1,7 @@
-"""Alerts as shown to a language model: those of one day, and their changes on later days.
+"""Alerts as a language model is shown them: those on one day, and their changes on later days.
 
 The day is that of the newest entry that the model works on, not the server's date, because a log
-may be imported years later. Nothing here opens or resolves an alert.
+may be imported years after it was written. Nothing here opens or resolves an alert.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintResult
 
-# Total for all constraints, since a constraint's author waits for the forecast.
+# Time limit for the forecasts of all constraints together, since a constraint's author is waiting.
 FORECAST_SECONDS = 5.0
 MAX_ALERTS = 20
 MAX_COMING = 20
@@ -29,7 +29,7 @@ MAX_COMING = 20
 
 @dataclass(frozen=True)
 class Outlook:
-    """The day, its alerts (path, severity, message), and which alerts change when."""
+    """A day, its alerts (path, severity, message), and the days on which alerts will change."""
 
     day: datetime.date
     alerts: Sequence[Mapping[str, str]] = ()
@@ -45,9 +45,9 @@ class Outlook:
 
 
 def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
-    """Compute the alerts of the user's newest version on that day; raise SandboxError.
+    """Compute the alerts of the user's newest version as of `at`, and how they change later.
 
-    Snoozed alerts are left out.
+    Snoozed alerts are left out. Raises SandboxError if no sandbox is available or if it fails.
     """
     day = day_of(user, at)
     if user.head is None:
@@ -71,7 +71,7 @@ def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
 def alerts_of(
     results: Iterable[ConstraintResult], *, put_off: Sequence[str] = ()
 ) -> list[dict[str, str]]:
-    """Return the alerts of constraints, most severe first."""
+    """Return the alerts in these results, most severe first, except those in `put_off`."""
     found = [
         {"path": result.path, "severity": alert.severity, "message": alert.message}
         for result in results
@@ -83,7 +83,7 @@ def alerts_of(
 
 
 def put_off(user: MemoryUser) -> list[str]:
-    """Return the fingerprints of the findings whose alert is snoozed."""
+    """Return the fingerprints of the findings whose alerts are snoozed."""
     chosen = Q(state=AlertState.SNOOZED) | Q(duplicate_of__state=AlertState.SNOOZED)
     snoozed = Alert.objects.filter(chosen, user=user, state__in=LIVE_STATES)
     return [*snoozed.values_list("fingerprint", flat=True)]
@@ -97,7 +97,7 @@ def foresee(
     limits: Limits,
     bindings: Bindings | None = None,
 ) -> list[dict[str, Any]]:
-    """Return on what days each alert of these constraints opens, changes and resolves.
+    """Return on which days each alert of these constraints opens, changes and resolves.
 
     Alerts that cannot be forecast in time, or whose constraint fails, are left out.
     """
@@ -106,7 +106,7 @@ def foresee(
     bounded = replace(limits, total_seconds=min(limits.total_seconds, FORECAST_SECONDS))
     try:
         until = at + forecasts.horizon()
-    except OverflowError:  # an entry in the last year of the calendar
+    except OverflowError:  # the horizon lies beyond the last day of the calendar
         return []
     try:
         made = sandbox.forecast(

@@ -1,4 +1,4 @@
-"""Queries: Python code over a user's state, whose computed value is the answer."""
+"""Queries: Python code that is evaluated on a user's state; its value is the answer."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ from workers.service import hosting
 def execute(run: Run) -> None:
     """Evaluate the run's code on its checkpoint and store the result.
 
-    Raises SandboxError if this host has no sandbox for it and another host may have one.
+    Raises SandboxError if this host has no sandbox for the run and another host may have one.
     """
     if (refused := _refused(run.input["code"])) is not None:
         runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=refused))
@@ -76,7 +76,7 @@ def _refused(code: str) -> dict[str, Any] | None:
 
 
 def _evaluate(run: Run, plan: LoadPlan) -> tuple[float, Evaluation]:
-    """Evaluate the run's code; return when the project was loaded (monotonic), and the result."""
+    """Evaluate the run's code; return the monotonic time at which it began, and the result."""
     with loaded(plan) as sandbox:
         ready = time.monotonic()
         return ready, sandbox.evaluate(

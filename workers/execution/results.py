@@ -21,7 +21,7 @@ from workers.sandbox.runner import runner_name
 
 @dataclass(frozen=True)
 class Found:
-    """The findings of a run of all constraints.
+    """The findings of all constraints in one run.
 
     `completed` are the constraints that ran to their end; `over_limit` has a few findings of each
     constraint that was stopped at the alert limit.
@@ -33,7 +33,7 @@ class Found:
 
     @classmethod
     def of_results(cls, plan: LoadPlan, results: Sequence[ConstraintResult]) -> "Found":
-        """Return the findings of constraints, and the staff's alerts for those that failed."""
+        """Return the constraints' findings, and alerts that tell the staff which ones failed."""
         stopped = [result for result in results if found_too_much(result)]
         heard = [result for result in results if not found_too_much(result)]
         ended = [result.path for result in results if result.error is None]
@@ -48,7 +48,7 @@ class Found:
 
     @classmethod
     def of_error(cls, plan: LoadPlan, error: SandboxError) -> "Found":
-        """Return the staff's alert for a project that does not load: no constraint runs."""
+        """Return the alert that tells the staff that a project does not load: no constraint ran."""
         critical = failing.may_any_be_critical(plan.checkpoint, plan.applying, plan.existing)
         return cls([failure(PROJECT, error_json(error), critical=critical)])
 
@@ -59,12 +59,12 @@ def found_too_much(result: ConstraintResult) -> bool:
 
 
 def findings_of(result: ConstraintResult) -> list[ConstraintFinding]:
-    """Return the alerts of a constraint as findings."""
+    """Convert a constraint's alerts to findings."""
     return [finding_of(result.path, alert) for alert in result.alerts]
 
 
 def finding_of(path: str, alert: FoundAlert) -> ConstraintFinding:
-    """Return an alert of a constraint as a finding."""
+    """Convert a constraint's alert to a finding."""
     return ConstraintFinding(
         constraint=path,
         kind=AlertKind.FINDING,
@@ -76,7 +76,7 @@ def finding_of(path: str, alert: FoundAlert) -> ConstraintFinding:
 
 
 def finding_json(finding: ConstraintFinding) -> dict[str, Any]:
-    """Return a finding as the trial of a constraint stores it."""
+    """Return a finding in the form stored with the trial of a constraint."""
     return {
         "fingerprint": finding.fingerprint,
         "severity": finding.severity,
@@ -88,7 +88,7 @@ def finding_json(finding: ConstraintFinding) -> dict[str, Any]:
 
 
 def result_json(result: ConstraintResult) -> dict[str, Any]:
-    """Return the part of a constraint's result that a run stores."""
+    """Return the part of a constraint's result that is stored with a run."""
     return {
         "path": result.path,
         "seconds": result.seconds,
@@ -102,7 +102,7 @@ def result_json(result: ConstraintResult) -> dict[str, Any]:
 
 
 def standing_json(standing: Applicability) -> dict[str, Any]:
-    """Return the part of a workspace constraint's applicability that a run stores."""
+    """Return the part of a workspace constraint's applicability that is stored with a run."""
     constraint = standing.constraint
     return {
         "path": constraint.path,
@@ -116,7 +116,7 @@ def standing_json(standing: Applicability) -> dict[str, Any]:
 def failed(
     error: SandboxError, started: float, *, output: Any = None, memory_bytes: int | None = None
 ) -> runs.Result:
-    """Return the result of a run whose sandbox raised an error; `started` is a monotonic time."""
+    """Return the result of a run whose sandbox failed; `started` is a monotonic time."""
     return runs.Result(
         outcome=RunOutcome(error.outcome),
         output=output,

@@ -1,1 +1,1 @@
-"""Call language models: one interface (`interface`), metered and retried (`metered`)."""
+"""Call language models through one interface (`interface`), metered and retried (`metered`)."""

@@ -1,9 +1,9 @@
-"""The providers of language models, called through pydantic-ai.
+"""Call the providers of language models, through pydantic-ai.
 
-The library is imported at the first call: it takes seconds and a hundred megabytes, which only a
-worker that calls a model should pay. The client is made for each attempt and closed after it: it
+Importing the library takes seconds and a hundred megabytes, so it is imported at the first call,
+only by workers that call a model. Each attempt makes a client of its own and closes it: a client
 belongs to an event loop, which must not be shared between threads or inherited by a fork, and to a
-workspace's key.
+single workspace's key.
 """
 
 import asyncio
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
 
-# No model's answer is larger, but a download that a proxy offers in its place may be.
+# No model's answer is larger than this, but a file that a proxy serves in its place may be.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
 # Maximum length of the provider's own words in the message for the caller.
 MAX_SAID = 200
-# A larger number cannot be a number of tokens.
+# A token count that is larger than this cannot be right.
 MAX_TOKENS = 10**12
-# The clients require a key even if the server does not.
+# Stands for the key if there is none: the clients require a key even if the server does not.
 NO_KEY = "none"
 
 
@@ -78,7 +78,7 @@ class ProviderModel:
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer; raise CallFailed, or NotConfigured if the provider is missing."""
+        """Return the answer; raise CallFailed, or NotConfigured if the client is not installed."""
         most = max_output_tokens or self._max_output_tokens
         try:
             response = asyncio.run(self._ask(messages, tools, tool_choice, most))
@@ -128,12 +128,12 @@ class ProviderModel:
             )
 
     def _failure(self, error: Exception) -> CallFailed:
-        """Convert an error of the library to a failure that does not reveal the key."""
+        """Convert an error raised by the library to a failure that does not reveal the API key."""
         from pydantic_ai import exceptions
 
         detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
         retry_after = getattr(error, "retry_after", None)
-        # Subclasses of the library's errors come before their bases.
+        # Subclasses of the library's errors have to come before their base classes.
         match error:
             case TimeoutError() | exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():
                 unsent = getattr(error, "phase", None) in ("pool", "connect")
@@ -163,7 +163,7 @@ class ProviderModel:
             case exceptions.ModelHTTPError():
                 return RequestRejected(detail)
             case _:
-                # The clients fail in their own ways on answers that do not follow the protocol.
+                # Each client raises errors of its own if an answer does not follow the protocol.
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
 
     def _without_key(self, text: str) -> str:
@@ -183,8 +183,8 @@ def _words(error: Exception) -> str:
 def _marked_for_caching() -> "ModelSettings":
     """Return the settings that mark repeated parts for caching.
 
-    These are tools, instructions, and the conversation so far. Other providers cache a prompt's
-    beginning without being asked.
+    The repeated parts are the tools, the instructions, and the conversation so far. Other providers
+    cache the beginning of a prompt without being asked.
     """
     from pydantic_ai.models.anthropic import AnthropicModelSettings
 
@@ -197,7 +197,7 @@ def _marked_for_caching() -> "ModelSettings":
 
 @functools.cache
 def _trusted() -> "ssl.SSLContext":
-    """Load the certificates once: loading them is most of the cost of making a client."""
+    """Load the trusted certificates only once: this is most of the cost of making a client."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -272,7 +272,7 @@ _BUILDERS = {"openai": _openai, "anthropic": _anthropic, "google": _google}
 
 
 async def _bound(response: "httpx2.Response") -> None:
-    """Abort a response that is larger than any answer."""
+    """Abort a response that is larger than any model's answer."""
     import httpx2
 
     stream: httpx2.AsyncByteStream = response.stream  # type: ignore[assignment]
@@ -293,7 +293,7 @@ async def _bound(response: "httpx2.Response") -> None:
 
 
 def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
-    """Return the messages in the library's form: those between two answers are combined."""
+    """Convert the messages to the library's form, which combines those between two answers."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelResponse,
@@ -367,7 +367,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
         if isinstance(part, ToolCallPart):
             call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
             calls.append(call)
-            # Servers also parse the call that is sent back to them, so it must be a JSON object.
+            # Servers also parse calls that are sent back to them: arguments must be a JSON object.
             if call.problem and not call.arguments:
                 part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
         elif isinstance(part, TextPart):
@@ -392,7 +392,7 @@ def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:
 
 
 def _usage(response: "ModelResponse") -> Usage | None:
-    """Return the provider's token counts; None if there are none, or they make no sense."""
+    """Return the provider's token counts; None if there are none, or if they make no sense."""
     told = response.usage
     usage = Usage(
         input_tokens=told.input_tokens or 0,

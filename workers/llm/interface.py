@@ -39,7 +39,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class System:
-    """The system prompt: the task, before all other messages."""
+    """The system prompt, which states the task and precedes all other messages."""
 
     text: str
 
@@ -62,9 +62,9 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Assistant:
-    """A message of the model.
+    """A message from the model.
 
-    `native` is what its provider needs to see again in the next turn, such as thought signatures;
+    `native` is what the provider needs to see again in the next turn, such as thought signatures;
     only the adapter that made it looks into it.
     """
 
@@ -80,7 +80,7 @@ ToolChoice: TypeAlias = Literal["auto", "required"]
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """One answer; `usage` is None if the provider has not reported its tokens."""
+    """One answer; `usage` is None if the provider has not reported the tokens used."""
 
     message: Assistant
     usage: Usage | None
@@ -108,21 +108,21 @@ class LanguageModel(Protocol):
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer, which has text or a tool call; raise LanguageModelError.
+        """Return the answer, which has text or a tool call; raise LanguageModelError if none comes.
 
         If `tool_choice` is `required`, the model is told to call a tool. Not every server enforces
-        this, so an answer may still be mere text.
+        this, so an answer may still consist of text only.
         """
 
 
 class CallFailed(LanguageModelError):
     """A call without an answer.
 
-    The class gives the kind, the message explains it to the staff, and `explanation` to the caller:
-    what happened, whose fault it is, and what to do. `usage` is the usage, if the provider reports
-    it nevertheless; `unsent` says whether the request is known not to have reached the provider.
-    `retry_after` is how many seconds the provider asks to wait; `provider_said` is the provider's
-    own message, shortened.
+    The class is the kind of failure. The message explains the failure to the staff, `explanation`
+    explains it to the caller: what happened, whose fault it is, and what to do. `usage` is what the
+    call used, if the provider reports that nevertheless; `unsent` says whether the request is known
+    not to have reached the provider. `retry_after` is the number of seconds that the provider asks
+    us to wait; `provider_said` is the provider's own message, shortened.
     """
 
     outcome: ClassVar[LlmOutcome]
@@ -146,7 +146,7 @@ class CallFailed(LanguageModelError):
         self.usage = usage
         self.unsent = unsent
         self.retry_after = retry_after
-        # Text of an answer that was cut off or refused, up to that point.
+        # The text of an answer up to the point where it was cut off or refused.
         self.text = text
         self.answered_by = answered_by
         self.provider_said = provider_said
@@ -156,9 +156,9 @@ class RateLimited(CallFailed):
     """The provider answered 429."""
 
     outcome = LlmOutcome.RATE_LIMITED
-    summary = "The provider's rate limit for this key is reached for the moment."
+    summary = "The provider's rate limit for this key has been reached for now."
     explanation = (
-        "The language model's provider accepts no more calls for the moment. Your question is not"
+        "The language model's provider accepts no more calls at the moment. Your question is not"
         " at fault: ask again in a minute."
     )
     passing = True
@@ -206,12 +206,12 @@ class InvalidAnswer(CallFailed):
 
     outcome = LlmOutcome.INVALID_ANSWER
     summary = (
-        "The response is not an answer of this provider: check that the base URL leads to it, and"
+        "The response did not come from this provider: check that the base URL points to it, and"
         " that no proxy answers in its place."
     )
     explanation = (
-        "The response is not an answer of a language model. Your question is not at fault: the"
-        " server's operator has to check that UAC_LLM_BASE_URL leads to the provider, and that no"
+        "The response did not come from a language model. Your question is not at fault: the"
+        " server's operator has to check that UAC_LLM_BASE_URL points to the provider, and that no"
         " proxy answers in its place."
     )
     passing = True
@@ -227,18 +227,18 @@ class EmptyAnswer(CallFailed):
 
 
 class Truncated(CallFailed):
-    """The answer was cut off at the limit of output tokens, and would be again."""
+    """The answer was cut off at the limit of output tokens, and would be cut off again."""
 
     outcome = LlmOutcome.TRUNCATED
     summary = "The answer was cut off at the token limit (UAC_LLM_OUTPUT_TOKENS)."
     explanation = (
-        "The language model's answer was cut off, because it was too long. Ask for less at a time,"
+        "The language model's answer was cut off because it was too long. Ask for less at a time,"
         " or have the server's operator raise UAC_LLM_OUTPUT_TOKENS."
     )
 
 
 class ModelRefused(CallFailed):
-    """The model, or the provider's content filter, has refused."""
+    """The model, or the provider's content filter, has refused to answer."""
 
     outcome = LlmOutcome.REFUSED
     summary = "The model, or its provider's filter, refuses to answer."
@@ -253,11 +253,11 @@ class WrongKey(CallFailed):
     outcome = LlmOutcome.WRONG_KEY
     summary = (
         "The provider refuses the API key: check UAC_LLM_API_KEY or the workspace's own key, and"
-        " that it may use this model."
+        " whether the key may use this model."
     )
     explanation = (
         "The language model's provider refuses the server's API key. Your question is not at fault:"
-        " asking again does not help until the server's operator has corrected UAC_LLM_API_KEY, or"
+        " asking again will not help until the server's operator has corrected UAC_LLM_API_KEY or"
         " the workspace's own key."
     )
 
@@ -269,7 +269,7 @@ class NoCredit(CallFailed):
     summary = "The account at the provider has no credit or quota left: top it up there."
     explanation = (
         "The server's account at the language model's provider has no credit left. Your question is"
-        " not at fault: asking again does not help until the server's operator has topped it up."
+        " not at fault: asking again will not help until the server's operator has topped it up."
     )
 
 
@@ -278,29 +278,29 @@ class UnknownModel(CallFailed):
 
     outcome = LlmOutcome.UNKNOWN_MODEL
     summary = (
-        "The provider does not know this model or address: check the model's name and base URL."
+        "The provider does not know this model or address: check the model's name and the base URL."
     )
     explanation = (
         "The provider does not know this language model or address. Your question is not at fault:"
-        " asking again does not help until the server's operator has corrected UAC_LLM_MODEL or"
-        " UAC_LLM_BASE_URL, or the workspace's own."
+        " asking again will not help until the server's operator has corrected UAC_LLM_MODEL or"
+        " UAC_LLM_BASE_URL, or the workspace's own settings."
     )
 
 
 class PromptTooLong(CallFailed):
-    """The prompt is larger than the model's context."""
+    """The prompt is longer than the model's context window."""
 
     outcome = LlmOutcome.TOO_LONG
     summary = "The prompt is longer than this model's context window."
     explanation = (
         "The question, with the memory's content, is longer than the language model's context"
         " window. Ask a shorter question, send fewer earlier turns, or have the server's operator"
-        " choose a model with a larger one."
+        " choose a model with a larger window."
     )
 
 
 class RequestRejected(CallFailed):
-    """The provider answered with any other 4xx."""
+    """The provider answered with any other 4xx status."""
 
     outcome = LlmOutcome.REJECTED
     summary = "The provider rejects the request."

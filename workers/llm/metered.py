@@ -1,4 +1,4 @@
-"""A model that respects a workspace's budget, retries, and writes a row for every attempt."""
+"""A model that keeps to a workspace's budget, retries failed calls, and records every attempt."""
 
 import random
 import time
@@ -33,12 +33,12 @@ from workers.llm.interface import (
 
 logger = structlog.get_logger(__name__)
 
-# Estimate of bytes per token; real tokens have more, so a prompt is never much underestimated.
+# Estimated bytes per token; real tokens have more, so prompts are never underestimated by much.
 BYTES_PER_TOKEN = 3
-# Later calls of a piece of work wait this many times as long for their turn as the first: giving up
-# then would lose everything paid for so far.
+# After the first call in a piece of work, calls wait this many times as long for their turn as the
+# first: giving up then would waste everything paid for so far.
 PATIENCE = 20
-# Pauses in seconds while the database does not answer at the end of a call.
+# Pauses, in seconds, between attempts to record a call while the database does not answer.
 DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -62,11 +62,11 @@ class MeteredModel:
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer.
+        """Return the answer; raise CallFailed if the last attempt fails.
 
-        Raises CallFailed when the last attempt has failed; or, before anything is sent,
-        NotConfigured, BudgetExhausted, or TooManyCalls if the limit on concurrent calls leaves no
-        room in time.
+        Before anything is sent, raises NotConfigured if no model is configured, BudgetExhausted if
+        the budget does not cover the call, and TooManyCalls if the limit on concurrent calls leaves
+        no room in time.
         """
         self.turn += 1
         prompt = {
@@ -114,7 +114,7 @@ class MeteredModel:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise
-            time.sleep(min(left, random.uniform(0.1, 0.5)))  # noqa: S311  # nosec B311 # no secret
+            time.sleep(min(left, random.uniform(0.1, 0.5)))  # noqa: S311  # nosec B311 # not secret
 
 
 def _recorded(
@@ -170,7 +170,7 @@ def _recorded(
 
 
 def _finish(call: LlmCall, ending: Ending) -> None:
-    """Record the result of a call, which costs money; retry while the database restarts."""
+    """Record the result of a call, which has cost money; retry while the database restarts."""
     for pause in DATABASE_PAUSES:
         try:
             llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
@@ -184,7 +184,7 @@ def _finish(call: LlmCall, ending: Ending) -> None:
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return how many seconds to wait before the next attempt; None means no next attempt."""
+    """Return how many seconds to wait before the next attempt; None if there must be none."""
     return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
 
 

@@ -1,7 +1,7 @@
-"""Prometheus metrics of language model calls, read from the ledger on each scrape.
+"""Prometheus metrics for language model calls, read from the ledger on each scrape.
 
-This way, the figures cover the whole server, whichever of its processes made the calls, and survive
-restarts. No label names a user or a workspace.
+This way, the figures cover the whole server, whichever of its processes made the calls, and they
+survive restarts. No label names a user or a workspace.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def register(registry: CollectorRegistry) -> None:
 def _calls() -> Iterator[Metric]:
     """Yield the totals of this month's calls (UTC), and how many are in progress.
 
-    At the turn of the month the counters start again from zero, as after a process's restart.
+    At the turn of the month, the counters start again from zero, as they would after a restart.
     """
     seconds = SummaryMetricFamily(
         "uac_llm_call_seconds",
@@ -38,7 +38,7 @@ def _calls() -> Iterator[Metric]:
     )
     tokens = CounterMetricFamily(
         "uac_llm_tokens",
-        "Tokens of calls; presumed: an estimate for calls whose usage was not reported.",
+        "Tokens used by calls; presumed: an estimate for calls whose usage was not reported.",
         labels=["model", "purpose", "kind"],
     )
     cost = CounterMetricFamily(

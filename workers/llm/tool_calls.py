@@ -1,4 +1,4 @@
-"""Read the tool calls of a model: validate what it sent before anything is carried out."""
+"""Read a model's tool calls: validate what it sent before anything is carried out."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from memory.json_schema import misfit
 from workers.llm.interface import Tool, ToolCall
 
-# An escaped NUL in JSON: after an even number of backslashes.
+# An escaped NUL in JSON; an even number of backslashes before it does not change its meaning.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -32,8 +32,8 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
         return ToolCall(id, name, {}, text, problem)
     if not _storable(arguments):
         problem = (
-            "The arguments contain NUL or an unpaired surrogate (half of a character). Call the"
-            " tool again without it."
+            "The arguments contain NUL or an unpaired surrogate (half of a character). Remove it,"
+            " and call the tool again."
         )
         return ToolCall(id, name, {}, text, problem)
     return ToolCall(id, name, arguments, text, misfit(arguments, tool.parameters))

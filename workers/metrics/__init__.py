@@ -1,1 +1,1 @@
-"""Prometheus metrics of the workers, and the server that serves them."""
+"""Prometheus metrics for the workers, and the HTTP server that serves the metrics."""

@@ -1,7 +1,7 @@
-"""Prometheus metrics of the workspaces' load: refused requests, and waiting work.
+"""Prometheus metrics for the load that each workspace causes: refused requests and waiting work.
 
-The figures are those of the whole server. Workspaces are labelled with their public ids; no label
-names a user.
+The figures cover the whole server. Labels name workspaces by their public ids; no label names a
+user.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def _refused() -> Iterator[Metric]:
 def _waiting() -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "uac_waiting",
-        "Waiting or running work of a workspace; a kind without work is absent.",
+        "A workspace's work that is waiting or running; kinds without any are absent.",
         labels=["workspace", "kind"],
     )
     for workspace, kind, number in usage.waiting():

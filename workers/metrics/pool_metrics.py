@@ -1,4 +1,4 @@
-"""Prometheus metrics of the sandbox pools, read from the pools when Prometheus asks."""
+"""Prometheus metrics for the sandbox pools, read from the pools on each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -13,19 +13,19 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from workers.sandbox.pool import Pool
 
-ABOUT = Info("uac_sandbox", "Runner and image of the sandboxes of this worker.")
+ABOUT = Info("uac_sandbox", "Runner and image of this worker's sandboxes.")
 
 
 def register(
     registry: CollectorRegistry, pools: Callable[[], Iterable["Pool"]], about: Mapping[str, str]
 ) -> None:
-    """Register the metrics of the pools; `about` are the labels of `uac_sandbox_info`."""
+    """Register the metrics for the pools; `about` has the labels of `uac_sandbox_info`."""
     ABOUT.info(dict(about))
     registry.register(Pools(pools))
 
 
 class Pools(Collector):
-    """State and counters of the pools of this process, read on each scrape."""
+    """State and counters of this process's pools, read on each scrape."""
 
     def __init__(self, pools: Callable[[], Iterable["Pool"]]) -> None:
         self._pools = pools
@@ -35,14 +35,14 @@ class Pools(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of all pools together."""
+        """Yield the metrics, totalled over all pools."""
         sandboxes = GaugeMetricFamily(
             "uac_sandbox_pool_sandboxes",
             "Existing sandboxes, by state and, where it matters, hash seed.",
             labels=["state", "hash_seed"],
         )
         claims = CounterMetricFamily(
-            "uac_sandbox_claims", "Claims of a sandbox, by what was available.", labels=["found"]
+            "uac_sandbox_claims", "Claims on sandboxes, by what was available.", labels=["found"]
         )
         destroyed = CounterMetricFamily(
             "uac_sandbox_destroyed", "Sandboxes destroyed, by reason.", labels=["reason"]

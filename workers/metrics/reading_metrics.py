@@ -1,4 +1,4 @@
-"""Metrics of the whole server, read from the database and Redis on each scrape."""
+"""Metrics for the whole server, read from the database and Redis on each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -12,9 +12,9 @@ logger = structlog.get_logger(__name__)
 
 
 class Read(Collector):
-    """Metrics read by functions; if one function fails, the others' metrics are still served.
+    """Metrics that functions read; if one function fails, the others' metrics are still served.
 
-    The functions run in a separate thread, whose connection is closed afterwards.
+    The functions run in a separate thread, whose database connection is closed afterwards.
     """
 
     def __init__(self, *reads: Callable[[], Iterable[Metric]]) -> None:
@@ -25,7 +25,7 @@ class Read(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics, over one connection for all of them."""
+        """Yield the metrics, all read over one database connection."""
         try:
             for read in self._reads:
                 try:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of sandboxes: durations and outcomes, recorded as they happen."""
+"""Prometheus metrics for sandboxes: durations and outcomes of requests, recorded as they happen."""
 
 import functools
 import time
@@ -21,7 +21,7 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
-# Buckets from a millisecond to the longest deadline of a request.
+# Histogram buckets in seconds, from a millisecond to the longest time limit of a request.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -43,7 +43,7 @@ START_FAILURES = Counter("uac_sandbox_start_failures", "Sandboxes that failed to
 
 REQUEST_SECONDS = Histogram(
     "uac_sandbox_request_seconds",
-    "Time from a request to a sandbox to its answer.",
+    "Time from sending a request to a sandbox until its answer.",
     ["operation"],
     buckets=BUCKETS,
 )
@@ -57,7 +57,7 @@ REQUESTS = Counter(
 
 
 USABLE = Gauge(
-    "uac_sandbox_usable", "1 while the engine answers; at 0 the worker leaves its work to others."
+    "uac_sandbox_usable", "1 while the engine answers; at 0, other workers do this worker's work."
 )
 
 

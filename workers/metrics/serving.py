@@ -1,4 +1,4 @@
-"""Serve Prometheus metrics: every process of the server does so on its own port, if it has one."""
+"""Serve Prometheus metrics: each of the server's processes uses its own port, if one is set."""
 
 import structlog
 from django.conf import settings
@@ -17,9 +17,10 @@ logger = structlog.get_logger(__name__)
 
 
 def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
-    """Serve the metrics of the whole server, and of this process or the given registry.
+    """Serve metrics for the whole server, and those in `registry` (by default, this process's own).
 
-    Returns whether they are served. A port that is taken is logged, but does not stop the process.
+    Returns whether the metrics are served. If the port is taken, this is logged, but does not stop
+    the process.
     """
     address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT
     if not port:
@@ -41,7 +42,7 @@ def serve(address: str, port: int, registry: CollectorRegistry) -> None:
 
 
 def own_process() -> CollectorRegistry:
-    """Return a registry of the metrics that every process has, not including those of sandboxes."""
+    """Return a registry of the metrics that every process has; sandbox metrics are not included."""
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of webhooks, read from the outbox on each scrape.
+"""Prometheus metrics for webhooks, read from the delivery log on each scrape.
 
 This way, the figures cover the whole server. No label names a workspace or an endpoint.
 """
@@ -21,10 +21,10 @@ def register(registry: CollectorRegistry) -> None:
 
 
 def _messages() -> Iterator[Metric]:
-    """Yield the number of messages in the log by state, and the age of the oldest pending one."""
+    """Yield messages and endpoints by state, and the age of the oldest pending message."""
     messages = GaugeMetricFamily(
         "uac_webhook_messages",
-        "Messages in the log, by state; held: the endpoint is disabled.",
+        "Messages in the delivery log, by state; held: the endpoint is disabled.",
         labels=["state"],
     )
     held = Q(state=DeliveryState.PENDING, endpoint__enabled=False)

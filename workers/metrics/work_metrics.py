@@ -1,7 +1,7 @@
-"""Prometheus metrics of the work: how much of each kind is waiting, held, failing and dead.
+"""Prometheus metrics for the workers' work: how much of each kind waits, is held, fails or is dead.
 
-They are read from the database and Redis on each scrape, so any process can report the whole
-server, even if the workers concerned are dead. No label names a user or a workspace.
+They are read from the database and Redis on each scrape, so any process can report on the whole
+server, even if the workers that do the work are dead. No label names a user or a workspace.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def _of_work() -> Iterator[Metric]:
             ("waiting", "Due work that no worker has claimed."),
             ("oldest_seconds", "Time that the oldest due work has waited for a worker."),
             ("held", "Work that a worker has claimed."),
-            ("longest_seconds", "Upper bound on the time since the oldest of it was claimed."),
+            ("longest_seconds", "Upper bound on the time since the oldest held work was claimed."),
             ("failing", "Work that has failed repeatedly and is still retried."),
             ("dead", "Work that failed permanently and that the staff have not handled."),
         )
@@ -60,11 +60,11 @@ def _of_server() -> Iterator[Metric]:
     yield hosts
     used, most = alarms.connections()
     yield GaugeMetricFamily(
-        "uac_database_connections", "Open connections of the database.", value=used
+        "uac_database_connections", "Open connections to the database.", value=used
     )
     yield GaugeMetricFamily(
         "uac_database_connections_most",
-        "Maximum number of connections of the database.",
+        "Maximum number of connections to the database.",
         value=most,
     )
     raised = GaugeMetricFamily("uac_alarm", "1: the alarm is raised.", labels=["alarm"])
@@ -82,7 +82,7 @@ def _of_queues() -> Iterator[Metric]:
     yield GaugeMetricFamily("uac_redis_up", "1 if Redis answers.", value=bool(found))
     hints = GaugeMetricFamily("uac_queue_hints", "Wake-up hints in a queue.", labels=["queue"])
     oldest = GaugeMetricFamily(
-        "uac_queue_oldest_seconds", "Age of the oldest hint.", labels=["queue"]
+        "uac_queue_oldest_seconds", "Age of the oldest wake-up hint.", labels=["queue"]
     )
     for queue in found:
         hints.add_metric([queue.name], queue.hints)

@@ -1,1 +1,1 @@
-"""The static policy of what users' Python may contain."""
+"""The static policy on what users' Python code may contain."""

@@ -1,4 +1,4 @@
-"""The static policy of a user's project: what its Python may contain, by kind of file.
+"""The static policy for users' projects: what Python code may contain in each kind of file.
 
 The policy keeps a project deterministic, readable and honest with its type checker, and says early
 and in plain words what to change. It is not a security boundary and does not try to be one: code
@@ -17,7 +17,7 @@ from workers.policy.rules import Breach, check_tree
 
 @dataclass(frozen=True)
 class Violation:
-    """A violation; `message` names the offending code and the fix."""
+    """A violation of the policy; `message` names the offending code and the fix."""
 
     path: str
     line: int
@@ -28,7 +28,7 @@ class Violation:
 QUERY_PATH = "<query>"
 
 _DIRECTIVE = re.compile(r"#\s*(?:(?:type|mypy|pyright|pytype|ty)\s*:|pyre-)")
-_ENCODING = re.compile(r"coding[:=]")  # declared in a comment in a file's first two lines
+_ENCODING = re.compile(r"coding[:=]")  # in a comment in the first two lines of a file
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 _KINDS = (
@@ -47,7 +47,7 @@ _WORKSPACE_KINDS = (
 
 
 def check_policy(path: str, source: str) -> list[Violation]:
-    """Return the violations in one file of a project, by line; none if the file is in order."""
+    """Return the violations in one file of a project, sorted by line."""
     kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
     if kind is None:
         message = (
@@ -59,10 +59,10 @@ def check_policy(path: str, source: str) -> list[Violation]:
 
 
 def check_workspace_policy(path: str, source: str) -> list[Violation]:
-    """Return the violations in a workspace constraint or its tests, by line.
+    """Return the violations in a workspace constraint or its tests, sorted by line.
 
     Raises KeyError for any other path. These files import nothing from a project: a constraint
-    declares classes for the records that it needs, which `memory.project.shapes` verifies.
+    declares classes for the records that it needs (`memory.project.shapes` verifies these classes).
     """
     kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
     if not kinds:
@@ -71,7 +71,7 @@ def check_workspace_policy(path: str, source: str) -> list[Violation]:
 
 
 def check_query(code: str) -> list[Violation]:
-    """Return the violations in a query, by line."""
+    """Return the violations in a query, sorted by line."""
     return _check(QUERY_PATH, code, "query")
 
 
@@ -87,7 +87,7 @@ def _check(path: str, source: str, kind: str) -> list[Violation]:
         return [Violation(path, error.lineno or 1, "syntax", why)]
     except (RecursionError, MemoryError):
         return [Violation(path, 1, "syntax", "nested too deeply: use names for the parts")]
-    except (ValueError, tokenize.TokenError) as error:  # null characters, half surrogate pairs
+    except (ValueError, tokenize.TokenError) as error:  # such as null characters
         return [Violation(path, 1, "syntax", f"not Python source: {error}")]
     unique = dict.fromkeys(sorted(found))
     return [Violation(path, line, code, message) for line, code, message in unique]
@@ -100,7 +100,7 @@ def _check_text(text: str, kind: str) -> Iterator[Breach]:
         if found := _UNPRINTABLE.search(line):
             name = f"U+{ord(found[0]):04X}"
             yield number, "syntax", f"the control character {name}: write an escape such as '\\n'"
-            return  # line numbers would differ from here on
+            return  # from here on, Python may count lines differently
     if kind == "query":
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

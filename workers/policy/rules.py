@@ -1,4 +1,4 @@
-"""Rules of the static policy over one syntax tree."""
+"""The rules of the static policy, applied to one syntax tree."""
 
 import ast
 import re
@@ -45,12 +45,12 @@ Breach = tuple[int, str, str]  # line, code, message
 
 
 def check_tree(kind: str, tree: ast.Module) -> Iterator[Breach]:
-    """Yield the violations of the rules for this kind of file in its syntax tree."""
+    """Yield each place where a file's syntax tree breaks the rules for this kind of file."""
     return _Policy(kind, tree).check()
 
 
 class _Policy:
-    """The rules over one syntax tree."""
+    """The rules of the policy, applied to one syntax tree."""
 
     def __init__(self, kind: str, tree: ast.Module) -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ class _Policy:
         self.in_place = set(map(id, self.uses_of_classes()))
 
     def check(self) -> Iterator[Breach]:
-        if self.kind == "manifest":  # generated, and never run
+        if self.kind == "manifest":  # a manifest is generated, and never run
             return
         qualified = {
             id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
@@ -112,10 +112,10 @@ class _Policy:
                         yield function
                 case ast.Compare(left=left, comparators=others):
                     yield from list_type_calls(left, *others)
-                case ast.Expr(value=value):  # a query's answer, which code does not use further
+                case ast.Expr(value=value):  # a query's value, which is not used in the code
                     yield from list_type_calls(value)
 
-    # Rules for every node, wherever it is.
+    # Rules for every node, wherever it stands in the tree.
 
     def check_node(self, node: ast.AST, qualified: bool) -> Iterator[tuple[str, str]]:
         match node:
@@ -132,7 +132,7 @@ class _Policy:
                 if name in TYPE_CHECKER_NAMES and id(node) not in self.type_checking:
                     yield (
                         "directive",
-                        f"{name} shows the type checker different code: write it once",
+                        f"{name} shows different code to the type checker: write the code once",
                     )
                 yield from self.check_use(node, qualified)
             case ast.Attribute(attr=name):
@@ -222,7 +222,7 @@ class _Policy:
                 if name in TYPE_CHECKER_NAMES and self.kind != "schema":
                     yield (
                         "directive",
-                        f"{name} shows the type checker different code: write it once",
+                        f"{name} shows different code to the type checker: write the code once",
                     )
                 if f"{module}.{name}" in LIBRARY:
                     yield "import", f"from {module} import {name}: write import {module}.{name}"
@@ -242,7 +242,7 @@ class _Policy:
             yield "import", message
 
     def is_own_module(self, module: str) -> bool:
-        """Return whether code of this kind may import names from this module of the project."""
+        """Return whether this kind of file may import names from this module of the project."""
         allowed = {
             "schema": (_SCHEMA,),
             "state": (_DOMAIN_MODULE,),
@@ -254,7 +254,7 @@ class _Policy:
         return any(pattern.fullmatch(module) for pattern in allowed.get(self.kind, ()))
 
     def may_use(self, module: str) -> bool:
-        """Return whether code of this kind may use this module of the library."""
+        """Return whether this kind of file may use this module of the library."""
         if module == "uac.testing":
             return self.kind in _TESTS
         return module != "builtins" or self.kind in ("schema", "state", "workspace constraint")
@@ -289,12 +289,15 @@ class _Policy:
         if name.startswith("_") and name not in NAMED_TUPLE_METHODS:
             yield "attribute", f".{name} is internal: use public fields and methods"
         elif name in EXECUTION:
-            yield "attribute", f".{name} inspects running code: use values"
+            yield "attribute", f".{name} inspects running code: use values instead"
         elif name in CLOCK:
             fix = "take the parameter today or now" if self.kind != "query" else "use today or now"
             yield "clock", f".{name} reads the clock: {fix} instead"
         elif name in TYPE_CHECKER_NAMES:
-            yield "directive", f".{name} shows the type checker different code: write it once"
+            yield (
+                "directive",
+                f".{name} shows different code to the type checker: write the code once",
+            )
         elif name == "format_map":
             yield "attribute", ".format_map() is not allowed: use an f-string"
         elif name in INNER_MODULES:
@@ -407,7 +410,7 @@ class _Policy:
             yield from self.check_pure(node.value)
 
     def check_pure(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
-        """Refuse what runs on import, except literals, names and constructor calls."""
+        """Refuse expressions that run on import, except literals, names and constructor calls."""
         match node:
             case ast.Constant() | ast.Name() | ast.Lambda():
                 return  # a lambda's body does not run
@@ -449,7 +452,7 @@ class _Policy:
     def check_factories(self, keywords: list[ast.keyword]) -> Iterator[tuple[ast.AST, str]]:
         """Refuse default factories that run code.
 
-        They run when a state that omits the field is imported.
+        A default factory runs when a state file is imported in which a record omits the field.
         """
         for keyword in keywords:
             match keyword:
@@ -462,7 +465,7 @@ class _Policy:
                         yield keyword.value, message
 
     def origin(self, node: ast.expr) -> str | None:
-        """Return the full name of what an expression refers to, as far as the imports show."""
+        """Return the full name to which an expression refers, as far as the imports show it."""
         match node:
             case ast.Name(id=name):
                 return self.origins.get(name, name)
@@ -505,7 +508,7 @@ class _Policy:
             yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
 
     def check_instant(self, node: ast.FunctionDef) -> Iterator[Breach]:
-        """The check of a project must take the day or the moment, and nothing else."""
+        """Require that `check` in a user's own constraint takes only the day or the moment."""
         parameters = parameters_of(node)
         annotations = {"today": "datetime.date", "now": "datetime.datetime"}
         plain = [argument.arg for argument in node.args.args] if not node.args.defaults else []

@@ -1,4 +1,4 @@
-"""Recognize what an expression or definition in a syntax tree is, as far as its syntax tells."""
+"""Recognize what an expression or definition in a syntax tree is, as far as the syntax tells."""
 
 import ast
 import re
@@ -36,7 +36,7 @@ def root_name(node: ast.expr) -> str:
 
 
 def list_called(decorators: list[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the decorators without their calls."""
+    """Yield each decorator; if it is a call, yield the function that is called."""
     for decorator in decorators:
         yield decorator.func if isinstance(decorator, ast.Call) else decorator
 
@@ -73,10 +73,10 @@ def is_docstring(node: ast.stmt) -> bool:
 
 
 def list_format_attributes(text: str) -> Iterator[str]:
-    """Yield the attributes that a format's fields, including nested ones, access in values."""
+    """Yield the attributes that a format string reads from its values, also in nested fields."""
     try:
         for _, field, specification, _ in string.Formatter().parse(text):
             yield from re.split(r"[.\[\]]", field or "")[1:]
             yield from list_format_attributes(specification or "")
     except ValueError:
-        return  # the format is broken, and will raise
+        return  # the format string is broken, so that using it will raise an error

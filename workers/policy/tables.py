@@ -16,9 +16,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Modules that may be imported, with their public names. Left out are names that evaluate strings
-# (dispatch does so with annotations), build code or classes, copy attributes or globals by their
-# names, read files, or silence the type checker.
+# Public names that may not be imported, although their modules may: names that evaluate strings
+# (dispatch evaluates annotations), build code or classes, copy attributes or globals by name, read
+# files, or silence the type checker.
 _LEFT_OUT = {
     "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
     "dataclasses": _names("make_dataclass"),
@@ -81,15 +81,16 @@ FORBIDDEN_NAMES = _names(
     "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
     " memoryview help exit quit"
 )
-# These names are common as variables; the results of calling them vary from process to process.
+# Forbidden only as calls, since variables often have these names: what the calls return varies from
+# process to process.
 FORBIDDEN_CALLS = _names("id hash")
-# Called with more than one value, these build classes; names in their text arguments would not be
-# checked.
+# These build classes if they are called with more than one value; names in string arguments would
+# not be checked.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"
 )
-# Type checkers assume that these names are true, wherever they come from.
+# Names that type checkers assume to be true, wherever they come from.
 TYPE_CHECKER_NAMES = _names("TYPE_CHECKING MYPY")
 CLOCK = _names(
     "now today utcnow fromtimestamp utcfromtimestamp localtime gmtime time_ns monotonic"
@@ -116,7 +117,7 @@ NAMED_TUPLE_METHODS = _names("_asdict _fields _replace")
 DECORATORS = _names(
     "dataclass unique property cached_property staticmethod classmethod cache lru_cache"
 )
-# Callables allowed while a module is imported, besides the classes of schemas.
+# Callables that may be called while a module is imported, besides the classes in schemas.
 CONSTRUCTORS = _names(
     "datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone"
     " decimal.Decimal zoneinfo.ZoneInfo uac.PartialDate uac.Ref re.compile enum.auto"

@@ -392,7 +392,7 @@ PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "<
         (status(500, "Oops."), 503, "ProviderUnavailable", ["failed", NOT_AT_FAULT], "Oops."),
         (hangs(), 503, "TimedOut", ["did not answer in time", NOT_AT_FAULT], None),
         (drops(), 503, "ConnectionLost", ["connection was dropped", NOT_AT_FAULT], None),
-        (raw(PAGE, "text/html"), 503, "InvalidAnswer", ["not an answer of a language model"], None),
+        (raw(PAGE, "text/html"), 503, "InvalidAnswer", ["not come from a language model"], None),
         (raw('{"choices": [{"mess'), 503, "InvalidAnswer", [NOT_AT_FAULT, "proxy"], None),
         (raw("[1, 2]"), 503, "InvalidAnswer", [NOT_AT_FAULT, "UAC_LLM_BASE_URL"], None),
         (status(422, "No tools."), 422, "not_answered", ["rejects the request"], "No tools."),

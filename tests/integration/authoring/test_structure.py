@@ -270,7 +270,7 @@ def test_project_takes_away_what_was_meant(
     )
     # Then it is told what was lost, sees the new schema, and goes on from there
     told = server.requests[2].results[0]
-    assert "has changed meanwhile" in told
+    assert "has changed in the meantime" in told
     assert "Dropped" in told
     assert "city" in server.requests[3].results[0]
     assert coverage(user).pending == 0
@@ -475,7 +475,7 @@ def test_no_more_is_searched_than_is_shown(
 WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [
     ("look_up", {"domain": "health"}, "no domain 'health': use one of travel"),
     ("look_up", {"collection": "trip"}, "no collection 'trip': use one of travel.trips"),
-    ("look_up", {"where": {"hotel": "Ritz"}}, "No class there has hotel"),
+    ("look_up", {"where": {"hotel": "Ritz"}}, "No class searched has hotel"),
     ("look_up", {"key": "t99"}, "No record has the key 't99'"),
     ("open_domain", {"domain": "health"}, "no domain 'health'"),
     ("read_constraint", {"name": "x"}, "no constraint 'x': there are none yet"),

@@ -210,7 +210,7 @@ def test_two_alerts_that_count_as_one_are_noted_and_refuse_nothing(
     (note,) = [one for one in accepted["notes"] if "same evidence" in one]
     assert "two alerts of one check have the same evidence: only the most severe is kept" in note
     assert told in note
-    assert note.endswith("give each a key=…")
+    assert note.endswith("give each alert a key=…")
 
 
 def test_alerts_that_have_keys_are_not_noted(put: Put, checkpoint: Append) -> None:

@@ -100,9 +100,10 @@ def test_tests_of_another_constraint_are_told_what_to_import(
     assert run.outcome == "rejected"
     assert run.error is not None
     assert run.error["message"] == (
-        "mutants: tests/test_costs.py:1: its tests also pass if constraints/costs.py never alerts,"
-        " since they do not import it: write from constraints import costs in them, and call"
-        " run_check(costs, …) with a state for which it fires, and with one for which it does not"
+        "mutants: tests/test_costs.py:1: the tests also pass if constraints/costs.py never alerts,"
+        " since they do not import it: write from constraints import costs in the tests, and call"
+        " run_check(costs, …) with a state for which it fires, and with a state for which it does"
+        " not"
     )
 
 

@@ -384,7 +384,7 @@ def test_what_is_held_and_what_no_test_notices_are_told_at_once(
         (
             BUDGET.replace("> 1000", "> 1100"),
             WEAKER[1] + CASE,
-            "would no longer pass test_speaks, as it stands now",
+            "would no longer pass test_speaks as it stands now",
         ),
         (BUDGET, BUDGET_TESTS, "would lose the test test_case"),
         (

@@ -248,7 +248,7 @@ def test_of_many_turns_the_model_is_shown_the_newest(ask: Ask, model: Model) -> 
         (status(401, "No."), "UAC_LLM_API_KEY"),
         (hangs(), "did not answer in time"),
         (drops(), "connection was dropped"),
-        (raw("<html>", "text/html"), "not an answer of a language model"),
+        (raw("<html>", "text/html"), "did not come from a language model"),
         (said(SENTENCE), "did not complete the question"),
         (said("", tokens=(9, 0)), "empty answer"),
         (said("Well,", finish="length"), "cut off"),

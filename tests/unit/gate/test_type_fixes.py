@@ -26,8 +26,8 @@ def outline() -> Outline:
     [
         (
             'Cannot find implementation or library stub for module named "domains.travel.state"',
-            "This project has no domain 'travel': log a record in that domain first. It has"
-            " health.",
+            "This project has no domain 'travel': log a record in that domain first. Its"
+            " domains: health.",
         ),
         (
             'Module "domains.health.state" has no attribute "medications"',
@@ -58,7 +58,7 @@ def test_an_empty_project_says_that_it_has_nothing_yet() -> None:
     message = 'Cannot find implementation or library stub for module named "domains.health.state"'
     fault = TypeFault(path="constraints/a.py", line=6, code="any", message=message)
 
-    assert suggest_fix(fault, Outline()).endswith("It has none yet.")
+    assert suggest_fix(fault, Outline()).endswith("Its domains: none yet.")
 
 
 # mypy's message about a line; the code in that line.
@@ -105,15 +105,15 @@ OPTIONAL = "{} may be None: test for it first, as in if {} is not None and …"
         ('Name "nobody" is not defined', "",
          "give it a value first, or import it at the top of the file"),
         ('Incompatible return value type (got "list[Alert]", expected "Iterator[Alert]")', "",
-         "yield each instead of returning a list, or write -> list[Alert]"),
+         "yield each item instead of returning a list, or write -> list[Alert]"),
         ('Incompatible return value type (got "date | None", expected "date")', "",
          "it may return None: return another value, or write -> date | None"),
         ('Incompatible return value type (got "int", expected "str")', "",
-         "return what it declares, or write -> int"),
+         "return what the signature declares, or write -> int"),
         ("Missing return statement", "",
          "return a value on every path; a check yields its alerts"),
         ('Missing type arguments for generic type "dict"', "",
-         "write its element types, as in dict[str, int]"),
+         "write the element types, as in dict[str, int]"),
         ('"Allergy" has no attribute "x"', "", "the fields of Allergy are allergen, noted_on"),
         ('"date" has no attribute "x"', "", ""),
     ],
