@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -50,11 +50,19 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("name", models.CharField(max_length=100, unique=True)),
-                ("detail", models.TextField(help_text="The current or last problem.")),
+                (
+                    "detail",
+                    models.TextField(
+                        help_text="A description of the current or most recent problem."
+                    ),
+                ),
                 (
                     "holds_since",
                     models.DateTimeField(
@@ -68,7 +76,7 @@ class Migration(migrations.Migration):
                 (
                     "raised_at",
                     models.DateTimeField(
-                        help_text="When the alarm was raised; empty until a problem has lasted long enough.",
+                        help_text="When the alarm was raised; empty until a problem has lasted long enough to raise it.",
                         null=True,
                     ),
                 ),
@@ -80,7 +88,7 @@ class Migration(migrations.Migration):
                     "is_told",
                     models.BooleanField(
                         default=True,
-                        help_text="Whether the staff were notified of the last change by e-mail.",
+                        help_text="Whether the staff have been notified of the last change by e-mail.",
                     ),
                 ),
             ],
@@ -112,7 +120,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The provider's URL, if it is not the default one, such as http://ollama:11434/v1. The server's own API key is never sent to this URL.",
+                        help_text="The base URL of the provider's API, such as http://ollama:11434/v1, if it is not the default one. The server's own API key is never sent to this URL.",
                         max_length=500,
                         verbose_name="base URL",
                     ),
@@ -122,7 +130,7 @@ class Migration(migrations.Migration):
                     "llm_concurrency",
                     models.PositiveIntegerField(
                         blank=True,
-                        help_text="The maximum number of concurrent calls across all workers.",
+                        help_text="The maximum number of concurrent calls to the model, across all workers.",
                         null=True,
                         validators=[django.core.validators.MinValueValidator(1)],
                         verbose_name="concurrent calls",
@@ -132,18 +140,18 @@ class Migration(migrations.Migration):
                     "llm_tokens_per_day",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="Input and output tokens that may be used from midnight to midnight UTC. 0 allows no calls.",
+                        help_text="The most input and output tokens that may be used in a day, from midnight to midnight UTC. 0 allows no calls.",
                         null=True,
-                        verbose_name="tokens a day",
+                        verbose_name="tokens per day",
                     ),
                 ),
                 (
                     "llm_tokens_per_month",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="Input and output tokens that may be used in a calendar month (UTC).",
+                        help_text="The most input and output tokens that may be used in a calendar month (UTC).",
                         null=True,
-                        verbose_name="tokens a month",
+                        verbose_name="tokens per month",
                     ),
                 ),
                 (
@@ -151,11 +159,11 @@ class Migration(migrations.Migration):
                     models.DecimalField(
                         blank=True,
                         decimal_places=2,
-                        help_text="Money that may be spent from midnight to midnight UTC, in the currency of the server's price list.",
+                        help_text="The most that may be spent in a day, from midnight to midnight UTC, in the currency of the server's price list.",
                         max_digits=12,
                         null=True,
                         validators=[django.core.validators.MinValueValidator(0)],
-                        verbose_name="cost a day",
+                        verbose_name="cost per day",
                     ),
                 ),
                 (
@@ -163,11 +171,11 @@ class Migration(migrations.Migration):
                     models.DecimalField(
                         blank=True,
                         decimal_places=2,
-                        help_text="Money that may be spent in a calendar month (UTC), in the same currency.",
+                        help_text="The most that may be spent in a calendar month (UTC), in the currency of the server's price list.",
                         max_digits=12,
                         null=True,
                         validators=[django.core.validators.MinValueValidator(0)],
-                        verbose_name="cost a month",
+                        verbose_name="cost per month",
                     ),
                 ),
                 ("wall_seconds", models.FloatField(blank=True, null=True)),
@@ -209,7 +217,7 @@ class Migration(migrations.Migration):
                     "single_use",
                     models.BooleanField(
                         default=False,
-                        help_text="Destroy a container after every use. Otherwise a user's container is kept for a short time, so that further requests for the user are many times faster.",
+                        help_text="Destroy each container after one use. Otherwise, a user's container is kept for a short time, which makes further requests for the user many times faster.",
                         verbose_name="single-use containers",
                     ),
                 ),
@@ -238,7 +246,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         editable=False,
-                        help_text="For each model: since when, by whom and why it was allowed to continue with a new track record.",
+                        help_text="For each model: when, by whom and why it was allowed to continue with a new track record.",
                         null=True,
                     ),
                 ),
@@ -247,7 +255,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         editable=False,
-                        help_text="For each model: since when, why and by which limits it is stopped.",
+                        help_text="For each stopped model: when and why it was stopped, and which limits applied.",
                         null=True,
                     ),
                 ),
@@ -290,25 +298,25 @@ class Migration(migrations.Migration):
                 (
                     "reads_per_minute",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="reads a minute"
+                        blank=True, null=True, verbose_name="reads per minute"
                     ),
                 ),
                 (
                     "writes_per_minute",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="writes a minute"
+                        blank=True, null=True, verbose_name="writes per minute"
                     ),
                 ),
                 (
                     "costly_per_minute",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="costly requests a minute"
+                        blank=True, null=True, verbose_name="costly requests per minute"
                     ),
                 ),
                 (
                     "entries_per_minute",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="entries a minute"
+                        blank=True, null=True, verbose_name="entries per minute"
                     ),
                 ),
                 (
@@ -367,7 +375,7 @@ class Migration(migrations.Migration):
                     "time_zone",
                     models.CharField(
                         default="UTC",
-                        help_text="The time zone of users who are created without one, such as Europe/Berlin.",
+                        help_text="The time zone, such as Europe/Berlin, for users who are created without one.",
                         max_length=64,
                         validators=[memory.models.fields.validate_time_zone],
                     ),
@@ -428,16 +436,23 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("version", models.IntegerField()),
-                ("tree", models.JSONField(help_text="Path → hash of the file's blob.")),
+                (
+                    "tree",
+                    models.JSONField(
+                        help_text="Maps the path of each file to the hash of its blob."
+                    ),
+                ),
                 (
                     "outline",
                     models.JSONField(
-                        help_text="The project without its records: memory.project.Outline."
+                        help_text="An outline of the project, without its records: see memory.project.Outline."
                     ),
                 ),
                 (
                     "seen_seq",
-                    models.BigIntegerField(help_text="The newest entry that was considered."),
+                    models.BigIntegerField(
+                        help_text="The number of the newest entry that this version takes into account."
+                    ),
                 ),
                 (
                     "origin",
@@ -456,10 +471,13 @@ class Migration(migrations.Migration):
                 (
                     "edits",
                     memory.models.fields.ExactJSONField(
-                        help_text="The changes, each with the entries that it is based on."
+                        help_text="The edits that made this version, each with the entries that it is based on."
                     ),
                 ),
-                ("verdict", models.JSONField(help_text="The gate's checks with their findings.")),
+                (
+                    "verdict",
+                    models.JSONField(help_text="The gate's checks, with the findings of each."),
+                ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "parent",
@@ -487,7 +505,12 @@ class Migration(migrations.Migration):
                         to="memory.workspace",
                     ),
                 ),
-                ("last_seq", models.BigIntegerField(help_text="The number of events so far.")),
+                (
+                    "last_seq",
+                    models.BigIntegerField(
+                        help_text="The number of events in the workspace so far."
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "event counter",
@@ -525,7 +548,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -539,7 +562,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -567,7 +593,7 @@ class Migration(migrations.Migration):
                 (
                     "most_users",
                     models.PositiveIntegerField(
-                        help_text="The sample size, used if the constraint applies to more users."
+                        help_text="The maximum number of users. If the constraint applies to more, a sample of this size is used."
                     ),
                 ),
                 (
@@ -579,11 +605,16 @@ class Migration(migrations.Migration):
                         ],
                         db_default="recorded",
                         default="recorded",
-                        help_text="Whether entries count from when they were recorded, or from their own times.",
+                        help_text="Whether an entry counts from the time when it was recorded, or from the time when it occurred.",
                         max_length=16,
                     ),
                 ),
-                ("until", models.DateTimeField(help_text="The end of the period.")),
+                (
+                    "until",
+                    models.DateTimeField(
+                        help_text="The end of the period that the backtest covers."
+                    ),
+                ),
                 (
                     "state",
                     models.CharField(
@@ -611,14 +642,14 @@ class Migration(migrations.Migration):
                 (
                     "picked",
                     models.BooleanField(
-                        default=False, help_text="Whether the users have been selected."
+                        default=False, help_text="Whether the users to evaluate have been selected."
                     ),
                 ),
                 (
                     "looked_at",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many users were checked against what the constraint requires.",
+                        help_text="How many users were checked for records of the shape that the constraint requires.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -765,14 +796,14 @@ class Migration(migrations.Migration):
                     models.BigIntegerField(
                         default=0,
                         editable=False,
-                        help_text="The size of the user's entries, not counting redacted ones.",
+                        help_text="The size of the user's entries in bytes, not counting redacted entries.",
                     ),
                 ),
                 (
                     "redacting_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when the newest version may contain redacted content and is not returned.",
+                        help_text="The time since which the newest version may contain redacted content and is not returned.",
                         null=True,
                     ),
                 ),
@@ -782,7 +813,7 @@ class Migration(migrations.Migration):
                     "constraints_due_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When the next scheduled run of the constraints is due.",
+                        help_text="When the next scheduled run of the user's constraints is due.",
                         null=True,
                     ),
                 ),
@@ -790,7 +821,7 @@ class Migration(migrations.Migration):
                     "constraints_changed_at",
                     models.DateTimeField(
                         editable=False,
-                        help_text="When the workspace's constraints changed; empty once they have run again.",
+                        help_text="When the workspace's constraints changed; empty once they have run again for this user.",
                         null=True,
                     ),
                 ),
@@ -840,7 +871,12 @@ class Migration(migrations.Migration):
             name="LogEntry",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                ("seq", models.BigIntegerField(help_text="1, 2, 3 … per user, without gaps.")),
+                (
+                    "seq",
+                    models.BigIntegerField(
+                        help_text="The entry's number in the user's log: 1, 2, 3 and so on, without gaps."
+                    ),
+                ),
                 (
                     "kind",
                     models.CharField(
@@ -856,7 +892,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "occurred_at",
-                    models.DateTimeField(help_text="When the content was true or was said."),
+                    models.DateTimeField(
+                        help_text="When the content was true, or when it was said."
+                    ),
                 ),
                 (
                     "recorded_at",
@@ -913,7 +951,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -927,7 +965,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -939,7 +980,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty when nothing is pending.", null=True),
+                    models.DateTimeField(
+                        help_text="When the work is due; empty when nothing is pending.", null=True
+                    ),
                 ),
                 (
                     "waiting",
@@ -951,7 +994,7 @@ class Migration(migrations.Migration):
                 (
                     "waiting_since",
                     models.DateTimeField(
-                        help_text="When the oldest of these entries arrived.", null=True
+                        help_text="When the oldest of the waiting entries arrived.", null=True
                     ),
                 ),
                 ("cursor_seq", models.BigIntegerField(default=0)),
@@ -1019,7 +1062,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -1033,7 +1076,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -1045,21 +1091,25 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty if no forecast is due.", null=True),
+                    models.DateTimeField(
+                        help_text="When the next forecast is due; empty if none is.", null=True
+                    ),
                 ),
                 (
                     "basis",
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Hash of the other inputs of the forecast.",
+                        help_text="Hash of the forecast's inputs other than the version.",
                         max_length=64,
                     ),
                 ),
                 ("computed_at", models.DateTimeField(null=True)),
                 (
                     "start",
-                    models.DateTimeField(help_text="The beginning of the forecast.", null=True),
+                    models.DateTimeField(
+                        help_text="The time at which the forecast begins.", null=True
+                    ),
                 ),
                 ("horizon_days", models.PositiveIntegerField(default=0)),
                 (
@@ -1073,26 +1123,27 @@ class Migration(migrations.Migration):
                     "needs_daily",
                     models.BooleanField(
                         default=False,
-                        help_text="Whether the constraints run daily because one of them has no forecast.",
+                        help_text="Whether the constraints have to run daily, because at least one of them has no forecast.",
                     ),
                 ),
                 (
                     "results",
                     memory.models.fields.ExactJSONField(
-                        default=dict, help_text="Results by constraint, for reuse."
+                        default=dict,
+                        help_text="The result for each constraint, kept so that later forecasts can reuse it.",
                     ),
                 ),
                 (
                     "timeline",
                     memory.models.fields.ExactJSONField(
-                        default=list, help_text="What opens, changes and resolves, and when."
+                        default=list, help_text="Which alerts open, change and resolve, and when."
                     ),
                 ),
                 ("next_change", models.DateTimeField(null=True)),
                 (
                     "wakes_at",
                     models.DateTimeField(
-                        help_text="When the constraints run next because of the forecast.",
+                        help_text="When the constraints will run next because of the forecast.",
                         null=True,
                     ),
                 ),
@@ -1100,7 +1151,7 @@ class Migration(migrations.Migration):
                     "timings",
                     models.JSONField(
                         default=dict,
-                        help_text="The seconds taken, and the numbers of calls and of new and reused forecasts.",
+                        help_text="How many seconds and calls the forecast took, and how many results were new or reused.",
                     ),
                 ),
                 (
@@ -1149,7 +1200,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(
                         default=django.utils.timezone.now,
                         editable=False,
-                        help_text="The time of the version that settled the entry, or a later time if the outcome was decided for an existing version.",
+                        help_text="When the version that settled the entry was made; later if the outcome was only decided after that version already existed.",
                     ),
                 ),
                 (
@@ -1225,7 +1276,7 @@ class Migration(migrations.Migration):
                 (
                     "content",
                     models.TextField(
-                        help_text="Empty if an entry that the content is based on was redacted.",
+                        help_text="The content of the file; empty if an entry that it is based on was redacted.",
                         null=True,
                     ),
                 ),
@@ -1268,47 +1319,51 @@ class Migration(migrations.Migration):
                 (
                     "since",
                     models.DateTimeField(
-                        help_text="The beginning of the evaluated period.", null=True
+                        help_text="The beginning of the period evaluated for this user.", null=True
                     ),
                 ),
                 (
                     "known_until",
                     models.DateTimeField(
-                        help_text="The end of the evaluated period; empty if the whole period was evaluated.",
+                        help_text="The time at which the evaluation stopped; empty if it covered the whole period.",
                         null=True,
                     ),
                 ),
                 (
                     "versions",
                     models.PositiveIntegerField(
-                        default=0, help_text="How many versions lie within the period."
+                        default=0,
+                        help_text="How many versions of the user's project lie within the period.",
                     ),
                 ),
                 (
                     "looks",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many of these versions differ in what the constraint reads.",
+                        help_text="How many of these versions the constraint ran on, because the data that it reads had changed.",
                     ),
                 ),
                 (
                     "problems",
                     memory.models.fields.ExactJSONField(
                         default=list,
-                        help_text="Where the constraint would have failed or been too noisy.",
+                        help_text="When the constraint would have failed or been too noisy, and why.",
                     ),
                 ),
                 ("problem_count", models.PositiveIntegerField(default=0)),
                 (
                     "left_out",
                     models.PositiveIntegerField(
-                        default=0, help_text="How many findings were not kept."
+                        default=0,
+                        help_text="How many findings were not kept because there were too many.",
                     ),
                 ),
                 (
                     "error",
                     models.TextField(
-                        blank=True, default="", help_text="Why the user could not be evaluated."
+                        blank=True,
+                        default="",
+                        help_text="Why the constraint could not be evaluated for this user.",
                     ),
                 ),
                 (
@@ -1377,7 +1432,7 @@ class Migration(migrations.Migration):
                     "evidence",
                     models.JSONField(
                         default=list,
-                        help_text="The records that the alert is based on, each with its key and log entries.",
+                        help_text="The records that the alert is based on, each with the log entries behind it.",
                     ),
                 ),
                 (
@@ -1405,7 +1460,7 @@ class Migration(migrations.Migration):
                 (
                     "snoozed_until",
                     models.DateTimeField(
-                        help_text="Empty if the alert is not snoozed, or is snoozed until it changes.",
+                        help_text="When the snooze ends; empty if the alert is not snoozed, or is snoozed until it changes.",
                         null=True,
                     ),
                 ),
@@ -1420,7 +1475,7 @@ class Migration(migrations.Migration):
                 (
                     "escalate_at",
                     models.DateTimeField(
-                        help_text="When the alert is escalated unless somebody acknowledges it.",
+                        help_text="When the alert will be escalated unless somebody acknowledges it before then.",
                         null=True,
                     ),
                 ),
@@ -1473,7 +1528,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -1487,7 +1542,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("by", models.CharField(max_length=200)),
@@ -1495,38 +1553,43 @@ class Migration(migrations.Migration):
                 (
                     "last_seq",
                     models.BigIntegerField(
-                        help_text="The last entry of the merged user's log when the merge was requested."
+                        help_text="The number of the last entry in the merged user's log when the merge was requested."
                     ),
                 ),
                 (
                     "cursor_seq",
                     models.BigIntegerField(
-                        default=0, help_text="The last entry that was processed."
+                        default=0, help_text="The number of the last entry that has been processed."
                     ),
                 ),
                 (
                     "copied",
-                    models.BigIntegerField(default=0, help_text="The number of copied entries."),
+                    models.BigIntegerField(
+                        default=0, help_text="How many entries have been copied."
+                    ),
                 ),
                 (
                     "left_behind",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=300),
                         default=list,
-                        help_text="The merged user's own constraints, which are not in the log and were not copied.",
+                        help_text="The merged user's own constraints, which were not copied because they are not in the log.",
                         size=None,
                     ),
                 ),
                 ("alerts", models.JSONField(default=dict)),
                 (
                     "due_at",
-                    models.DateTimeField(help_text="Empty when the merge is complete.", null=True),
+                    models.DateTimeField(
+                        help_text="When work on the merge is due; empty once it is complete.",
+                        null=True,
+                    ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "merged",
                     models.OneToOneField(
-                        help_text="The user who is closed: writes and queries for this user are refused.",
+                        help_text="The user who is merged and closed: writes and queries for this user are refused.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merge",
                         to="memory.memoryuser",
@@ -1535,7 +1598,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The user who remains.",
+                        help_text="The user who remains after the merge.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merges",
                         to="memory.memoryuser",
@@ -1557,15 +1620,20 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "from_seq",
-                    models.BigIntegerField(help_text="The first entry, in the merged user's log."),
+                    models.BigIntegerField(
+                        help_text="The number of the first of these entries in the merged user's log."
+                    ),
                 ),
                 (
                     "seq",
                     models.BigIntegerField(
-                        help_text="The copy of that entry, in the other user's log."
+                        help_text="The number of that entry's copy in the other user's log."
                     ),
                 ),
-                ("number", models.BigIntegerField(help_text="The number of consecutive entries.")),
+                (
+                    "number",
+                    models.BigIntegerField(help_text="How many consecutive entries were copied."),
+                ),
                 (
                     "merge",
                     models.ForeignKey(
@@ -1591,7 +1659,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="Empty if the pause applies to all users of the workspace.",
+                        help_text="The paused user; empty if the pause applies to all users of the workspace.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="pauses",
@@ -1624,7 +1692,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Hash of the source; a change to the source resumes the constraint.",
+                        help_text="Hash of the paused source; the constraint is resumed when its source changes.",
                         max_length=64,
                     ),
                 ),
@@ -1685,7 +1753,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -1699,18 +1767,23 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "seq",
-                    models.BigIntegerField(help_text="The log entry that records the redaction."),
+                    models.BigIntegerField(
+                        help_text="The number of the log entry that records the redaction."
+                    ),
                 ),
                 (
                     "asked",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="The entries whose redaction was requested.",
+                        help_text="The numbers of the entries whose redaction was requested.",
                         size=None,
                     ),
                 ),
@@ -1718,7 +1791,7 @@ class Migration(migrations.Migration):
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(),
-                        help_text="The requested entries and all entries derived from them.",
+                        help_text="The numbers of the requested entries and of all entries derived from them.",
                         size=None,
                     ),
                 ),
@@ -1728,34 +1801,35 @@ class Migration(migrations.Migration):
                 (
                     "due_at",
                     models.DateTimeField(
-                        help_text="Empty when the redaction is complete.", null=True
+                        help_text="When work on the redaction is due; empty once it is complete.",
+                        null=True,
                     ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "version",
                     models.IntegerField(
-                        help_text="The version without the entries; empty if the project did not contain them.",
+                        help_text="The version made without the redacted entries; empty if the project contained nothing from them.",
                         null=True,
                     ),
                 ),
                 (
                     "records",
                     models.PositiveIntegerField(
-                        default=0, help_text="Records removed from the project."
+                        default=0, help_text="How many records were removed from the project."
                     ),
                 ),
                 (
                     "constraints",
                     models.PositiveIntegerField(
-                        default=0, help_text="Constraints removed from the project."
+                        default=0, help_text="How many constraints were removed from the project."
                     ),
                 ),
                 (
                     "reopened",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Other entries on which the removed records and constraints were also based; they are pending again.",
+                        help_text="How many other entries the removed records and constraints were also based on; these entries are pending again.",
                     ),
                 ),
                 (
@@ -1763,7 +1837,7 @@ class Migration(migrations.Migration):
                     models.TextField(
                         blank=True,
                         default="",
-                        help_text="The gate's objections to the project without the entries.",
+                        help_text="The gate's objections to the project without the redacted entries.",
                     ),
                 ),
                 (
@@ -1786,7 +1860,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -1800,7 +1874,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -1850,18 +1927,18 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="The staff member who requested the run.",
+                        help_text="The staff member who requested the run, if any.",
                         max_length=200,
                     ),
                 ),
-                ("instant", models.DateTimeField(help_text="The evaluation time.")),
+                ("instant", models.DateTimeField(help_text="The evaluation time of the run.")),
                 ("input", memory.models.fields.ExactJSONField(default=dict)),
                 (
                     "answer_key",
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The key of a query's answer: see `memory.recall.answer_cache`.",
+                        help_text="The key under which the query's answer is cached: see `memory.recall.answer_cache`.",
                         max_length=64,
                     ),
                 ),
@@ -1911,7 +1988,10 @@ class Migration(migrations.Migration):
                         max_length=100,
                     ),
                 ),
-                ("timings", models.JSONField(default=dict, help_text="Seconds by stage.")),
+                (
+                    "timings",
+                    models.JSONField(default=dict, help_text="How many seconds each stage took."),
+                ),
                 ("memory_bytes", models.BigIntegerField(null=True)),
                 ("queued_at", models.DateTimeField(auto_now_add=True)),
                 ("started_at", models.DateTimeField(null=True)),
@@ -1950,22 +2030,24 @@ class Migration(migrations.Migration):
                             ("structure", "structure: facts to records"),
                             ("query", "answer a question"),
                             ("check", "test the settings"),
-                            ("embed", "embed texts for the search"),
+                            ("embed", "embed texts for search"),
                         ],
                         max_length=16,
                     ),
                 ),
                 (
                     "work",
-                    models.UUIDField(help_text="The same for all calls of one piece of work."),
+                    models.UUIDField(
+                        help_text="The id of the piece of work; all calls made for it have the same id."
+                    ),
                 ),
                 (
                     "turn",
-                    models.IntegerField(help_text="The number of the request within the work."),
+                    models.IntegerField(help_text="The request's number within the piece of work."),
                 ),
                 (
                     "attempt",
-                    models.IntegerField(help_text="The number of the attempt for this request."),
+                    models.IntegerField(help_text="The attempt's number for this request."),
                 ),
                 (
                     "accepted",
@@ -1977,20 +2059,22 @@ class Migration(migrations.Migration):
                 (
                     "refusals",
                     models.IntegerField(
-                        help_text="The number of the session's proposals that the gate refused.",
+                        help_text="How many of the session's proposals the gate refused.",
                         null=True,
                     ),
                 ),
                 (
                     "model",
-                    models.CharField(help_text="The requested provider and model.", max_length=220),
+                    models.CharField(
+                        help_text="The provider and model that were requested.", max_length=220
+                    ),
                 ),
                 (
                     "answered_by",
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="The model's name according to the provider.",
+                        help_text="The name of the model that answered, as reported by the provider.",
                         max_length=200,
                     ),
                 ),
@@ -2008,7 +2092,7 @@ class Migration(migrations.Migration):
                             ("ok", "answered"),
                             (
                                 "invalid_call",
-                                "answered, with a tool call that cannot be carried out",
+                                "answered with a tool call that cannot be carried out",
                             ),
                             ("truncated", "answer cut off at the token limit"),
                             ("empty", "empty answer"),
@@ -2034,17 +2118,23 @@ class Migration(migrations.Migration):
                 ("output_tokens", models.BigIntegerField(null=True)),
                 (
                     "cache_read_tokens",
-                    models.BigIntegerField(help_text="Part of the input tokens.", null=True),
+                    models.BigIntegerField(
+                        help_text="How many of the input tokens the provider read from its cache.",
+                        null=True,
+                    ),
                 ),
                 (
                     "cache_write_tokens",
-                    models.BigIntegerField(help_text="Part of the input tokens.", null=True),
+                    models.BigIntegerField(
+                        help_text="How many of the input tokens the provider wrote to its cache.",
+                        null=True,
+                    ),
                 ),
                 (
                     "cost",
                     models.DecimalField(
                         decimal_places=8,
-                        help_text="Empty if the price or the number of tokens is unknown.",
+                        help_text="The cost of the call; empty if the price or the number of tokens is unknown.",
                         max_digits=20,
                         null=True,
                     ),
@@ -2060,20 +2150,22 @@ class Migration(migrations.Migration):
                 (
                     "expires_at",
                     models.DateTimeField(
-                        help_text="A call that has not finished by this time was interrupted: its worker is gone."
+                        help_text="A call that is unfinished at this time counts as interrupted: its worker must have exited."
                     ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "seconds",
-                    models.FloatField(help_text="From the request to the answer.", null=True),
+                    models.FloatField(
+                        help_text="Seconds from the request to the answer.", null=True
+                    ),
                 ),
                 ("prompt", models.BinaryField(null=True)),
                 ("answer", models.BinaryField(null=True)),
                 (
                     "checkpoint",
                     models.ForeignKey(
-                        help_text="The resulting version.",
+                        help_text="The version of the project that resulted from the call.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="llm_calls",
@@ -2136,7 +2228,7 @@ class Migration(migrations.Migration):
                 (
                     "seq",
                     models.BigIntegerField(
-                        help_text="The event's number in the workspace: 1, 2, 3 … without gaps."
+                        help_text="The event's number in the workspace: 1, 2, 3 and so on, without gaps."
                     ),
                 ),
                 (
@@ -2150,7 +2242,7 @@ class Migration(migrations.Migration):
                             ),
                         ),
                         default=list,
-                        help_text="The entries of the user's log that were rejected together.",
+                        help_text="The numbers of the log entries that were rejected together.",
                         size=None,
                     ),
                 ),
@@ -2176,7 +2268,8 @@ class Migration(migrations.Migration):
                 (
                     "actor",
                     models.CharField(
-                        help_text="A constraint run, an API key or a person.", max_length=200
+                        help_text="Who caused the event: a constraint run, an API key or a person.",
+                        max_length=200,
                     ),
                 ),
                 ("detail", models.JSONField(default=dict)),
@@ -2244,7 +2337,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -2258,13 +2351,17 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "due_at",
                     models.DateTimeField(
-                        help_text="Empty if there is nothing to index.", null=True
+                        help_text="When indexing is due; empty if there is nothing to index.",
+                        null=True,
                     ),
                 ),
                 (
@@ -2291,14 +2388,22 @@ class Migration(migrations.Migration):
                 ),
                 ("first_seq", models.BigIntegerField()),
                 ("last_seq", models.BigIntegerField()),
-                ("version", models.PositiveSmallIntegerField(help_text="Version of the format.")),
+                (
+                    "version",
+                    models.PositiveSmallIntegerField(
+                        help_text="The version of the segment's format."
+                    ),
+                ),
                 (
                     "blocks",
                     models.PositiveIntegerField(
-                        help_text="The number of blocks that contain the postings."
+                        help_text="The number of blocks that contain the segment's postings."
                     ),
                 ),
-                ("postings", models.PositiveIntegerField(help_text="The number of postings.")),
+                (
+                    "postings",
+                    models.PositiveIntegerField(help_text="The number of postings in the segment."),
+                ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "user",
@@ -2452,7 +2557,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -2466,7 +2571,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("enabled", models.BooleanField(default=True)),
@@ -2495,7 +2603,7 @@ class Migration(migrations.Migration):
                     "hour",
                     models.PositiveSmallIntegerField(
                         default=7,
-                        help_text="The hour of the daily digest.",
+                        help_text="The hour at which the daily digest is sent.",
                         validators=[django.core.validators.MaxValueValidator(23)],
                     ),
                 ),
@@ -2511,14 +2619,14 @@ class Migration(migrations.Migration):
                     "escalations",
                     models.BooleanField(
                         default=False,
-                        help_text="Mail escalated alerts immediately, in either mode.",
+                        help_text="Send escalated alerts by e-mail immediately, whichever mode is set.",
                     ),
                 ),
                 (
                     "operations",
                     models.BooleanField(
                         default=False,
-                        help_text="Send alarms about the server itself by mail immediately.",
+                        help_text="Send alarms about the server itself by e-mail immediately.",
                         verbose_name="alarms",
                     ),
                 ),
@@ -2536,7 +2644,7 @@ class Migration(migrations.Migration):
                     "workspace",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Leave empty for all workspaces.",
+                        help_text="The workspace whose alerts are sent; leave empty for all workspaces.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="staff_subscriptions",
@@ -2589,7 +2697,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -2603,7 +2711,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -2618,14 +2729,15 @@ class Migration(migrations.Migration):
                 (
                     "due_at",
                     models.DateTimeField(
-                        help_text="Empty when the erasure is complete.", null=True
+                        help_text="When work on the erasure is due; empty once it is complete.",
+                        null=True,
                     ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "counts",
                     models.JSONField(
-                        default=dict, help_text="What was erased: kind → number of rows."
+                        default=dict, help_text="How many rows of each kind were deleted."
                     ),
                 ),
                 (
@@ -2722,27 +2834,33 @@ class Migration(migrations.Migration):
                     "failing_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when all calls have failed.",
+                        help_text="The time since which all calls to the endpoint have failed; empty if the last one succeeded.",
                         null=True,
                     ),
                 ),
                 (
                     "failures",
                     models.IntegerField(
-                        default=0, editable=False, help_text="Failed calls since the last success."
+                        default=0,
+                        editable=False,
+                        help_text="How many calls to the endpoint have failed since the last success.",
                     ),
                 ),
                 (
                     "not_before",
                     models.DateTimeField(
-                        editable=False, help_text="Not called before this time.", null=True
+                        editable=False,
+                        help_text="The endpoint is not called before this time.",
+                        null=True,
                     ),
                 ),
                 ("minute_began_at", models.DateTimeField(editable=False, null=True)),
                 (
                     "minute_calls",
                     models.IntegerField(
-                        default=0, editable=False, help_text="Calls since the current minute began."
+                        default=0,
+                        editable=False,
+                        help_text="How many calls were made since the current minute began.",
                     ),
                 ),
                 (
@@ -2766,7 +2884,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -2780,7 +2898,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -2801,7 +2922,12 @@ class Migration(migrations.Migration):
                     models.BigIntegerField(help_text="The event's number in the feed.", null=True),
                 ),
                 ("type", models.CharField(max_length=32)),
-                ("payload", models.TextField(help_text="The body as it is signed and sent.")),
+                (
+                    "payload",
+                    models.TextField(
+                        help_text="The body of the request, exactly as it is signed and sent."
+                    ),
+                ),
                 (
                     "state",
                     models.CharField(
@@ -2865,7 +2991,7 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     models.CharField(
-                        help_text="A Python name, such as drug_allergy.", max_length=100
+                        help_text="A valid Python name, such as drug_allergy.", max_length=100
                     ),
                 ),
                 ("description", models.CharField(blank=True, default="", max_length=1000)),
@@ -2879,7 +3005,8 @@ class Migration(migrations.Migration):
                 (
                     "enabled",
                     models.BooleanField(
-                        default=True, help_text="If not set, the constraint runs for no user."
+                        default=True,
+                        help_text="If this is not set, the constraint runs for no user.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -2891,7 +3018,7 @@ class Migration(migrations.Migration):
                         blank=True,
                         default="",
                         editable=False,
-                        help_text="Who changed the constraint last.",
+                        help_text="Who last changed the constraint.",
                         max_length=200,
                     ),
                 ),
@@ -2918,7 +3045,7 @@ class Migration(migrations.Migration):
                     "run_after",
                     models.DateTimeField(
                         default=django.utils.timezone.now,
-                        help_text="Not attempted again before this time.",
+                        help_text="The work is not attempted again before this time.",
                     ),
                 ),
                 (
@@ -2932,7 +3059,10 @@ class Migration(migrations.Migration):
                 ("token", models.BigIntegerField(default=0)),
                 (
                     "attempts",
-                    models.IntegerField(default=0, help_text="Attempts since the last success."),
+                    models.IntegerField(
+                        default=0,
+                        help_text="How many times the work was attempted since it last succeeded.",
+                    ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
@@ -2960,7 +3090,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "verdict",
-                    models.JSONField(help_text="The checks with their findings.", null=True),
+                    models.JSONField(
+                        help_text="The checks that were made, with the findings of each.", null=True
+                    ),
                 ),
                 ("bytecode", models.TextField(blank=True, default="")),
                 ("image_digest", models.CharField(blank=True, default="", max_length=100)),
@@ -2988,7 +3120,7 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(
                 blank=True,
                 editable=False,
-                help_text="The approved version that runs.",
+                help_text="The approved version that currently runs.",
                 null=True,
                 on_delete=django.db.models.deletion.PROTECT,
                 related_name="+",
@@ -2999,7 +3131,7 @@ class Migration(migrations.Migration):
             model_name="backtest",
             name="version",
             field=models.ForeignKey(
-                help_text="Empty for a user's own constraint.",
+                help_text="The version of the workspace constraint; empty for a user's own constraint.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="backtests",
@@ -3030,7 +3162,10 @@ class Migration(migrations.Migration):
                 ("note", models.TextField(blank=True, default="")),
                 (
                     "actor",
-                    models.CharField(help_text="The API key or the person.", max_length=200),
+                    models.CharField(
+                        help_text="The API key or the person that gave the feedback.",
+                        max_length=200,
+                    ),
                 ),
                 ("at", models.DateTimeField()),
                 (
@@ -3061,7 +3196,10 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "fingerprint",
-                    models.CharField(help_text="Computed as for an alert.", max_length=64),
+                    models.CharField(
+                        help_text="Computed in the same way as the fingerprint of an alert.",
+                        max_length=64,
+                    ),
                 ),
                 (
                     "severity",
@@ -3071,14 +3209,22 @@ class Migration(migrations.Migration):
                             ("warning", "warning"),
                             ("critical", "critical"),
                         ],
-                        help_text="The highest severity of the alert.",
+                        help_text="The highest severity that the alert would have reached.",
                         max_length=16,
                     ),
                 ),
-                ("message", models.TextField(help_text="The message when the alert opened.")),
+                (
+                    "message",
+                    models.TextField(
+                        help_text="The message with which the alert would have opened."
+                    ),
+                ),
                 (
                     "evidence",
-                    models.JSONField(default=list, help_text="The evidence when the alert opened."),
+                    models.JSONField(
+                        default=list,
+                        help_text="The evidence with which the alert would have opened.",
+                    ),
                 ),
                 (
                     "entries",
@@ -3090,26 +3236,27 @@ class Migration(migrations.Migration):
                 (
                     "day",
                     models.DateField(
-                        help_text="The day on which the alert opened, in the user's time zone."
+                        help_text="The day on which the alert would have opened, in the user's time zone."
                     ),
                 ),
                 (
                     "version",
                     models.IntegerField(
-                        help_text="The version of the user's project when the alert opened."
+                        help_text="The version of the user's project on which the alert would have opened."
                     ),
                 ),
                 (
                     "changes",
                     memory.models.fields.ExactJSONField(
                         default=list,
-                        help_text="When the severity or the evidence changed, with the version.",
+                        help_text="When the severity or the evidence changed, and in which version of the project.",
                     ),
                 ),
                 (
                     "resolved_at",
                     models.DateTimeField(
-                        help_text="Empty if the alert would still be open at the end.", null=True
+                        help_text="When the alert would have been resolved; empty if it would still be open at the end.",
+                        null=True,
                     ),
                 ),
                 ("resolved_version", models.IntegerField(null=True)),
@@ -3142,7 +3289,7 @@ class Migration(migrations.Migration):
                 (
                     "address",
                     models.GenericIPAddressField(
-                        help_text="The address that was called.", null=True
+                        help_text="The IP address that was called.", null=True
                     ),
                 ),
                 (
@@ -3154,7 +3301,9 @@ class Migration(migrations.Migration):
                 (
                     "error",
                     models.TextField(
-                        blank=True, default="", help_text="Empty if the message was delivered."
+                        blank=True,
+                        default="",
+                        help_text="Why the attempt failed; empty if the message was delivered.",
                     ),
                 ),
                 (
@@ -3187,7 +3336,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("day", models.DateField(help_text="The day on which the call began, in UTC.")),
+                ("day", models.DateField(help_text="The day on which the calls began, in UTC.")),
                 ("model", models.CharField(max_length=220)),
                 (
                     "purpose",
@@ -3197,7 +3346,7 @@ class Migration(migrations.Migration):
                             ("structure", "structure: facts to records"),
                             ("query", "answer a question"),
                             ("check", "test the settings"),
-                            ("embed", "embed texts for the search"),
+                            ("embed", "embed texts for search"),
                         ],
                         max_length=16,
                     ),
@@ -3210,7 +3359,7 @@ class Migration(migrations.Migration):
                             ("ok", "answered"),
                             (
                                 "invalid_call",
-                                "answered, with a tool call that cannot be carried out",
+                                "answered with a tool call that cannot be carried out",
                             ),
                             ("truncated", "answer cut off at the token limit"),
                             ("empty", "empty answer"),
@@ -3239,7 +3388,7 @@ class Migration(migrations.Migration):
                     "presumed_tokens",
                     models.BigIntegerField(
                         default=0,
-                        help_text="Tokens of calls whose usage the provider did not report, such as those that timed out.",
+                        help_text="Tokens presumed to have been used by calls without a usage report from the provider, such as calls that timed out.",
                     ),
                 ),
                 ("presumed_cost", models.DecimalField(decimal_places=8, default=0, max_digits=20)),
