@@ -1,1 +1,1 @@
-"""Checks and tools to make a release; see docs/releasing.md."""
+"""Checks and tools for making a release; see docs/releasing.md."""

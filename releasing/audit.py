@@ -1,9 +1,10 @@
-"""Look up known vulnerabilities in all packages of the lock files.
+"""Look up the known vulnerabilities of all packages in the lock files.
 
     python -m releasing.audit requirements.lock …
 
-Exit status: 0 if none is known; 1 if one is; 3 if some or all packages could not be looked up.
-pip-audit alone reports packages that it could not look up as free of vulnerabilities.
+Exit status: 0 if no vulnerability is known; 1 if one is; 3 if some or all packages could not be
+looked up. By itself, pip-audit reports packages that it could not look up as free of
+vulnerabilities.
 """
 
 import json
@@ -20,14 +21,14 @@ FOUND, NOT_LOOKED = 1, 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """The exit status of an audit, and its message."""
+    """The exit status and the message of an audit."""
 
     status: int
     told: str
 
 
 def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
-    """Judge pip-audit's JSON report, which is None if this error kept it from making one."""
+    """Judge pip-audit's JSON report, which is None if `error` kept pip-audit from making one."""
     packages: Sequence[Mapping[str, Any]] = (report or {}).get("dependencies", ())
     found = [
         f"{one['name']} {one['version']}: {flaw['id']}, fixed in {flaw['fix_versions']}"
@@ -43,13 +44,13 @@ def judge(report: Mapping[str, Any] | None, error: str = "") -> Verdict:
         return Verdict(
             NOT_LOOKED,
             f"!!! NOT CHECKED for known vulnerabilities: {which} ({reason}).\n"
-            "!!! Run `make security` where the advisory service of pip-audit can be reached.",
+            "!!! Run `make security` where pip-audit can reach its advisory service.",
         )
     return Verdict(0, f"no known vulnerabilities in {len(packages)} packages")
 
 
 def audit(locks: Sequence[str]) -> Verdict:
-    """Run pip-audit on all packages of these lock files."""
+    """Run pip-audit on all packages in these lock files."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--progress-spinner=off"]

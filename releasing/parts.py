@@ -1,4 +1,4 @@
-"""List the packages found in an image (SBOM, CycloneDX)."""
+"""List the packages found in an image, as a software bill of materials (SBOM, CycloneDX)."""
 
 import json
 import re
@@ -12,8 +12,8 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-# Runs in the image, which may have no shell, no pip and no dpkg-query: it reads Debian's own list,
-# a file.
+# Runs in the image, which may have no shell, pip or dpkg-query: it reads Debian's package list from
+# the files that contain it.
 _LOOK = r"""
 import glob, importlib.metadata, json, re
 python = {(re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower(), one.version)
@@ -35,7 +35,7 @@ _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTI
 
 @dataclass(frozen=True)
 class Parts:
-    """The packages in an image: (name, version), and for Debian's also the architecture."""
+    """The packages in an image: (name, version), plus the architecture of Debian packages."""
 
     python: Sequence[tuple[str, str]]
     debian: Sequence[tuple[str, str, str]]
@@ -62,18 +62,18 @@ def parts_of(image: str) -> Parts:
 
 
 def locked(text: str) -> set[tuple[str, str]]:
-    """Return the packages, with their versions, in a lock file."""
+    """Return the packages that the text of a lock file names, with their versions."""
     found = _LOCKED.findall(text)
     return {(re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in found}
 
 
 def strangers(parts: Parts, lock: Collection[tuple[str, str]]) -> list[str]:
-    """Return the installed Python packages that differ from the lock file's."""
+    """Return the installed Python packages that the lock file lacks, or has in another version."""
     return sorted(f"{name}=={version}" for name, version in set(parts.python) - set(lock))
 
 
 def bill(image: str, version: str, parts: Parts) -> str:
-    """Return the list of packages as CycloneDX 1.6 in JSON."""
+    """Return the list of an image's packages as CycloneDX 1.6, in JSON."""
     bom = Bom()
     name = image.partition(":")[0]
     bom.metadata.component = Component(name=name, version=version, type=ComponentType.CONTAINER)
@@ -96,5 +96,5 @@ def bill(image: str, version: str, parts: Parts) -> str:
 
 
 def write_bill(image: str, version: str, parts: Parts, path: Path) -> None:
-    """Write the list to a file."""
+    """Write the list of an image's packages to a file."""
     path.write_text(bill(image, version, parts))

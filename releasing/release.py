@@ -1,7 +1,8 @@
-"""Make a release, as `python -m releasing.release [--pre]`: docs/releasing.md.
+"""Make a release: `python -m releasing.release [--pre]`; see docs/releasing.md.
 
-Builds all images of this checkout into dist/, with a list of the packages in each image, and
-checksums. `--pre` builds them for a trial, whatever still has to be done for a release.
+Builds all images of this checkout into dist/, with checksums and a list of the packages in each
+image. With `--pre`, the images are built for a trial, even if something remains to be done before a
+release.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from workers.sandbox.build import ensure_image, ensure_typecheck_image
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 LOCK = ROOT / "requirements-server.lock"
-# Sources of the base image and of pip's packages, if not those of the Dockerfile.
+# Build arguments that replace the Dockerfile's sources of the base image and of pip's packages.
 ARGUMENTS = ("BASE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
@@ -38,9 +39,9 @@ def git(*arguments: str) -> str:
 def problems(
     version: str, changelog: str, *, changed: str = "", tags: Collection[str] = ()
 ) -> list[str]:
-    """Return the tasks, in words, that have to be done before this version can be released.
+    """Return descriptions of what remains to be done before this version can be released.
 
-    `changed` is git's list of uncommitted changes; `tags` are those of other commits.
+    `changed` is git's list of uncommitted changes; `tags` are the tags of other commits.
     """
     found = []
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
@@ -84,7 +85,7 @@ def _server_image(version: str) -> str:
 
 
 def _save(image: str, path: Path) -> None:
-    """Save an image, compressed; the same image gives the same file."""
+    """Save an image, compressed; the same image always gives the same file."""
     saving = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE)
     assert saving.stdout is not None
     with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
@@ -94,7 +95,7 @@ def _save(image: str, path: Path) -> None:
 
 
 def checksums(folder: Path) -> str:
-    """Return the output of `sha256sum` for the files in a folder."""
+    """Return what `sha256sum` would print for the files in a folder."""
     lines = []
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
@@ -124,7 +125,9 @@ def main() -> int:
     """Make a release from the command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description="Make a release: docs/releasing.md.")
     parser.add_argument(
-        "--pre", action="store_true", help="build images for a trial, whatever is missing"
+        "--pre",
+        action="store_true",
+        help="build images for a trial, even if tasks remain",
     )
     options = parser.parse_args()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -2,8 +2,8 @@
 
     python -m releasing.secret_scan [--renew]
 
-Every finding must be in `.secrets.baseline`, marked "is_secret": false by whoever reviewed it.
-`--renew` adds new findings without a verdict, and removes those that are gone.
+Every finding must be in `.secrets.baseline`, marked "is_secret": false by a person who has reviewed
+it. `--renew` adds new findings without a verdict, and removes those that are gone.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from dulwich.errors import NotGitRepository
 from dulwich.repo import Repo
 
 BASELINE = Path(".secrets.baseline")
-# Generated files, which nobody commits.
+# Names of generated files and folders, which are never committed.
 MADE = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "dist"}
 MADE |= {"__pycache__", ".demo", "staticfiles", ".import_linter_cache"}
 
@@ -28,7 +28,7 @@ MADE |= {"__pycache__", ".demo", "staticfiles", ".import_linter_cache"}
 def committed(root: Path = Path()) -> list[str]:
     """Return the committed files, without the baseline itself.
 
-    Without a repository these are all files.
+    If there is no repository, these are all files except generated ones.
     """
     try:
         with Repo(str(root)) as repository:
@@ -43,7 +43,7 @@ def committed(root: Path = Path()) -> list[str]:
 
 
 def scan(files: Sequence[str], known: Path = BASELINE) -> tuple[SecretsCollection, list[str]]:
-    """Scan files with the baseline's settings; return the findings, and the problems with them."""
+    """Scan files with the baseline's settings; return the findings and the problems with them."""
     before = baseline.load(baseline.load_from_file(str(known)))
     with transient_settings(json.loads(known.read_text())):
         found = SecretsCollection()

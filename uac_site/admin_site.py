@@ -1,4 +1,4 @@
-"""The admin's front page, in the order of daily work, and rules for all admin pages."""
+"""The admin's front page, in the order of the staff's daily work, and rules for all admin pages."""
 
 from functools import wraps
 from typing import Any
@@ -61,13 +61,13 @@ class StaffSite(admin.AdminSite):
     def password_change(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Audit a staff member's change of their own password, in the same transaction."""
+        """Record a staff member's change of their own password in the audit, atomically."""
         from memory.models.staff import AuditKind
         from memory.staff import audit
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
-            if isinstance(response, HttpResponseRedirect):  # otherwise the response shows the form
+            if isinstance(response, HttpResponseRedirect):  # otherwise the form is shown again
                 subject = audit.Subject(model="user", row=str(request.user.pk), number=1)
                 audit.note(request.user, AuditKind.CHANGE, subject, "password")
         return response
@@ -86,7 +86,7 @@ class StaffSite(admin.AdminSite):
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)
                 # Render here: otherwise the page would be rendered after its view has returned,
-                # which is too late.
+                # which is too late to hide anything.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()
                 return response
@@ -116,6 +116,6 @@ class StaffSite(admin.AdminSite):
 
 
 class StaffAdminConfig(AdminConfig):
-    """Installs the site in place of Django's own."""
+    """Installs StaffSite in place of Django's own admin site."""
 
     default_site = "uac_site.admin_site.StaffSite"

@@ -1,4 +1,4 @@
-"""The ASGI entry point of the process `mcp`, which serves agents and the stream of events.
+"""The ASGI entry point of the process `mcp`, which serves agents and the event stream.
 
 Like the WSGI entry point, it refuses to start if the system checks find an error.
 """

@@ -33,6 +33,6 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """Redis with trimmed queues."""
+    """Celery's Redis transport, with trimmed queues."""
 
     Channel = Channel

@@ -33,7 +33,8 @@ app = Celery("uac", task_cls="uac_site.celery:TracedTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.service.lifecycle", "workers.service.consuming")
 app.steps["consumer"].add("workers.service.consuming:Consuming")
-# Celery would open a database connection for every task. Keep connections, as for requests.
+# Celery would open a database connection for every task. Keep connections open instead, as for
+# requests.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 
 
@@ -47,7 +48,7 @@ def _close_old_connections(**kwargs: Any) -> None:
 
 @setup_logging.connect
 def _keep_django_logging(**kwargs: Any) -> None:
-    """Leave logging to Django's `LOGGING`: a connected receiver stops Celery from replacing it."""
+    """Keep Django's `LOGGING`: as long as a receiver is connected, Celery does not replace it."""
 
 
 @beat_init.connect
@@ -57,4 +58,4 @@ def _begin(**kwargs: Any) -> None:
 
     # Celery logs exceptions raised by receivers and continues, but does not catch SystemExit.
     refuse_unsafe_start("worker")
-    tracing.start("worker")  # before a pool of processes is forked
+    tracing.start("worker")  # must happen before a pool of processes is forked

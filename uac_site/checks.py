@@ -1,8 +1,8 @@
 """System checks: every process refuses to start with unsafe production settings.
 
 The checks run with every `manage.py` command, and at the start of the web process and of every
-worker. The check that queries the database runs only at these starts and with `check --deploy
---database default`.
+worker. The checks that query the database or Redis run only at these starts and with `check
+--deploy --database default`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +31,8 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
-# Each maps the names of invalid settings to their problems; numbers that are out of range are found
-# elsewhere.
+# Functions that return the names of invalid settings, mapped to their problems. Numbers that are
+# out of range are found elsewhere.
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
@@ -47,9 +47,9 @@ NO_MAIL = [
 
 
 def refuse_unsafe_start(kind: timeouts.Kind) -> None:
-    """Run every check for a process of this kind, and apply its database limits.
+    """Apply the database limits for a process of this kind, and run every check for it.
 
-    If a check finds an error, end the process with the checks' messages.
+    If a check finds an error, the process ends with the checks' messages.
     """
     if service_checks.is_named():
         timeouts.hold_to(kind)
@@ -58,7 +58,7 @@ def refuse_unsafe_start(kind: timeouts.Kind) -> None:
         call_command("check", tags=[TAG], deploy=True, databases=["default"])
     except SystemCheckError as error:
         raise SystemExit(str(error)) from None
-    except Exception as error:  # Celery would log it and continue
+    except Exception as error:  # Celery would only log the error and continue
         raise SystemExit(f"The startup checks could not run: {error!r}") from error
 
 
@@ -66,7 +66,7 @@ def refuse_unsafe_start(kind: timeouts.Kind) -> None:
 def check_environment(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Check the settings that every deployment needs, and those that only development may have."""
+    """Check the settings that every deployment needs; in production, also reject unsafe ones."""
     return [*_always(), *(() if settings.DEVELOPMENT else _production())]
 
 
@@ -90,7 +90,7 @@ def _always() -> Iterator[CheckMessage]:
     ):
         if not value or value == "django.db.backends.dummy":
             yield Error(
-                f"{name} is not set, or is not a URL of its kind.",
+                f"{name} is not set, or is not a valid URL for it.",
                 hint=f"Set {name} to a URL such as {EXAMPLES[name]}, or {name}_FILE to the path of"
                 " a file that contains it.",
                 id="uac.E002",
@@ -188,14 +188,14 @@ def check_mail(
     except (
         OperationalError,
         ProgrammingError,
-    ):  # another check reports it, or nothing is migrated yet
+    ):  # another check reports the failure, or no migrations have run yet
         return []
     found: list[CheckMessage] = []
     if settings.EMAIL_BACKEND in NO_MAIL:
         found.append(
             Warning(
                 "Staff subscribe to alerts by e-mail, but EMAIL_URL names no mail server.",
-                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. Until then, mails wait.",
+                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. Until then, mail waits.",
                 id="uac.W022",
             )
         )
@@ -214,7 +214,7 @@ def check_mail(
 def check_static_files(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Warn if a production web process lacks the admin's styles and scripts."""
+    """Warn if a production web process lacks the admin's style sheets and scripts."""
     is_web = service_checks.starting in (None, "web")
     style = Path(str(settings.STATIC_ROOT)) / "admin" / "css" / "base.css"
     if settings.DEVELOPMENT or not is_web or style.exists():
@@ -233,10 +233,10 @@ def check_static_files(
 def check_database(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Check the database and its role.
+    """Check the database, and the role with which the server connects to it.
 
-    The database must exist, be new enough and migrated, and the role must not be able to switch
-    triggers off.
+    The database must exist, be new enough and have all migrations, and the role must not be able to
+    switch off triggers.
     """
     return list(service_checks.of_database()) if "default" in (databases or ()) else []
 

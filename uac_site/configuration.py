@@ -1,4 +1,4 @@
-"""The page of all settings; `python -m uac_site.configuration` writes it."""
+"""Generate the page that documents all settings: `python -m uac_site.configuration`."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ COLUMNS = """\
 
 
 def page() -> str:
-    """Return the page, generated from the table."""
+    """Return the page, generated from the settings table."""
     return HEAD + "".join(map(_section, table.GROUPS))
 
 
@@ -57,7 +57,7 @@ def _bounds(setting: Setting) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value in the form in which the variable is written."""
+    """Return a value as it is written in an environment variable."""
     if isinstance(value, list):
         return ",".join(map(_value, value))
     if isinstance(value, bool):

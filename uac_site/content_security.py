@@ -1,15 +1,16 @@
 """The content security policy: a page may load and run only our own files, and no inline script.
 
-Users' texts are escaped wherever they are shown. Even if one were not, a script in it would not
-run.
+Users' texts are escaped wherever they are shown. Even if one of them were not, a script in it would
+not run.
 """
 
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-# No inline script or style, no frame, no plugin, no other server. Data for scripts goes into
-# `json_script` or attributes; Django's style sheets embed images of a few hundred bytes.
+# The policy allows no inline scripts or styles, no frames, no plugins, and no other servers. Data
+# for scripts goes into `json_script` or attributes. Images in `data:` URLs are allowed because
+# Django's style sheets embed small ones (a few hundred bytes).
 POLICY = "; ".join(
     [
         "default-src 'self'",
@@ -25,7 +26,7 @@ POLICY = "; ".join(
 def content_security_policy(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: add the policy to every HTML page."""
+    """Return a middleware that adds the policy to every HTML page."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)

@@ -28,7 +28,7 @@ env.ENVIRON = FilesWithoutLineEnd()
 
 
 def read(name: str) -> Any:
-    """Return the value of a variable of the table, or its default."""
+    """Return the value of a variable listed in the settings table, or its default."""
     setting = table.SETTINGS[name]
     default = setting.default
     if setting.development is not None and read("UAC_ENVIRONMENT") == "development":

@@ -1,7 +1,7 @@
-"""Check the health of a process in this container, as `healthcheck.py [URL]`: status 0 if healthy.
+"""Check the health of a process in this container: `healthcheck.py [URL]` exits with 0 if healthy.
 
-The URL is http://HOST:PORT/PATH, or unix:SOCKET, from which /_ping is requested. This script is run
-by its path and imports nothing from the server, so that it costs little.
+The URL is http://HOST:PORT/PATH, or unix:SOCKET to request /_ping from that socket. This script is
+run by its path and imports nothing from the server, so that a check costs little.
 """
 
 import http.client
@@ -14,7 +14,7 @@ SECONDS = 5
 
 
 class OverSocket(http.client.HTTPConnection):
-    """HTTP over a Unix socket, whose path is the host."""
+    """An HTTP connection over a Unix socket; the host is the path of the socket."""
 
     def connect(self) -> None:
         """Connect to the socket."""
@@ -24,7 +24,10 @@ class OverSocket(http.client.HTTPConnection):
 
 
 def main() -> int:
-    """Request the URL on the command line, or check whether the web process is ready."""
+    """Request the URL given on the command line, or else the readiness check of the web process.
+
+    Returns the exit status.
+    """
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/readyz"
     connection: http.client.HTTPConnection
     if url.startswith("unix:"):
@@ -33,7 +36,7 @@ def main() -> int:
         address = urlsplit(url)
         connection = http.client.HTTPConnection(address.netloc, timeout=SECONDS)
         path = f"{address.path}?{address.query}"
-    # Django answers only to its own host names.
+    # Django answers only requests that name one of its own hosts.
     host = os.environ.get("ALLOWED_HOSTS", "").split(",")[0].strip().lstrip(".")
     try:
         connection.request("GET", path, headers={"Host": host or "localhost"})

@@ -1,7 +1,8 @@
-"""Login to the staff pages: repeated failures impose a wait, even if the password is then right.
+"""Login to the staff pages: after too many failures, even the right password is refused.
 
-Failures are counted across all processes, per address and per user name. An attacker who fails
-under somebody's name locks that person out for a second at a time, as long as the attack lasts.
+Failures are counted across all processes, per address and per user name. An attacker who keeps
+failing under somebody's user name locks that person out, for a second at a time, as long as the
+attack lasts.
 """
 
 from typing import Any
@@ -14,16 +15,16 @@ from django.utils.crypto import salted_hmac
 
 from memory.admission import rates
 
-# Maximum failures per minute, from one address and under one user name.
+# Maximum number of failures per minute: from one address, and under one user name.
 OF_ADDRESS = 20
 OF_NAME = 60
 
 
 class LoginForm(AdminAuthenticationForm):
-    """Django's form, which refuses attempts after too many failures."""
+    """Django's login form, which also refuses attempts after too many failures."""
 
     def clean(self) -> dict[str, Any]:
-        """Return the cleaned data.
+        """Return the cleaned form data.
 
         Raises ValidationError for a wrong password, or after too many failures.
         """

@@ -15,7 +15,7 @@ from memory.operations import tracing
 def _add_trace(
     logger: object, method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Add the id of the line's trace, if tracing is on."""
+    """Add the id of the current trace to a log line, if tracing is on."""
     if trace := tracing.trace_id():
         event["trace_id"] = trace
     return event
@@ -24,7 +24,8 @@ def _add_trace(
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
     """Return the traceback without the database's error messages, which may quote values.
 
-    They are replaced by the SQLSTATE, and the constraint if there is one.
+    Each message is replaced with its SQLSTATE and, if there is one, the name of the constraint that
+    was violated.
     """
     stream = io.StringIO()
     traceback.print_exception(*exc_info, file=stream)
@@ -58,7 +59,7 @@ PROCESSORS: list[structlog.types.Processor] = [
 
 
 def configure() -> None:
-    """Send structlog's events through the standard library's handlers of `LOGGING`."""
+    """Send structlog's events through the standard library's handlers, as set up in `LOGGING`."""
     structlog.configure(
         processors=[*PROCESSORS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

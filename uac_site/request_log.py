@@ -15,14 +15,14 @@ from memory.api.problems import REQUEST_ID, request_id
 def request_ids(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return a middleware that gives each request an id, in the log, in errors and in the answer.
+    """Return a middleware that gives each request an id: in the log, in errors and in the answer.
 
-    The id is the caller's own `X-Request-Id`, if it is safe to log.
+    If the caller sent an `X-Request-Id` that is safe to log, this is the request's id.
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         name = request_id(request.META.get("HTTP_X_REQUEST_ID", ""))
-        # `RequestLog` takes the id from here.
+        # `RequestLog` takes the id from this header.
         request.META["HTTP_X_REQUEST_ID"] = name
         with structlog.contextvars.bound_contextvars(request_id=name):
             response = get_response(request)
@@ -33,7 +33,7 @@ def request_ids(
 
 
 def route_of(request: HttpRequest) -> str:
-    """Return the route of a request: `/v1/users/<str:user_id>/`."""
+    """Return the route of a request, such as `/v1/users/<str:user_id>/`."""
     try:
         match = request.resolver_match or resolve(request.path_info)
     except Resolver404:
@@ -42,7 +42,7 @@ def route_of(request: HttpRequest) -> str:
 
 
 class RequestLog(RequestMiddleware):
-    """Logs the route (`/v1/users/<str:user_id>/`) where the framework would log the address.
+    """Logs the route (`/v1/users/<str:user_id>/`), where the framework would log the address.
 
     An address names a user, and a query string may quote a user's text.
     """
@@ -54,7 +54,7 @@ class RequestLog(RequestMiddleware):
 
 
 class RouteForAddress(logging.Filter):
-    """A filter that names routes in the framework's log lines about refused and failed requests."""
+    """A filter that puts routes into Django's log lines about refused and failed requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every line pass, with the route in place of the address."""

@@ -19,16 +19,16 @@ from memory.work.hints import redis_client
 # The kind of process that is starting; None if only the checks are run.
 starting: Kind | None = None
 
-# Phrases in the errors of PostgreSQL or its client → the cause of each error.
+# Phrase in an error from PostgreSQL or its client → what to tell the operator about its cause.
 _CAUSES = {
     "password authentication failed": "The name or the password is wrong.",
     "no password supplied": "Put a password in the URL: postgres://uac:password@host:5432/uac.",
     "does not exist": "Create the roles and the database with uac_site/database_roles.sql.",
     "resolve host": "The host name is wrong, or cannot be resolved on this machine.",
     "could not translate host": "The host name is wrong, or cannot be resolved on this machine.",
-    "refused": "Nothing listens on that port: check host and port, and that PostgreSQL is running.",
-    "timeout": "The host does not respond: check its name, and any firewalls in between.",
-    "too many": "PostgreSQL has no connection left: see docs/operations.md on how many are needed.",
+    "refused": "Nothing listens on that port: check host and port, and whether PostgreSQL runs.",
+    "timeout": "The host does not respond: check its name, and any firewall in between.",
+    "too many": "PostgreSQL has no connections left: docs/operations.md says how many are needed.",
     "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not admit this machine or role.",
 }
 
@@ -40,9 +40,9 @@ def is_named() -> bool:
 
 
 def of_database() -> Iterator[CheckMessage]:
-    """Yield the problems with the database of DATABASE_URL."""
+    """Yield the problems with the database at DATABASE_URL."""
     if not is_named():
-        return  # another check reports this
+        return  # another check reports an unusable DATABASE_URL
     try:
         with connection.cursor() as cursor:
             yield from _clock()
@@ -50,7 +50,7 @@ def of_database() -> Iterator[CheckMessage]:
             yield from _migrations()
     except NotSupportedError as error:
         yield Error(
-            f"The database of DATABASE_URL is too old: {error}",
+            f"The database at DATABASE_URL is too old: {error}",
             hint="Upgrade PostgreSQL.",
             id="uac.E024",
         )
@@ -91,9 +91,9 @@ def _role(cursor: Any) -> Iterator[CheckMessage]:
     if superuser or owned:
         power = "a superuser" if superuser else f"the owner of {owned} tables or indexes"
         yield Error(
-            f"The database role of DATABASE_URL is {power}, or a member of that role: it could"
+            f"The database role in DATABASE_URL is {power}, or a member of such a role: it could"
             " switch off the triggers that keep the log append-only.",
-            hint="Create the roles of uac_site/database_roles.sql; migrate as uac_owner"
+            hint="Create the roles in uac_site/database_roles.sql; migrate as uac_owner"
             " and run the server as uac.",
             id="uac.E021",
         )
@@ -104,17 +104,17 @@ def _migrations() -> Iterator[CheckMessage]:
     missing = [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
     if missing:
         yield Error(
-            f"The database of DATABASE_URL is missing migrations: {len(missing)}, beginning with"
+            f"The database at DATABASE_URL is missing migrations: {len(missing)}, beginning with"
             f" {missing[0]}.",
-            hint="Run `manage.py migrate` with the DATABASE_URL of the owner (uac_owner).",
+            hint="Run `manage.py migrate` with a DATABASE_URL for the owner (uac_owner).",
             id="uac.E025",
         )
 
 
 def of_redis() -> Iterator[CheckMessage]:
-    """Yield the problems with the Redis of REDIS_URL."""
+    """Yield the problems with the Redis server at REDIS_URL."""
     if not settings.REDIS_URL:
-        return  # another check reports this
+        return  # another check reports a missing REDIS_URL
     try:
         client = redis_client()
         memory: Any = client.info("memory")
@@ -127,10 +127,10 @@ def of_redis() -> Iterator[CheckMessage]:
     except ValueError as error:
         yield _wrong(f"is not a valid URL: {error}", "Use redis://:password@host:6379/0.")
     except redis.AuthenticationError as error:
-        yield _wrong(f"refuses the login: {error}", "Check the password, and the user name if any.")
+        yield _wrong(f"refuses the login: {error}", "Check the password and any user name.")
     except redis.OutOfMemoryError:
         yield Warning(
-            "The Redis of REDIS_URL is full: no hint can be sent, so all work is delayed.",
+            "The Redis server at REDIS_URL is full: no hint can be sent, so all work is delayed.",
             hint="Raise its maxmemory. The queues shrink as workers take from them.",
             id="uac.W029",
         )
@@ -149,18 +149,18 @@ def _policy(memory: Any) -> Iterator[CheckMessage]:
     if policy.startswith("allkeys-") and not settings.DEVELOPMENT:
         yield _wrong(f"{told} queues.", advice)
     else:
-        yield Warning(f"The Redis of REDIS_URL {told} signals.", hint=advice, id="uac.W028")
+        yield Warning(f"The Redis server at REDIS_URL {told} signals.", hint=advice, id="uac.W028")
 
 
 def _wrong(what: str, advice: str) -> CheckMessage:
-    return Error(f"The Redis of REDIS_URL {what}", hint=advice, id="uac.E027")
+    return Error(f"The Redis server at REDIS_URL {what}", hint=advice, id="uac.E027")
 
 
 def _silent(error: redis.RedisError) -> CheckMessage:
     # A web process serves requests without Redis; a worker without it gets no hints.
     level = Warning if starting == "web" else Error
     return level(
-        f"The Redis of REDIS_URL does not answer: {error}",
-        hint="Check host and port, and that Redis is running.",
+        f"The Redis server at REDIS_URL does not answer: {error}",
+        hint="Check the host and port, and that Redis is running.",
         id="uac.W027" if level is Warning else "uac.E028",
     )

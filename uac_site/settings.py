@@ -1,9 +1,9 @@
 """Settings, all of them read from the environment.
 
-A variable `NAME` may also be given as `NAME_FILE`, the path of a file that holds its value, so that
-secrets can be mounted instead of exported; a newline at the end of the file is not part of the
+A variable `NAME` may also be given as `NAME_FILE`, the path of a file that contains its value, so
+that secrets can be mounted instead of exported; a newline at the end of the file is not part of the
 value. `memory/workspace_settings/table.py` lists the variables with their defaults;
-`uac_site/checks.py` refuses combinations that are unsafe in production.
+`uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
 from pathlib import Path
@@ -17,14 +17,14 @@ from memory.workspace_settings import table
 from uac_site.environment import env, read
 from uac_site.logs import PROCESSORS
 
-# Allows Django's generic classes to be subscripted with type parameters at run time.
+# Allow Django's generic classes to be subscripted with type parameters at run time.
 django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# The product's own settings: see the table for each.
+# The product's own settings, described in `memory/workspace_settings/table.py`.
 vars().update({name: read(name) for name in table.SETTINGS if name.startswith("UAC_")})
-# "production" unless somebody says otherwise: forgetting a variable must never weaken a server.
+# "production" unless set otherwise: forgetting a variable must never make a server less safe.
 DEVELOPMENT = read("UAC_ENVIRONMENT") == "development"
 
 DEBUG = read("DEBUG")
@@ -65,7 +65,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "uac_site.urls"
-# `uac_site.request_log.request_ids` has validated the id.
+# `uac_site.request_log.request_ids` has already validated the request id.
 DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True
 WSGI_APPLICATION = "uac_site.wsgi.application"
 
@@ -93,7 +93,7 @@ try:
 except ValueError:
     _url = {}
 _prepared = env.bool("DATABASE_PREPARED_STATEMENTS", default=DATABASE_POOLER != "transaction")
-# The driver of another engine is not installed, and would fail before the checks could name the
+# Drivers for other engines are not installed: using one would fail before the checks could name the
 # variable.
 if _url.get("ENGINE") == "django.db.backends.postgresql":
     DATABASES["default"] = {
@@ -110,8 +110,8 @@ if _url.get("ENGINE") == "django.db.backends.postgresql":
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": 60_000,
-            # The database parses and plans a repeated statement once per connection. PgBouncer
-            # supports this since 1.21 (max_prepared_statements).
+            # The database parses and plans a repeated statement only once per connection. PgBouncer
+            # has supported this since 1.21 (max_prepared_statements).
             "server_side_binding": _prepared,
             "prepare_threshold": 5 if _prepared else None,
             **_url.get("OPTIONS", {}),
@@ -132,11 +132,11 @@ REDIS_URL = read("REDIS_URL")
 try:
     parse_url(REDIS_URL)  # type: ignore[no-untyped-call]
     CELERY_BROKER_URL = REDIS_URL
-except ValueError:  # reported by the checks, if Celery gets that far
+except ValueError:  # the checks report the invalid URL, if Celery gets that far
     CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = "uac_site.broker:Transport"
-# A message is a hint (see ARCHITECTURE.md): acknowledged early, without result, never retried by
-# Celery. Work, attempts and leases live in PostgreSQL.
+# A message is a hint (see ARCHITECTURE.md): it is acknowledged early, has no result, and is never
+# retried by Celery. Work, attempts and leases live in PostgreSQL.
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_DEFAULT_QUEUE = "default"
@@ -155,13 +155,13 @@ CELERY_TASK_ROUTES = {
 }
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
-# See workers/service/consuming.py.
+# No prefetching: see workers/service/consuming.py.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# A Redis that has become a replica, or is full, refuses commands for a while: workers must survive
-# that.
+# A Redis server that has become a replica, or is full, refuses commands for a while: workers must
+# survive that.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_timeout": 5,
@@ -169,18 +169,18 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 20,
     "max_connections": 20,
-    # The two priorities of each queue: in front, and behind (memory/work/hints.py).
+    # The two priorities in each queue: front and back (memory/work/hints.py).
     "priority_steps": [0, 9],
 }
-# Number of a process's threads that may send hints at a time, and seconds after which a waiting
-# thread gives up.
+# Number of threads per process that may send hints at the same time, and seconds after which a
+# thread that waits to send one gives up.
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
-# Time limits for pools of processes. Threads cannot be ended, but other workers can claim their
-# work.
+# Time limits for workers that run tasks in processes. Threads cannot be killed, but other workers
+# can claim their work.
 CELERY_TASK_SOFT_TIME_LIMIT = read("UAC_WORK_SECONDS")
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
-# Publishing happens in a request's thread, after commit: fail fast, since the dispatcher finds the
+# Hints are published in a request's thread, after commit: fail fast, since the dispatcher finds the
 # work anyway.
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TIMEZONE = "UTC"
@@ -188,7 +188,7 @@ CELERY_BEAT_SCHEDULE = {
     "dispatch": {
         "task": "workers.tasks.dispatch",
         "schedule": read("UAC_DISPATCH_SECONDS"),
-        # A tick that waited longer than this is worthless: the next one does its work.
+        # A tick that has waited for more seconds than this is useless: the next one does its work.
         "options": {"expires": 10},
     },
 }
@@ -200,7 +200,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = read("UAC_MAIL_FROM")
 
 # -- HTTP --------------------------------------------------------------------------------------
 DATA_UPLOAD_MAX_MEMORY_SIZE = read("UAC_MAX_REQUEST_BYTES")
-# No form takes files: any that are sent are skipped, not stored.
+# No form accepts files: any that are sent are skipped, not stored.
 FILE_UPLOAD_HANDLERS: list[str] = []
 
 REST_FRAMEWORK = {
@@ -277,7 +277,7 @@ FORMAT_MODULE_PATH = ["uac_site.formats"]
 
 # -- Transport security: on, unless this is a development server -----------------------------------
 SECURE_SSL_REDIRECT = read("SECURE_SSL_REDIRECT")
-# Load balancers request these over plain HTTP.
+# Load balancers request these paths over plain HTTP.
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
 SECURE_HSTS_SECONDS = read("SECURE_HSTS_SECONDS")
@@ -285,7 +285,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT
 if read("UAC_BEHIND_PROXY"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-# -- Logs: one JSON object per line, with request and task ids and never a person's content --------
+# -- Logs: one JSON object per line, with request and task ids and never a user's content ----------
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -305,7 +305,7 @@ LOGGING = {
         "celery.app.trace": {"level": "WARNING"},
         "django.request": {"filters": ["routes"]},
         "django.security.csrf": {"filters": ["routes"]},
-        # These loggers log addresses and refusals, which name users and quote what was sent.
+        # These loggers log addresses and refused requests, which name users and quote their texts.
         "httpx2": {"level": "WARNING"},
         "mcp": {"level": "WARNING"},
     },

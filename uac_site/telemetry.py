@@ -58,13 +58,13 @@ class Telemetry:
 
 
 def _lower(request: HttpRequest) -> dict[str, str]:
-    """Return the headers that may name the caller's span, in lower case."""
+    """Return the headers that may identify the caller's span, with their names in lower case."""
     names = ("traceparent", "tracestate")
     return {name: request.headers[name] for name in names if name in request.headers}
 
 
 def registry() -> CollectorRegistry:
-    """Return a registry of this process's metrics and those of requests.
+    """Return a registry with this process's metrics and the request metrics.
 
     If PROMETHEUS_MULTIPROC_DIR is set, every process reports the requests of all processes that
     share that folder.

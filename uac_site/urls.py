@@ -9,7 +9,7 @@ from memory.api import reference
 from uac_site import health
 
 urlpatterns = [
-    # Browsers request it on every page, including the log-in page.
+    # Browsers request the icon for every page, including the log-in page.
     path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
     path("", RedirectView.as_view(pattern_name="reference", permanent=False)),
     path("docs/", reference.page, name="reference"),

@@ -32,14 +32,14 @@ alarms.watch()
 share_fairly()
 
 
-# Anybody, even without a password, can keep a thread busy by sending a staff page's form slowly:
-# this limit leaves threads for the API.
+# Even without a password, anybody can keep a thread busy by slowly sending a form to a staff page:
+# this limit on concurrent forms leaves threads for the API.
 ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; a form sent to a staff page is accepted only if there is a free slot."""
+    """Answer a request; a form sent to a staff page is accepted only if a slot for forms is free."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}
@@ -47,7 +47,7 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
     if not length.isdecimal() or int(length) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         start_response("413 Content Too Large", list(text.items()))
         most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        return [f"A form for these pages may have at most {most:,} bytes.\n".encode()]
+        return [f"A form for these pages may contain at most {most:,} bytes.\n".encode()]
     if not _admin_bodies.acquire(blocking=False):
         start_response("503 Service Unavailable", [*text.items(), ("Retry-After", "10")])
         return [b"Too many forms are being sent at the moment. Send yours again in ten seconds.\n"]
@@ -58,11 +58,11 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
 
 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Let Django answer; a chunked body gets a length.
+    """Let Django answer; if the body is chunked, declare a length for it first.
 
     Django treats a body without a length as absent, and would ignore what the client sent. So the
-    body gets the maximum allowed length. It is read only when needed, and not before the caller is
-    known.
+    declared length is the maximum allowed. The body is read only when needed, and not before the
+    caller is known.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
@@ -72,7 +72,7 @@ def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iter
 
 
 class _Limited:
-    """A stream of limited length: raises RequestDataTooBig if it exceeds the limit."""
+    """A stream that raises RequestDataTooBig if it contains more than `limit` bytes."""
 
     def __init__(self, stream: "InputStream", limit: int) -> None:
         self._stream = stream

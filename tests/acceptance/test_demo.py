@@ -300,7 +300,7 @@ def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on
     assert "must be cancelled in writing by" in output
     calls, failed = calls_of("openai:a-real-one", output)
     assert calls > failed >= 1
-    assert output.rstrip().endswith("are there, and more from the model.")
+    assert output.rstrip().endswith("are there, and the model added more.")
 
 
 def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> None:
@@ -308,7 +308,7 @@ def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> N
     output = output_of(process)
 
     assert process.returncode == 1, output
-    assert "missing: critical alert of drug_allergy on ibuprofen, penicillin" in output
+    assert "missing: critical alert from drug_allergy on ibuprofen, penicillin" in output
     assert "All alerts and answers are as expected" not in output
 
 
@@ -431,10 +431,10 @@ class TestRunning:
         assert "WRONG" not in output
         said = " ".join(output.split())
         assert "there is a severe penicillin allergy (hives) (acknowledged)" in said
-        assert "besides: resolved: warning alert of passport_validity on bangkok" in said
-        assert "besides: warning alert of portugal on lisbon" in said
-        assert "besides: warning alert of portugal on porto" in said
+        assert "besides: resolved: warning alert from passport_validity on bangkok" in said
+        assert "besides: warning alert from portugal on lisbon" in said
+        assert "besides: warning alert from portugal on porto" in said
         assert "besides: an answer changed by somebody else; the demo's own entries give" in said
         assert "last error the demo's recorded model knows only the demo's messages" in said
         assert "All alerts and answers are as expected" not in output
-        assert output.rstrip().endswith("and the effects of somebody else's changes.")
+        assert output.rstrip().endswith("somebody else's changes had effects, too.")

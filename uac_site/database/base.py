@@ -6,17 +6,17 @@ from django.db.backends.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper, except that it tests a kept connection without a query."""
+    """Django's wrapper, except that it checks a kept connection without a query."""
 
     def is_usable(self) -> bool:
         """Return whether the connection can be used.
 
-        A server that restarts or ends a session closes its socket, which is visible here. Django
-        would send a statement instead, which costs every request and task a round trip; here a
-        statement is sent only if unexpected data has arrived.
+        A server that restarts or ends a session closes its socket, which can be seen without a
+        query. Django would send a statement instead, at the cost of a round trip per request and
+        task; here a statement is sent only if unexpected data has arrived.
         """
         if self.connection is None or self.connection.closed:
-            return False  # a statement found that the session had ended: no socket is left
+            return False  # an earlier statement found the session ended: no socket is left
         descriptor = self.connection.fileno()
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)

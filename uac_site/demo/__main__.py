@@ -31,10 +31,10 @@ _HURRY = (
 
 
 def main() -> int:
-    """Run the demo; returns the exit status."""
+    """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m uac_site.demo", description=__doc__)
     parser.add_argument(
-        "--exit", action="store_true", help="verify and stop; the exit status is the result"
+        "--exit", action="store_true", help="stop after the checks; the exit status is their result"
     )
     parser.add_argument("--port", type=int, default=8000, help="first port to try (default 8000)")
     parser.add_argument("--data", type=Path, default=_CHECKOUT / ".demo", help="data folder")
@@ -75,17 +75,21 @@ def main() -> int:
         screen.good("All alerts and answers are as expected.")
     elif recorded:
         screen.good(
-            "All expected alerts and answers are there, and the effects of somebody else's changes."
+            "All expected alerts and answers are there; somebody else's changes had effects, too."
         )
     else:
-        screen.good("All expected alerts and answers are there, and more from the model.")
+        screen.good("All expected alerts and answers are there, and the model added more.")
     return 0
 
 
 @contextmanager
 def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
-    """Yield the variables that select the environment's language model, or else the recordings."""
-    # Entries are processed immediately: the demo does not save calls by waiting.
+    """Yield the variables that select the language model set in the environment.
+
+    If none is set, the recordings are served instead.
+    """
+    # Process every entry immediately: the demo does not save model calls by waiting for more
+    # entries.
     at_once = {"UAC_STRUCTURE_ENTRIES": os.environ.get("UAC_STRUCTURE_ENTRIES", "1")}
     if name := os.environ.get("UAC_LLM_MODEL") or os.environ.get("UAC_LLM_MODEL_FILE"):
         screen.line(f"language model: {name}")
@@ -105,7 +109,7 @@ def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
 
 
 def _webhooks(data: Path) -> dict[str, str]:
-    """Return the variables that allow webhooks to a receiver on this machine."""
+    """Return the variables that allow webhooks to reach a receiver on this machine."""
     folder = usable_folder(data)
     return {
         "UAC_ENCRYPTION_KEYS": os.environ.get("UAC_ENCRYPTION_KEYS")
@@ -116,7 +120,7 @@ def _webhooks(data: Path) -> dict[str, str]:
 
 
 def _tell(system: System, screen: Screen) -> Story:
-    """Tell the story; return it, with its problems."""
+    """Run the demo's story; return it, with the problems found."""
     folder = system.data_folder
     api_key = kept(
         folder,

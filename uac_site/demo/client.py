@@ -13,7 +13,7 @@ class UnexpectedAnswer(RuntimeError):
 
 @dataclass(frozen=True)
 class Client:
-    """Talks to the API with one key."""
+    """A client of the API that uses one API key."""
 
     base_url: str
     api_key: str
@@ -23,7 +23,7 @@ class Client:
     ) -> Any:
         """Send a request to `/v1/` + `path`; return the answer's JSON.
 
-        Raises UnexpectedAnswer for any status not in `expect`, OSError if the server is down.
+        Raises UnexpectedAnswer if the status is not in `expect`, OSError if the server is down.
         """
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.base_url}/v1/{path}",
@@ -35,7 +35,7 @@ class Client:
             },
         )
         try:
-            # Our own server, as above.
+            # This, too, is our own server.
             with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310  # nosec B310
                 status, content = response.status, response.read()
         except urllib.error.HTTPError as error:

@@ -1,7 +1,7 @@
 """The sample person: half a year of life as log entries, and the expected results.
 
-All dates are relative to the day of loading, so that the findings are the same on every day. The
-expected answers are computed here from the entries themselves, in plain Python.
+All dates are relative to the day of loading, so that the findings are the same whatever day that
+is. The expected answers are computed here from the entries themselves, in plain Python.
 """
 
 import datetime
@@ -15,8 +15,8 @@ NAME = "Maya Lindqvist"
 USER_ID = "maya.lindqvist"
 TIME_ZONE = "Europe/Berlin"
 PROJECT = Path(__file__).parent / "project"
-# Session ids of the two conversations. Without a real language model, the answers to them are
-# replayed from recordings (`recorded_model`).
+# Session ids of the two conversations. Without a real language model, recorded answers to these
+# conversations are replayed (`recorded_model`).
 LEASE = "pottery-lease"
 WORKSHOP = "pottery-workshop"
 
@@ -25,7 +25,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint on the person's memory, with its tests."""
+    """A constraint in the person's project, with its tests."""
 
     name: str
     source: str
@@ -34,7 +34,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class ExpectedAlert:
-    """An alert that should be open: its constraint, its severity, the keys of its evidence."""
+    """An alert that should be open: its constraint, its severity, and the keys of its evidence."""
 
     constraint: str
     severity: str
@@ -43,7 +43,7 @@ class ExpectedAlert:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the code that answers it over the state, and the answer as typed JSON."""
+    """A question, the code that computes its answer from the state, and the answer as typed JSON."""
 
     text: str
     code: str
@@ -54,7 +54,7 @@ class Question:
 class Recall:
     """A question worded differently from the entry that answers it.
 
-    `begins` is the beginning of that entry: class and key of a typed record, or the text of a
+    `begins` is the beginning of that entry: the class and key of a typed record, or the text of a
     message.
     """
 
@@ -64,7 +64,7 @@ class Recall:
 
 @dataclass(frozen=True)
 class Life:
-    """The person's log: entries of several months and a conversation, then new entries.
+    """The person's log: several months of entries and a conversation, followed by new entries.
 
     `lease` and `workshop` are conversations, consisting of plain messages.
     """
@@ -81,7 +81,7 @@ class Life:
         return [*self.months, *self.lease, self.prescription, self.booking, *self.workshop]
 
     def records(self, type_name: str) -> list[dict[str, Any]]:
-        """Return the data of the records of one type, each with its key."""
+        """Return the data of all records of one type, including each record's key."""
         return [
             {"key": entry["key"], **entry["data"]}
             for entry in self.entries
@@ -90,7 +90,7 @@ class Life:
 
 
 def constraints() -> list[Constraint]:
-    """Return the constraints on the person's memory."""
+    """Return the constraints for the sample person's project."""
     return [
         Constraint(
             name=path.stem,
@@ -205,7 +205,7 @@ def recalled() -> list[Recall]:
 
 
 def is_told(idempotency_key: str | None) -> bool:
-    """Return whether the entry with this key belongs to this person's life."""
+    """Return whether the entry with this idempotency key was logged by the demo."""
     return idempotency_key is not None and idempotency_key.startswith("demo-")
 
 

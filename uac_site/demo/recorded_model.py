@@ -2,11 +2,11 @@
 
 It is not a model. It knows the conversations in `recordings`, one per file: the messages of each,
 the facts in them, and the tool calls that bring these facts into the project. It refuses a question
-that shows anything else. Numbers and dates are filled in when it answers:
+that shows any other entry. Numbers and dates in a recording are filled in when it is replayed:
 
-    {seq:words}    the number of the shown entry that contains these words
-    {date:+45}     45 days after that entry's day, such as 2026-05-02; {day:+45}: 2 May 2026
-    {file:path}    the text of a file next to the recordings
+    {seq:words}    the number of the entry, among those shown, that contains these words
+    {date:+45}     45 days after the first entry shown, e.g. 2026-05-02; {day:+45}: e.g. 2 May 2026
+    {file:path}    the text of a file in the folder of the recordings
 """
 
 import datetime
@@ -24,13 +24,13 @@ NAME = "openai:recorded-for-the-demo"
 FOLDER = Path(__file__).parent / "recordings"
 
 LIMIT = "the demo's recorded model knows only the demo's messages"
-UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY for a real one. It does not know: "
+UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY to use a real one. It does not know: "
 
-# The line before the entries in a question; `workers.authoring.prompts.entry` writes an entry.
+# The line before the entries in a question; `workers.authoring.prompts.entry` formats an entry.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
 _ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
-# The provider's count is unknown; this is the average for English text.
+# The average for English text, since a provider's own count is not known.
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -40,10 +40,10 @@ class UnknownQuestion(Exception):
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded conversation, as in its file."""
+    """A recorded conversation, as stored in its file."""
 
     messages: Sequence[str]
-    # Each with `text` and `sources`.
+    # Each fact has `text` and `sources`.
     facts: Sequence[Mapping[str, Any]]
     # The tool calls of each answer except the last one, which only finishes the work.
     work: Sequence[Sequence[Mapping[str, Any]]]
@@ -67,8 +67,8 @@ def recordings(folder: Path = FOLDER) -> list[Recording]:
 def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[str, Any]]:
     """Return the next tool calls of a chat completion: each a `name` with `arguments`.
 
-    Raises UnknownQuestion if the question shows an entry that is in no recording, or only some of a
-    recording's entries.
+    Raises UnknownQuestion if the question shows an entry that is in no recording, or shows only
+    some of a recording's entries.
     """
     messages = request["messages"]
     question = next(_text(one) for one in messages if one["role"] == "user")
@@ -93,7 +93,7 @@ def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[
 
 @contextmanager
 def recorded_model() -> Iterator[str]:
-    """Answer on a port of 127.0.0.1 until the context ends; yield the base URL."""
+    """Serve recorded answers on a port of 127.0.0.1 until the context ends; yield the base URL."""
     known = recordings()
 
     class Handler(BaseHTTPRequestHandler):
@@ -146,7 +146,7 @@ def _matching(
     known: Sequence[Recording],
     texts_of: Callable[[Recording], Sequence[str]],
 ) -> list[tuple[Recording, list[Shown]]]:
-    """Return the recordings that the shown entries belong to, each with its entries."""
+    """Return the recordings to which the shown entries belong, each with its own entries."""
     left, found = list(shown), []
     while left:
         first = left[0]
@@ -163,7 +163,7 @@ def _matching(
 
 
 def _filled(value: Any, entries: Sequence[Shown]) -> Any:
-    """Fill in the placeholders; a text that is a single `seq` placeholder becomes a number."""
+    """Fill in the placeholders; a string that is a single `seq` placeholder becomes a number."""
     match value:
         case str():
             if (whole := _PLACEHOLDER.fullmatch(value)) and whole[1] == "seq":
@@ -191,7 +191,7 @@ def _seq(words: str, entries: Sequence[Shown]) -> int:
 
 
 def _completion(asked: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the answer in OpenAI's protocol."""
+    """Return the answer in the format of OpenAI's API."""
     tool_calls = [
         {
             "id": f"call_{number}",

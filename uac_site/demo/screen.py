@@ -1,4 +1,4 @@
-"""Print the demo: plain text that reads well without colour; colour on a terminal only."""
+"""The demo's output: plain text that reads well without colour, and colour only on a terminal."""
 
 import os
 import sys
@@ -12,18 +12,18 @@ _YELLOW = "\033[1;33m"
 
 
 class Screen:
-    """Prints headings, lines and alerts; each heading with the seconds since the start."""
+    """Prints headings, lines and alerts, and in each heading the seconds since the start."""
 
     def __init__(self) -> None:
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self._start = time.monotonic()
 
     def stage(self, title: str) -> None:
-        """Begin a stage."""
+        """Print the heading of the next stage."""
         self._print(f"\n[{time.monotonic() - self._start:5.1f} s] {title}", _BOLD)
 
     def line(self, text: str) -> None:
-        """Print a line of the stage."""
+        """Print text below the heading, line by line."""
         for line in text.splitlines() or [""]:
             self._print(f"          {line}".rstrip())
 

@@ -1,4 +1,4 @@
-"""Tell the demo's story stage by stage over the HTTP API, and check the results."""
+"""Play the demo's story, stage by stage, through the HTTP API, and check the results."""
 
 import datetime
 import textwrap
@@ -15,10 +15,10 @@ from uac_site.demo.person import Entry, ExpectedAlert
 from uac_site.demo.screen import Screen
 
 _PATIENCE_SECONDS = 240
-# A real model takes longer, and answers more than once.
+# A real model takes longer, and needs more than one answer.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
-# The expected hit must be among this many hits.
+# A search must find the expected entry among this many hits.
 RECALLED = 5
 
 
@@ -28,11 +28,12 @@ class ModelStopped(RuntimeError):
 
 @dataclass
 class Story:
-    """The demo's story: `check` raises if a process of the server has died meanwhile.
+    """The demo's story, played on a running server.
 
-    `calls` returns the calls of each language model; `hurry` makes a model that has failed try
-    again now. `problems` collects unexpected results, `besides` results that do not belong to the
-    demo, and `runners` the kinds of sandboxes that answered the questions.
+    `check` raises ProcessFailed if one of the server's processes has died. `calls` returns the
+    calls made to each language model; `hurry` makes a model that has failed try again now.
+    `problems` collects unexpected results, `besides` results caused by somebody else's changes, and
+    `runners` the kinds of sandboxes that answered the questions.
     """
 
     client: Client
@@ -46,9 +47,10 @@ class Story:
     runners: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
-        """Load the person, unless that was done before, and show the results.
+        """Load the sample person, unless an earlier start did so, and show the results.
 
-        Raises ModelStopped, UnexpectedAnswer, and OSError if the server is down.
+        Raises ModelStopped if the language model is stopped, UnexpectedAnswer if the server answers
+        with an unexpected status, and OSError if the server is down.
         """
         life = person.life(self.loaded_on)
         user = self.client.call("GET", _USER, expect=(200, 404))
@@ -68,12 +70,12 @@ class Story:
 
     @property
     def recorded(self) -> bool:
-        """True if only recorded answers were used, and no real language model has answered."""
+        """True if only recorded answers were used: no real language model has answered."""
         answered = {one.model for one in self.calls() if one.calls > one.failed}
         return answered <= {recorded_model.NAME}
 
     def _is_loaded(self, user: dict[str, Any]) -> bool:
-        """Return whether the last message was sent already, and every constraint is written."""
+        """Return whether the last conversation was sent, and every constraint is written."""
         return "entries" in user and bool(
             self._entries(f"session_id={person.WORKSHOP}") and not self._missing_constraints()
         )
@@ -149,14 +151,14 @@ class Story:
         )
 
     def _wait_until_settled(self) -> None:
-        """Wait until all entries, and each fact in them, are settled.
+        """Wait until all entries, and all facts found in them, are settled.
 
         Raises ModelStopped if the language model does not process them.
         """
 
         def settled(entries: list[dict[str, Any]]) -> bool:
             waiting = {entry["kind"] for entry in entries if entry["state"] == "pending"}
-            # Read after the entries: facts may have been added since.
+            # Read the state after the entries: facts may have been added since.
             standing = self.client.call("GET", _USER)["structure"]
             if standing["state"] == "stopped" and waiting - {"record"}:
                 raise ModelStopped(f"the language model is stopped: {standing['reason']}")
@@ -172,13 +174,13 @@ class Story:
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
     def _told(self) -> list[dict[str, Any]]:
-        """Return only the entries that the demo has logged and those derived from them."""
+        """Return only the entries that the demo has logged, and those derived from them."""
         entries = self._entries("")
         ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
         return [one for one in entries if one["seq"] in ours or ours & {*one["derived_from"]}]
 
     def _converse(self, messages: list[Entry]) -> None:
-        """Send messages in plain words, and show what a language model makes of them."""
+        """Send plain messages, and show what a language model makes of them."""
         before = self.client.call("GET", _USER)["head"] or 0
         answer = self.client.call("POST", f"{_USER}entries/", {"entries": messages}, expect=(202,))
         for entry in answer["entries"]:
@@ -234,7 +236,7 @@ class Story:
             {"source": constraint.source, "tests": constraint.tests},
             expect=(200, 202, 422),
         )
-        if "accepted" not in decision:  # not decided in time: the answer is the run
+        if "accepted" not in decision:  # not decided in time: the answer describes the run
             run = self._wait(
                 f"the gate to decide on {constraint.name}",
                 lambda: self.client.call("GET", f"runs/{decision['id']}/"),
@@ -271,13 +273,13 @@ class Story:
         return found
 
     def _show_alert(self, constraint: str) -> None:
-        """Wait for the alert of a constraint, and show it with all its evidence."""
+        """Wait for an alert of this constraint, and show it with all its evidence."""
 
         def of_constraint() -> list[dict[str, Any]]:
-            found = self._alerts_of_all_time()  # somebody may have resolved it meanwhile
+            found = self._alerts_of_all_time()  # somebody may have resolved it in the meantime
             return [alert for alert in found if _constraint_of(alert) == constraint]
 
-        for alert in self._wait(f"the alert of {constraint}", of_constraint, bool):
+        for alert in self._wait(f"the alert from {constraint}", of_constraint, bool):
             self._print_alert(alert)
 
     def _print_alert(self, alert: dict[str, Any]) -> None:
@@ -310,15 +312,15 @@ class Story:
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
     def _compare_alerts(self, *, alone: bool) -> None:
-        """Show the alerts and compare them with the expected ones.
+        """Show the alerts, and compare them with those expected.
 
-        `alone` is set if nobody else can have changed them. Otherwise a visitor may have added
-        rules, or acknowledged or resolved alerts, which is not a problem.
+        `alone` is set if nobody else could have changed them. Otherwise a visitor may have added
+        constraints, or acknowledged or resolved alerts, which is not a problem.
         """
         self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
         expected = person.findings(self.loaded_on, today)
-        # The results of a real model for the conversations cannot be known in advance.
+        # What a real model makes of the conversations cannot be known in advance.
         names = {constraint.name for constraint in person.constraints()}
         typed = {finding for finding in expected if finding.constraint in names}
         wants_model = not self.recorded and typed != expected
@@ -416,7 +418,7 @@ class Story:
                     break
             else:
                 tell = self._problem if alone else self._besides
-                tell(f"{one.text!r} does not find {one.begins!r}")
+                tell(f"{one.text!r} did not find {one.begins!r}")
 
     def _show_manifest(self) -> None:
         manifest = self.client.call("GET", f"{_USER}manifest/")
@@ -435,20 +437,23 @@ class Story:
         required: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Poll until `enough`; return the last result. Running out of time is a problem."""
+        """Call `look` until `enough` accepts its result; return the last result.
+
+        If `required` is set, running out of time is recorded as a problem.
+        """
         seconds = _PATIENCE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not enough(seen := look()):
             self.check()
             if time.monotonic() > deadline:
                 if required:
-                    self._problem(f"waited {seconds:g} s without success for {what}")
+                    self._problem(f"gave up after waiting {seconds:g} s for {what}")
                 break
             time.sleep(0.2)
         return seen
 
     def _warn(self, result: dict[str, Any]) -> None:
-        """Print the server's warning about the sandbox of a result, if there is one."""
+        """Print the server's warning about the sandbox that computed a result, if there is one."""
         if warning := result.get("warning"):
             self.screen.line(f"  WARNING        {warning}")
 
@@ -481,7 +486,7 @@ def _number(count: int, word: str) -> str:
 
 def _in_words(finding: ExpectedAlert) -> str:
     return (
-        f"{finding.severity} alert of {finding.constraint} "
+        f"{finding.severity} alert from {finding.constraint} "
         f"on {', '.join(sorted(finding.evidence)) or 'no record'}"
     )
 

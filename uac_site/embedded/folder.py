@@ -15,8 +15,7 @@ from pathlib import Path
 
 from uac_site.embedded.process import service_user
 
-# Only root needs this folder, and only root can write there: no other user can plant anything in
-# it.
+# Only root uses this folder, and only root can write to it: no other user can plant anything there.
 _FALLBACK = Path("/var/lib/uac-embedded")
 _EARLIER_RUN_SECONDS = 30
 
@@ -28,9 +27,9 @@ class AlreadyRunning(RuntimeError):
 def usable_folder(chosen: Path) -> Path:
     """Create and return the folder to keep data in: `chosen`, or a fixed substitute for it.
 
-    The substitute is used if we are root and `chosen` lies where the services' unprivileged user
-    has no access (say, below /root). It depends on the path of `chosen` alone, so a second start
-    finds its data.
+    The substitute is used if this process runs as root and `chosen` lies where the services'
+    unprivileged user has no access (say, below /root). It depends only on the path of `chosen`, so
+    that a later start finds the same data.
     """
     chosen = chosen.resolve()
     user = service_user()
@@ -44,7 +43,10 @@ def usable_folder(chosen: Path) -> Path:
 
 
 def remove_folder(chosen: Path) -> None:
-    """Remove a data folder and its substitute, if it has one; nothing may be running in it."""
+    """Remove a data folder and, if it has one, its substitute.
+
+    Raises AlreadyRunning if a server uses the folder.
+    """
     folder = usable_folder(chosen)
     with claimed(folder):
         shutil.rmtree(folder)
@@ -52,7 +54,7 @@ def remove_folder(chosen: Path) -> None:
 
 
 def service_folder(parent: Path, name: str) -> Path:
-    """Create and return a folder in `parent` that belongs to the services' user alone."""
+    """Create and return a folder in `parent` that only the services' user can access."""
     folder = parent / name
     folder.mkdir(exist_ok=True)
     folder.chmod(0o700)
@@ -61,7 +63,7 @@ def service_folder(parent: Path, name: str) -> Path:
 
 
 def give_to_service_user(path: Path) -> None:
-    """Make the services' user the owner of `path`, when there is such a user."""
+    """Make the services' user the owner of `path`, if there is such a user."""
     user = service_user()
     if user is not None:
         account = pwd.getpwnam(user)
@@ -71,14 +73,14 @@ def give_to_service_user(path: Path) -> None:
 def reachable_program(program: Path, tree: Path) -> Path:
     """Return `program`, or a copy of it if the services' user cannot run it where it is.
 
-    `tree` is the folder above the program that contains everything it needs; the whole folder is
+    `tree` is the folder that contains the program and everything it needs; the whole folder is
     copied.
     """
     user = service_user()
     if user is None or _can_enter(user, program.parent):
         return program
     _make_enterable(_FALLBACK)
-    # Named by its content, so that all checkouts share one copy.
+    # Name the copy after the program's content, so that all checkouts share it.
     identity = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
     copy = _FALLBACK / f"{tree.name}-{identity}"
     if not copy.exists():
@@ -92,12 +94,12 @@ def reachable_program(program: Path, tree: Path) -> Path:
 
 
 def new_secret() -> str:
-    """Return a random text that is safe in a URL and in a configuration file."""
+    """Return a random string that is safe in a URL and in a configuration file."""
     return secrets.token_urlsafe(48)
 
 
 def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
-    """Return the value `name`, created when first requested and kept in `folder` (mode 600)."""
+    """Return the value called `name`, which is created once and kept in `folder` (mode 600)."""
     path = folder / "kept" / name
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if not path.exists():
@@ -115,9 +117,9 @@ def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
 def claimed(folder: Path) -> Iterator[int]:
     """Claim `folder` for this process; yield a descriptor that its children must inherit.
 
-    Raises AlreadyRunning immediately if another supervisor has claimed it. A supervisor that was
-    killed may have left children that are still shutting down: they hold the second lock, and this
-    waits for them.
+    Raises AlreadyRunning immediately if another supervisor has claimed the folder. If a supervisor
+    was killed, its children may still be shutting down. They hold the second lock; this function
+    waits for them, and raises AlreadyRunning if they take too long.
     """
     with (
         (folder / "supervisor.lock").open("a+") as ours,
@@ -136,7 +138,7 @@ def claimed(folder: Path) -> Iterator[int]:
         while not _try_lock(theirs.fileno()):
             if time.monotonic() > deadline:
                 raise AlreadyRunning(
-                    f"processes of an earlier run still use {folder} after "
+                    f"processes from an earlier run still use {folder} after "
                     f"{_EARLIER_RUN_SECONDS} s; end them (fuser {theirs.name} lists them)"
                 )
             time.sleep(0.1)
@@ -152,7 +154,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _make_enterable(path: Path) -> None:
-    """Create `path` and its missing parents so that others may traverse, but not list, them."""
+    """Create `path` and its missing parents; other users may enter but not list these folders."""
     for folder in (*reversed(path.parents), path):
         if not folder.exists():
             folder.mkdir()
@@ -164,7 +166,7 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _can_enter(user: str, folder: Path) -> bool:
-    """Return whether the user may enter, by trying it: permissions are more than mode bits."""
+    """Return whether the user may enter the folder, by trying it: mode bits alone do not tell."""
     attempt = subprocess.run(  # noqa: S603  # nosec B603 # our own program
         ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)],
         user=user,

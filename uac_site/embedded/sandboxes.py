@@ -9,11 +9,11 @@ from workers.sandbox.runner import AUTO
 
 
 def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], None]) -> None:
-    """Build the sandboxes' image if a Docker engine answers, and report what will be used.
+    """Build the sandbox image if a Docker engine answers, and report which sandboxes will be used.
 
-    `environment` contains the workers' variables. If it does not name a runner, a missing engine is
-    no error: the workers then use the process runner. If it requires Docker, ProcessFailed is
-    raised.
+    `environment` contains the workers' variables. If they name no runner, a missing engine is not
+    an error: the workers will use the process runner. If they require Docker and the image cannot
+    be built, ProcessFailed is raised.
     """
     variables = {**os.environ, **environment}
     chosen = variables.get("UAC_SANDBOX_RUNNER", AUTO)

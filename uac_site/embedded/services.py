@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis together, and the environment variables that lead to them."""
+"""PostgreSQL and Redis together, and the environment variables that point to them."""
 
 import shutil
 import tempfile
@@ -14,10 +14,10 @@ from uac_site.embedded.redis import Redis, redis_in
 
 @dataclass(frozen=True)
 class Services:
-    """Running services.
+    """PostgreSQL and Redis, both running.
 
     `data_folder` is where they actually keep their data, which is not always the requested folder.
-    `inherited` are the descriptors that further processes on this data must inherit.
+    `inherited` contains the descriptors that any other process on this data must inherit.
     """
 
     data_folder: Path
@@ -27,7 +27,7 @@ class Services:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that a server on these services needs."""
+        """The environment variables that a server needs in order to use these services."""
         return {
             "UAC_ENVIRONMENT": "development",
             "DATABASE_URL": self.postgres.runtime_url,
@@ -44,9 +44,9 @@ def running_services(
     """Run PostgreSQL and Redis until the context ends; then stop them.
 
     If `data_folder` is given, a later start finds the data again; otherwise the data is deleted at
-    the end. `durable=False` gains speed, but a power cut may then destroy the data. Call this from
-    the main thread. Raises AlreadyRunning if another supervisor uses the folder, ProcessFailed if a
-    service does not start.
+    the end. `durable=False` makes PostgreSQL faster, but a power cut may then destroy the data.
+    Call this function from the main thread. Raises AlreadyRunning if another supervisor uses the
+    folder, ProcessFailed if a service does not start.
     """
     with ExitStack() as stack:
         if data_folder is None:

@@ -20,7 +20,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 # Calls to language models wait for the network, so there may be more threads than processors.
 LLM_THREADS = 8
-# Webhook calls also wait for the network, and one that hangs must leave threads for the others.
+# Webhook calls also wait for the network, and a call that hangs must leave threads for the others.
 DEFAULT_THREADS = 8
 
 
@@ -28,7 +28,7 @@ DEFAULT_THREADS = 8
 class System:
     """A running server.
 
-    `environment` contains the variables that a further process needs to become part of the server.
+    `environment` contains the variables that another process needs in order to join the server.
     `processes` maps names to processes, in the order in which they were started: postgres, redis,
     web, mcp, sandbox-1 ..., llm-1 ..., default-1 ..., beat, beat-2 ...
     """
@@ -45,9 +45,9 @@ class System:
         return self.services.data_folder
 
     def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
-        """Run `manage.py` with `arguments`; return its output. Raises ProcessFailed.
+        """Run `manage.py` with `arguments`; return its output.
 
-        `environment` adds variables to those of the system.
+        `environment` adds variables to the server's. Raises ProcessFailed if the command fails.
         """
         finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
             [sys.executable, "manage.py", *arguments],
@@ -77,11 +77,11 @@ class System:
         self.processes[name].stop()
 
     def kill(self, name: str) -> None:
-        """End one process and its children by SIGKILL."""
+        """Kill one process and its children with SIGKILL."""
         self.processes[name].kill()
 
     def check(self) -> None:
-        """Raise ProcessFailed, with the end of its log, if a process exited by itself."""
+        """Raise ProcessFailed if a process exited by itself, with the end of that process's log."""
         for process in self.processes.values():
             if process.died:
                 raise ProcessFailed(f"{process.name} exited by itself.\n{process.log_tail()}")
@@ -102,15 +102,15 @@ def running_system(
     environment_of: Mapping[str, Mapping[str, str]] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Iterator[System]:
-    """Run a whole server until the context ends; then stop it in reverse order.
+    """Run a whole server until the context ends; then stop its processes in reverse order.
 
-    Without `data_folder` its data is deleted afterwards. `web_port` is the first port to try (0:
-    any); if `mcp` is set, the process for agents takes a later port. `environment` adds to or
-    replaces the processes' variables, `environment_of` those of individual processes, by name;
-    UAC_METRICS_PORT is for the first worker, and the other processes take the ports after it.
-    `report` is called at each stage. SIGTERM and SIGHUP end the context as SystemExit, unless they
-    already have another handler. Raises AlreadyRunning if another supervisor uses the folder,
-    ProcessFailed with the end of the log if a process does not become ready.
+    If `data_folder` is None, the data is deleted afterwards. `web_port` is the first port to try
+    (0: any); if `mcp` is set, the process for agents takes a later port. `environment` adds or
+    replaces variables of all processes, `environment_of` those of individual processes, by process
+    name; UAC_METRICS_PORT is the port of the first worker, and the other processes take the ports
+    after it. `report` is called at each stage. In this context, SIGTERM and SIGHUP raise SystemExit
+    unless they already have another handler. Raises AlreadyRunning if another supervisor uses the
+    folder, and ProcessFailed, with the end of its log, if a process does not become ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -163,7 +163,7 @@ def _make_system(services: Services, port: int, environment: Mapping[str, str]) 
 def _worker_commands(
     sandbox_workers: int, llm_workers: int, default_workers: int
 ) -> dict[str, list[str]]:
-    """Return worker name → command."""
+    """Return a mapping from each worker's name to its command."""
     # Sandboxes are CPU-bound: running more of them at a time than there are processors would only
     # starve the web process. There is one extra thread, since some threads do no long work
     # (workers/service/turns.py).
@@ -180,7 +180,7 @@ def _worker_commands(
 
 
 def _beat_commands(beats: int, data_folder: Path) -> dict[str, list[str]]:
-    """Return beat name → command."""
+    """Return a mapping from each beat's name to its command."""
     names = ["beat" if number == 1 else f"beat-{number}" for number in range(1, beats + 1)]
     return {name: _beat(data_folder / f"{name}-schedule") for name in names}
 
@@ -191,7 +191,7 @@ def _make_processes(
     ports: Mapping[str, int],
     environment_of: Mapping[str, Mapping[str, str]],
 ) -> dict[str, ManagedProcess]:
-    """Return a process for each command, not yet started; one with a port answers when ready."""
+    """Return an unstarted process for each command; one with a port is ready when it answers."""
     variables = {**os.environ, **system.environment}
     metrics = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
     return {
@@ -240,16 +240,17 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--pool", pool),
         *("--concurrency", str(concurrency)),
         *("--hostname", f"{name}@%h"),
-        # Workers send each other no messages, but would wait a second for them at their start.
+        # Workers send each other no messages, but would wait a second for each other when they
+        # start.
         *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]
 
 
 def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, str]]:
-    """Return the variable that gives each process its own port for metrics.
+    """Return, for each process, the variable that sets its own metrics port.
 
-    The workers with sandboxes and language models come first.
+    The workers for sandboxes and language models get the first ports.
     """
     workers = ("sandbox-", "llm-")
     serving = sorted(names, key=lambda name: not name.startswith(workers)) if first else []
@@ -280,7 +281,7 @@ def _celery_says_ready(process: ManagedProcess) -> bool:
 
 
 def _stop_all(processes: list[ManagedProcess]) -> None:
-    """Signal all processes, the latest started first, and only then wait: they stop in parallel."""
+    """Signal all processes, last started first, before waiting for any: they stop in parallel."""
     for process in reversed(processes):
         process.ask_to_stop()
     for process in reversed(processes):

@@ -1,1 +1,1 @@
-"""Formats of dates and times, by language: see `FORMAT_MODULE_PATH` in the settings."""
+"""Date and time formats, by language: see `FORMAT_MODULE_PATH` in the settings."""

@@ -1,1 +1,1 @@
-"""Run a user's code: one interface (`runner`), its protocol and the ways to run it."""
+"""Run users' code in sandboxes: the entry point (`runner`), the protocol, and the two runners."""

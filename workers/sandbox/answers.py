@@ -1,4 +1,4 @@
-"""Read a sandbox's answers; raise ProtocolError for an invalid field."""
+"""Parse a sandbox's answers; raise ProtocolError if a field is invalid."""
 
 import datetime
 from types import NoneType
@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return a field of an answer, which must be of exactly this type."""
+    """Return the field `name` of an answer, which must be of exactly the type `kind`."""
     found = value.get(name)
     if type(found) is not kind:
         raise ProtocolError(f"{name} is not a {kind.__name__}")
@@ -31,16 +31,16 @@ def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
 
 
 def read_pair(value: Any) -> tuple[str, str] | None:
-    """Return a pair of texts, or None."""
+    """Return the value as a pair of strings, or None if it is null."""
     if value is None:
         return None
     if not (isinstance(value, list) and [type(item) for item in value] == [str, str]):
-        raise ProtocolError("not a pair of texts")
+        raise ProtocolError("not a pair of strings")
     return value[0], value[1]
 
 
 def take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a field of an answer, which must be a list of objects."""
+    """Return the field `name` of an answer, which must be a list of objects."""
     found: list[Any] = take_field(value, name, list)
     if not all(isinstance(item, dict) for item in found):
         raise ProtocolError(f"{name} is not a list of objects")
@@ -51,13 +51,13 @@ def _number(value: dict[str, Any], name: str) -> float:
     found = value.get(name)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise ProtocolError(f"{name} is not a number")
-    if not 0 <= found <= protocol.MAX_INTEGER:  # false for numbers that are not finite
+    if not 0 <= found <= protocol.MAX_INTEGER:  # false for infinity and NaN
         raise ProtocolError(f"{name} is not a number from 0 to {protocol.MAX_INTEGER}")
     return float(found)
 
 
 def take_integer(value: dict[str, Any], name: str) -> int:
-    """Return a field of an answer, which must be a non-negative integer."""
+    """Return the field `name` of an answer, which must be a non-negative integer."""
     found = take_field(value, name, int)
     if not 0 <= found <= protocol.MAX_INTEGER:
         raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")
@@ -65,7 +65,7 @@ def take_integer(value: dict[str, Any], name: str) -> int:
 
 
 def read_usage(answer: dict[str, Any]) -> Usage:
-    """Return what a request used and printed."""
+    """Return the resources that a request used and the output that it printed."""
     return Usage(
         stdout=take_field(answer, "stdout", str),
         load_seconds=_number(answer, "load_seconds"),
@@ -76,7 +76,7 @@ def read_usage(answer: dict[str, Any]) -> Usage:
 
 
 def read_error(value: Any) -> UserError | None:
-    """Return the error of user code, or None."""
+    """Return the error in the user's code, or None if there was none."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -112,7 +112,7 @@ def read_forecast(value: dict[str, Any]) -> ConstraintForecast:
     moments = [one.at for one in changes]
     until = None if value.get("until") is None else _moment(take_field(value, "until", str))
     if not moments or not all(map(_is_earlier, moments, moments[1:])):
-        raise ProtocolError("changes that are out of order, or none")
+        raise ProtocolError("the changes are missing or out of order")
     return ConstraintForecast(
         path=path,
         error=None,
@@ -128,11 +128,11 @@ def _foreseen_finding(value: dict[str, Any]) -> ForeseenFinding:
     key: Any = value.get("key")
     records: list[Any] = take_field(value, "records", list)
     if type(key) not in (str, NoneType) or not (records or key):
-        raise ProtocolError("a finding without key and records")
+        raise ProtocolError("a finding has neither a key nor records")
     if not all(
         isinstance(record, list) and [*map(type, record)] == [str, str, str] for record in records
     ):
-        raise ProtocolError("a finding with invalid records")
+        raise ProtocolError("a finding has invalid records")
     return ForeseenFinding(key, tuple(map(tuple, records)), take_field(value, "wording", str))
 
 
@@ -145,27 +145,27 @@ def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
         if not isinstance(one, list) or [*map(type, one)] != [int, str]:
             raise ProtocolError("not a list of findings")
         if not 0 <= one[0] < findings or one[1] not in protocol.SEVERITIES:
-            raise ProtocolError("no such finding, or no severity")
+            raise ProtocolError("the finding does not exist, or the severity is invalid")
         found.append((one[0], one[1]))
     return ForeseenChange(_moment(take_field(value, "at", str)), error, tuple(found))
 
 
 def _is_earlier(one: str, other: str) -> bool:
-    """Return whether one day or moment is before another; False if only one of them is a day."""
+    """Return whether `one` is before `other`; False if one is a day and the other a moment."""
     if (len(one) == len("2026-01-01")) != (len(other) == len("2026-01-01")):
         return False
     return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(other)
 
 
 def _moment(text: str) -> str:
-    """Return the text; raise ProtocolError unless it is a day, or a moment in UTC (ISO)."""
+    """Return the text; raise ProtocolError unless it is an ISO date or an ISO timestamp in UTC."""
     try:
         if len(text) == len("2026-01-01"):
             datetime.date.fromisoformat(text)
         elif datetime.datetime.fromisoformat(text).utcoffset() != datetime.timedelta():
-            raise ProtocolError("a moment that is not in UTC")
+            raise ProtocolError("a moment is not in UTC")
     except ValueError:
-        raise ProtocolError("no moment") from None
+        raise ProtocolError("neither a day nor a moment") from None
     return text
 
 
@@ -177,7 +177,7 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
         raise ProtocolError("message or key is not a str")
     evidence = tuple(map(_evidence, take_objects(value, "evidence")))
     if not evidence and not key:
-        raise ProtocolError("an alert without evidence and key")
+        raise ProtocolError("an alert has neither evidence nor a key")
     return FoundAlert(severity, message, key, evidence)
 
 
@@ -194,27 +194,28 @@ def read_rests_on(value: dict[str, Any]) -> RestsOn:
     ]
     scope, count = take_field(value, "scope", str), take_integer(value, "count")
     if scope not in protocol.SCOPES or count < sum(len(one.keys) for one in records):
-        raise ProtocolError("no scope, or fewer records than are named")
+        raise ProtocolError("the scope is invalid, or more records are named than counted")
     return RestsOn(scope=scope, count=count, records=records, collections=tuple(collections))
 
 
 def _columns(value: dict[str, Any]) -> EvidenceColumns:
     keys, sources = take_field(value, "keys", list), take_field(value, "sources", list)
     if len(keys) != len(sources) or not all(type(key) is str for key in keys):
-        raise ProtocolError("keys are not str, or not as many as sources")
+        raise ProtocolError("keys are not all str, or do not match the sources in number")
     if not all(map(protocol.are_sources, sources)):
-        raise ProtocolError("sources are not entry numbers, or too many")
+        raise ProtocolError("sources are not entry numbers, or there are too many")
     class_name, domain = take_field(value, "class", str), take_field(value, "domain", str)
     collection = take_field(value, "collection", str)
     return EvidenceColumns(class_name, domain, collection, keys, sources)
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:
-    # There may be thousands, and a request waits for them, so fields are read by position.
+    # Build the evidence by position rather than by keyword, which is faster: a request may wait for
+    # thousands of records.
     texts: list[Any] = [value.get(name) for name in ("class", "domain", "collection", "key")]
     if not all(type(text) is str for text in texts):
         raise ProtocolError("class, domain, collection or key is not a str")
     sources: Any = value.get("sources")
     if not protocol.are_sources(sources):
-        raise ProtocolError("sources are not entry numbers, or too many")
+        raise ProtocolError("sources are not entry numbers, or there are too many")
     return Evidence._make([*texts, tuple(sources)])

@@ -1,9 +1,10 @@
-"""Build the images that run users' code: `python -m workers.sandbox.build [--base IMAGE]`.
+"""Build the images in which users' code runs: `python -m workers.sandbox.build [--base IMAGE]`.
 
-The sandboxes' image is built from `sandbox_image/Dockerfile` on a base image with Python. If the
-engine neither has the Dockerfile's own base nor can pull it, a base is built from the packages of
-this Debian or Ubuntu system: an interpreter, its libraries and the time zones, without a shell. The
-type checker's image is built from `typecheck_image/Dockerfile` on the sandboxes' image.
+The sandbox image is built from `sandbox_image/Dockerfile` on a base image with Python. If the
+engine neither has the base image that the Dockerfile names nor can pull it, a base image is built
+from the packages of this Debian or Ubuntu system: an interpreter, its libraries and the time zone
+database, without a shell. The type checker's image is built from `typecheck_image/Dockerfile` on
+the sandbox image.
 """
 
 import argparse
@@ -29,7 +30,7 @@ ENGINE_SECONDS = 300
 
 
 class ImageNotBuilt(Exception):
-    """The image could not be built; the message says why and what to do."""
+    """An image could not be built; the message says why and what to do."""
 
 
 def ensure_image(
@@ -38,11 +39,11 @@ def ensure_image(
     renew: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> str:
-    """Build the image of this release, unless the engine has it, and return its name.
+    """Build this release's sandbox image unless the engine already has it; return its name.
 
-    `base` is an image with Python 3.11 or newer (default: see the module). If `base` is given or
-    `renew` is set, the image is always rebuilt, from the newest version of the base. Raises
-    ImageNotBuilt.
+    `base` is an image with Python 3.11 or newer (for the default, see the module's docstring). If
+    `base` is given or `renew` is set, the image is always rebuilt, from the newest version of the
+    base. Raises ImageNotBuilt if the image cannot be built.
     """
     name = default_image()
     with _engine() as client:
@@ -55,10 +56,10 @@ def ensure_image(
 def ensure_typecheck_image(
     base: str, *, renew: bool = False, say: Callable[[str], None] = lambda line: None
 ) -> str:
-    """Build the type checker's image of this release, unless the engine has it; return its name.
+    """Build this release's type checker image unless the engine already has it; return its name.
 
-    `base` is the sandboxes' image. Its Python version must be the server's, since the image gets
-    the server's mypy. Raises ImageNotBuilt.
+    `base` is the sandbox image. Its Python version must match the server's, because the server's
+    mypy is copied into the type checker's image. Raises ImageNotBuilt if the image cannot be built.
     """
     name = typecheck_image_name()
     with _engine() as client:
@@ -72,7 +73,10 @@ def ensure_typecheck_image(
 
 @contextmanager
 def _engine() -> Iterator[docker.DockerClient]:
-    """Raise ImageNotBuilt in this context if the engine does not answer, or refuses."""
+    """Yield a client of the engine.
+
+    In this context, ImageNotBuilt is raised if the engine does not answer or refuses a request.
+    """
     try:
         with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
             yield client
@@ -104,7 +108,7 @@ def _build(
         )
     except BuildError as error:
         lines = [str(line.get("stream") or line.get("error") or "") for line in error.build_log]
-        raise ImageNotBuilt(f"on the base {base}: {error}\n{''.join(lines)[-2000:]}") from error
+        raise ImageNotBuilt(f"with the base {base}: {error}\n{''.join(lines)[-2000:]}") from error
 
 
 def _has(client: docker.DockerClient, image: str) -> bool:
@@ -116,7 +120,7 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
-    """Return the Dockerfile's own base, pulled if possible; None if the engine cannot get it."""
+    """Pull the Dockerfile's base image; return its name, or None if it is unavailable."""
     found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     base = found[1]
@@ -128,7 +132,7 @@ def _available_base(client: docker.DockerClient) -> str | None:
 
 
 def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -> str:
-    """Build a base from Debian's packages, without privileges, and return its name."""
+    """Build a base image from Debian packages and return its name; this needs no privileges."""
     say("no registry answers: building a base image from this system's own packages")
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"
@@ -136,11 +140,11 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
         told.mkdir(parents=True)
         for package in _download(Path(folder)):
             run_program(["dpkg-deb", "--extract", str(package), str(root)])
-            # The image lists its packages where scanners look for them.
+            # Record the package in the image, where image scanners look for it.
             (told / package.name.partition("_")[0]).write_text(
                 run_program(["dpkg-deb", "--field", str(package)])
             )
-        # Packages of a merged /usr rely on these links, which come from another package.
+        # Packages built for a merged /usr rely on these links, which another package provides.
         for name in ("lib", "lib64", "bin"):
             if (root / "usr" / name).exists() and not (root / name).exists():
                 (root / name).symlink_to(f"usr/{name}")
@@ -153,8 +157,9 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
 
 
 def _download(folder: Path) -> list[Path]:
-    """Download the packages of Python and its dependencies into the folder."""
-    # Use the system's package lists, or download our own if it has none; this needs no privilege.
+    """Download the Debian packages of Python and its dependencies; return the files' paths."""
+    # Use the system's package lists or, if it has none, download our own, which needs no
+    # privileges.
     lists = folder / "lists"
     lists.mkdir()
     attempts: list[list[str]] = [[], [f"--option=Dir::State::Lists={lists}"]]
@@ -211,9 +216,9 @@ def run_program(command: list[str], folder: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Build both images, and print the name of the sandboxes' image."""
+    """Build both images and print the name of the sandbox image."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.build", description=__doc__)
-    parser.add_argument("--base", help="an image with Python 3.11 or newer")
+    parser.add_argument("--base", help="base image to build on, with Python 3.11 or newer")
     arguments = parser.parse_args()
     say = functools.partial(_write, sys.stderr)
     try:

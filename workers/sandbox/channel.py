@@ -1,29 +1,32 @@
-"""The channel of bytes to and from the runner in a sandbox."""
+"""The byte channel between this process and the runner in a sandbox."""
 
 from typing import Protocol
 
 
 class Channel(Protocol):
-    """A channel of bytes to and from the runner in a sandbox."""
+    """A byte channel between this process and the runner in a sandbox."""
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all data; raise EOFError if the runner is gone, TimeoutError past the deadline."""
+        """Write all of the data.
+
+        Raises EOFError if the runner has exited, TimeoutError if the deadline passes first.
+        """
         ...
 
     def receive(self, count: int, deadline: float) -> bytes:
         """Receive `count` bytes, or fewer at the end of the stream.
 
-        Raises TimeoutError past the deadline.
+        Raises TimeoutError if the bytes do not arrive before the deadline.
         """
         ...
 
     def has_ended(self) -> bool:
-        """Return whether the runner has exited, without waiting.
+        """Return whether the runner has exited, without waiting for it.
 
-        Its remaining output stays readable.
+        Output that the runner has already written can still be read.
         """
         ...
 
     def close(self) -> None:
-        """Destroy the sandbox with everything in it; may be called again."""
+        """Destroy the sandbox and everything in it; may be called more than once."""
         ...

@@ -1,7 +1,7 @@
-"""The host's end of the protocol: a sandbox behind a channel of bytes, whatever runs it.
+"""The host's end of the protocol: a sandbox behind a byte channel, whichever runner it uses.
 
-Every answer is checked before it is used: its size before it is read, then its depth, its id and
-its shape. An answer that fails a check breaks the sandbox.
+Every answer is checked before it is used: its size before it is read, then its nesting depth, its
+id and its structure. If an answer fails a check, its sandbox is destroyed.
 """
 
 import dataclasses
@@ -51,26 +51,28 @@ from workers.sandbox.results import (
 
 HELLO_BYTES = 4096
 START_SECONDS = 20.0
-# The runner enforces the limits of its children; the host waits this many seconds longer before it
-# stops trusting the runner. The duration of a load is limited by the host alone.
+# The runner enforces the limits on its children; the host waits this many seconds longer before it
+# gives up on the runner. Only the host limits the time that a load takes.
 GRACE_SECONDS = 5.0
-# Maximum size of an answer apart from its result: printed output, an error, the frame around them.
+# Maximum size of everything in an answer except its result: printed output, an error, and the frame
+# around them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
-# Outcomes of user code that was stopped from outside. A sandbox in which that happened is not kept.
+# Outcomes that mean that user code was stopped from outside. A sandbox is not kept after one of
+# these.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
-# Maximum number of values in an answer, which take at most a hundred megabytes of memory; its bytes
-# are bounded by the limits for its kind of request. A foreign program's objects are read in one
-# answer, so it may have more values.
+# Maximum number of values in an answer; this many take at most 100 MB of memory. The answer's size
+# in bytes is bounded by the limits for its kind of request. All objects of a foreign project are
+# read in a single answer, so that answer may contain more values.
 MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
 MAX_ESCAPES = 1_000_000
-MAX_COMPILED_VALUES = 100  # plus one per file, whose bytecode is one text
+MAX_COMPILED_VALUES = 100  # plus one value per file, for its bytecode
 
 
 class ChannelSandbox:
-    """A Sandbox over a channel, whose deadlines are on the monotonic clock."""
+    """A Sandbox behind a channel; its deadlines are on the monotonic clock."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class ChannelSandbox:
         hash_seed: int,
         memory_bytes: int | None = None,
     ) -> None:
-        """Wait for the runner's hello; raise SandboxError if it does not arrive or does not match.
+        """Wait for the runner's hello; raise SandboxError if none arrives or it is not as expected.
 
         No request gets more memory than `memory_bytes`, whatever its limits say.
         """
@@ -105,7 +107,7 @@ class ChannelSandbox:
 
     @property
     def alive(self) -> bool:
-        """False once the sandbox has broken or been closed."""
+        """False once the sandbox has failed or been closed."""
         return self._alive and not self._channel.has_ended()
 
     @property
@@ -114,14 +116,14 @@ class ChannelSandbox:
         return self._spent
 
     def close(self) -> None:
-        """Destroy the sandbox; may be called again."""
+        """Destroy the sandbox; may be called more than once."""
         self._break()
 
     @measured("compile")
     def compile(
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
-        """See Sandbox."""
+        """See `Sandbox.compile`."""
         sizes = {path: len(source) for path, source in files.items()}
         compiled: dict[str, str] = {}
         for part in parts_of(sizes, COMPILED_BYTES):
@@ -139,7 +141,7 @@ class ChannelSandbox:
         with self._checking():
             bytecode = take_field(take_field(answer, "result", dict), "bytecode", dict)
             if bytecode.keys() != files.keys():
-                raise ProtocolError("bytecode of other files than requested")
+                raise ProtocolError("bytecode for files other than those requested")
             return {path: take_field(bytecode, path, str) for path in bytecode}
 
     @measured("load")
@@ -151,7 +153,7 @@ class ChannelSandbox:
         removed: Sequence[str] = (),
         limits: Limits = LOAD_LIMITS,
     ) -> Loaded:
-        """See Sandbox."""
+        """See `Sandbox.load`."""
         self._coming = None
         answer = self._request(
             "load",
@@ -176,7 +178,7 @@ class ChannelSandbox:
         bytecode: Mapping[str, str] | None = None,
         removed: Sequence[str] = (),
     ) -> None:
-        """See Sandbox."""
+        """See `Sandbox.prepare`."""
         self._coming = {
             "sources": dict(sources or {}),
             "bytecode": dict(bytecode or {}),
@@ -186,7 +188,7 @@ class ChannelSandbox:
 
     @property
     def prepared(self) -> bool:
-        """See Sandbox."""
+        """See `Sandbox.prepared`."""
         return self._coming is not None
 
     @measured("evaluate")
@@ -198,7 +200,7 @@ class ChannelSandbox:
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Evaluation:
-        """See Sandbox."""
+        """See `Sandbox.evaluate`."""
         answer = self._request(
             "evaluate",
             limits,
@@ -228,7 +230,7 @@ class ChannelSandbox:
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ConstraintRun:
-        """See Sandbox."""
+        """See `Sandbox.run_constraints`."""
         answer = self._request(
             "constraints",
             limits,
@@ -242,7 +244,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             told = [result.path for result in results]
             if told != list(paths) if paths is not None else not _are_constraints(told, bindings):
-                raise ProtocolError("results of other constraints than requested")
+                raise ProtocolError("results for constraints other than those requested")
             return ConstraintRun(results=results, usage=read_usage(answer))
 
     @measured("forecast")
@@ -256,7 +258,7 @@ class ChannelSandbox:
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """See Sandbox."""
+        """See `Sandbox.forecast`."""
         answer = self._request(
             "forecast",
             limits,
@@ -270,8 +272,8 @@ class ChannelSandbox:
             results = tuple(read_forecast(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
-                raise ProtocolError("forecasts of other constraints than requested")
-            # One more day on either side, to cover every time zone.
+                raise ProtocolError("forecasts for constraints other than those requested")
+            # Allow one more day on either side, to cover every time zone.
             day = datetime.timedelta(days=1)
             first, last = (
                 (moment.astimezone(datetime.UTC).date() + more).isoformat()
@@ -280,14 +282,14 @@ class ChannelSandbox:
             for one in results:
                 told = [*(change.at for change in one.changes), one.until or last]
                 if not all(first <= moment[:10] <= last for moment in told):
-                    raise ProtocolError("a forecast of other days than requested")
+                    raise ProtocolError("a forecast for days other than those requested")
             return ForecastRun(results=results, usage=read_usage(answer))
 
     @measured("tests")
     def run_tests(
         self, paths: Sequence[str] | None = None, *, limits: Limits = DEFAULT_LIMITS
     ) -> TestRun:
-        """See Sandbox."""
+        """See `Sandbox.run_tests`."""
         answer = self._request(
             "tests",
             limits,
@@ -311,7 +313,7 @@ class ChannelSandbox:
 
     @measured("dump")
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """See Sandbox."""
+        """See `Sandbox.dump`."""
         answer = self._request(
             "dump",
             limits,
@@ -326,7 +328,7 @@ class ChannelSandbox:
                     take_integer(counts[domain], collection)
             records = take_field(result, "records", dict)
             if paths is not None and records.keys() != set(paths):
-                raise ProtocolError("records of other files than requested")
+                raise ProtocolError("records from files other than those requested")
             for path in records:
                 for collection in take_field(records, path, dict):
                     take_objects(records[path], collection)
@@ -344,8 +346,8 @@ class ChannelSandbox:
         time_zone: str,
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
-        """See Sandbox."""
-        if self._memory_bytes is not None:  # the runner parses it within its container's memory
+        """See `Sandbox.run_foreign`."""
+        if self._memory_bytes is not None:  # the runner must parse the result in this memory
             most = min(limits.result_bytes, self._memory_bytes // 8)
             limits = dataclasses.replace(limits, result_bytes=most)
         answer = self._request(
@@ -370,9 +372,9 @@ class ChannelSandbox:
         /,
         **parameters: Any,
     ) -> dict[str, Any]:
-        """Send a request, and return the answer if its outcome is ok; else raise SandboxError.
+        """Send a request and return the answer; raise SandboxError unless its outcome is "ok".
 
-        The answer has at most `most` values.
+        The answer may contain at most `most` values.
         """
         self._id += 1
         loads = operation in ("compile", "load")
@@ -387,7 +389,7 @@ class ChannelSandbox:
         )
         with self._checking():
             if type(answer.get("id")) is not int or answer["id"] != self._id:
-                raise ProtocolError("not the id of the request")
+                raise ProtocolError("its id is not that of the request")
             outcome, message = (
                 take_field(answer, "outcome", str),
                 take_field(answer, "message", str),
@@ -405,13 +407,14 @@ class ChannelSandbox:
             usage = read_usage(answer) if "stdout" in answer else None
             error = read_error(answer.get("error"))
         self._spent |= outcome in STOPPED
-        # Compiling and loading run no loops of user code, so a timeout means a slow machine. And if
-        # the runner cannot read a request before any user code has run, user code is not to blame.
+        # Compiling and loading run no loops of the user's code, so a timeout there means that the
+        # machine is slow. And if the runner fails to read a request before any user code has run,
+        # user code cannot be to blame.
         ours = loads and outcome in ("timeout", "protocol_error")
         raise SandboxError(outcome, message, error, usage, infrastructure=ours)
 
     def _json(self, limits: Limits) -> dict[str, Any]:
-        """Return these limits, capped by the sandbox's memory."""
+        """Return the limits as a dictionary, with the memory capped at what the sandbox has."""
         if self._memory_bytes is not None and limits.memory_bytes > self._memory_bytes:
             limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
         return vars(limits)
@@ -422,7 +425,7 @@ class ChannelSandbox:
     def _exchange(
         self, request: dict[str, Any] | None, seconds: float, max_bytes: int, max_values: int
     ) -> dict[str, Any]:
-        """Send a frame, if one is given, and return the next frame received."""
+        """Send the request, if there is one, in a frame; return the next frame received."""
         if not self._alive:
             raise SandboxError(
                 "killed", "the sandbox has ended: open another one", infrastructure=True
@@ -475,7 +478,7 @@ class ChannelSandbox:
 
     @contextmanager
     def _checking(self) -> Iterator[None]:
-        """Turn a ProtocolError in this context into a broken sandbox."""
+        """In this context, turn a ProtocolError into a SandboxError and destroy the sandbox."""
         try:
             yield
         except ProtocolError as error:
@@ -484,7 +487,7 @@ class ChannelSandbox:
 
 def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
     if now.tzinfo is None:
-        raise ValueError("now has no time zone: give an aware datetime")
+        raise ValueError("now has no time zone: pass an aware datetime")
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -493,7 +496,7 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
 
 
 def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
-    """Return whether each path is a constraint of the project or a bound one, and none repeats."""
+    """Return whether the paths are distinct and all name project constraints or bound ones."""
     return len(set(paths)) == len(paths) and all(
         path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
     )

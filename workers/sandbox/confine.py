@@ -1,17 +1,18 @@
-"""Starts runners of sandboxes as confined processes; `process.py` starts this as a script.
+"""Start sandbox runners as confined processes; `process.py` runs this file as a script.
 
     confine.py FOLDER_OF_SANDBOX_IMAGE TIME_ZONES HOST_PID
 
-It imports once what every runner needs, and forks for each sandbox that the host requests on
-standard input, which is a socket. The request is one byte, sent with the descriptors of the
+The script imports once what every runner needs, then forks for each sandbox that the host requests
+on standard input, which is a socket. The request is one byte, sent with the descriptors of the
 sandbox's three standard streams; the answer is the process id of the sandbox's watcher, sent with a
 descriptor of that process.
 
-Each fork results in two processes. The runner has, where the kernel allows it, namespaces of its
-own: it sees no network, no other process, and no part of the file system except the standard
-library and the time zones, read-only. It never runs as root. The watcher, the forked process, runs
-no user code and waits for the first of three events: the host closes the runner's standard input,
-the host dies, or the runner dies. Then it kills whatever is left.
+Each fork results in two processes, a runner and its watcher. Where the kernel allows it, the runner
+has namespaces of its own: it sees no network, no other process, and no part of the file system
+except the standard library and the time zone database, both read-only. It never runs as root. The
+watcher, which is the forked process itself, runs no user code. It waits until the host closes the
+runner's standard input, the host dies, or the runner dies, and then kills all processes that are
+left.
 """
 
 import ctypes
@@ -50,22 +51,23 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 NOBODY = 65534
 
-# First byte of an answer to the host.
+# The first byte of an answer to the host, which says whether the sandbox was started.
 STARTED = b"+"
 FAILED = b"-"
 
-# Every system has this folder, no library is in it, and the runner does not need it.
+# Mount point of the runner's root file system: a folder that exists on every system, contains no
+# libraries, and is not needed by the runner.
 ROOT = Path("/proc")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> NoReturn:
-    """Fork a sandbox for every request from the host, until it disconnects."""
+    """Fork a sandbox for every request from the host, until the host disconnects."""
     package_folder, zones, host_pid = sys.argv[1:]
     host = os.pidfd_open(os.getppid())
     if os.getppid() != int(host_pid):
-        raise SystemExit("the host has gone")
+        raise SystemExit("the host has exited")
 
     sys.path.insert(0, package_folder)
     from sandbox_image import runner
@@ -74,13 +76,13 @@ def main() -> NoReturn:
     runner.prepare()
     zoneinfo.reset_tzpath([zones])
     gc.collect()
-    gc.freeze()  # pages shared with the forks stay shared
+    gc.freeze()  # keep the memory pages shared with the forked processes
 
     requests = socket.socket(fileno=os.dup(0))
     poller = select.poll()
     poller.register(requests, select.POLLIN)
     poller.register(host, select.POLLIN)
-    watchers: dict[int, int] = {}  # descriptor of the process → its id
+    watchers: dict[int, int] = {}  # descriptor of the watcher's process → its process id
     while True:
         ready = {descriptor for descriptor, _ in poller.poll()}
         for descriptor in ready & watchers.keys():
@@ -112,7 +114,7 @@ def main() -> NoReturn:
 
 
 def start(host: int, zones: str, streams: list[int]) -> NoReturn:
-    """Confine, start and watch a runner, in a process that was forked for it."""
+    """In the newly forked process, start a confined runner on these streams, and watch it."""
     try:
         os.setsid()
         for number, descriptor in enumerate(streams):
@@ -125,7 +127,7 @@ def start(host: int, zones: str, streams: list[int]) -> NoReturn:
 
 
 def watch(host: int, zones: str) -> NoReturn:
-    """Confine, start and watch a runner on the standard streams."""
+    """Start a confined runner on the standard streams, and watch it."""
     from sandbox_image import processes, runner
 
     isolated = enter_namespaces()
@@ -139,7 +141,7 @@ def watch(host: int, zones: str) -> NoReturn:
                 with suppress(OSError):
                     enter_root(zones)
             drop_privileges()
-            # After dropping the privileges, which would clear it.
+            # Set the death signal only now: dropping the privileges would clear it.
             processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
             processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
             for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
@@ -152,7 +154,7 @@ def watch(host: int, zones: str) -> NoReturn:
     os.close(answers)
     runner.silence()
     poller = select.poll()
-    poller.register(requests, 0)  # to see a hang-up; the runner reads the data
+    poller.register(requests, 0)  # only to notice a hang-up; the data is for the runner to read
     poller.register(host, select.POLLIN)
     poller.register(os.pidfd_open(pid), select.POLLIN)
     poller.poll()
@@ -163,7 +165,10 @@ def watch(host: int, zones: str) -> NoReturn:
 
 
 def enter_namespaces() -> bool:
-    """Leave the host's namespaces, if the kernel allows it; process ids change at the next fork."""
+    """Enter new namespaces, if the kernel allows it; return whether it did.
+
+    The new namespace of process ids takes effect at the next fork.
+    """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         return bool(libc.unshare(NAMESPACES) == 0)
@@ -176,9 +181,9 @@ def enter_namespaces() -> bool:
 
 
 def enter_root(zones: str) -> None:
-    """Make an empty, read-only file system the root, with only the folders that are needed.
+    """Replace the root with a read-only file system that contains only the folders needed.
 
-    They keep their paths, so that this interpreter still finds them.
+    The folders keep their paths, so that this interpreter still finds them.
     """
     needed = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), zones}
     os.umask(0o022)
@@ -206,7 +211,7 @@ def mount(
 
 
 def drop_privileges() -> None:
-    """Become nobody if root, and give up the privileges that our own namespace would allow."""
+    """Become the user nobody if running as root, and give up all capabilities."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

@@ -1,9 +1,10 @@
 """The Docker runner: every sandbox is a hardened container of its own.
 
-A container serves one user and is never used again for another. It has no network, no capability,
-no way to gain any, no writable file system, its own user id and few system calls (`seccomp.json`).
-Before any code is sent, the runner reports from inside whether the kernel enforces this: an engine
-silently runs without a seccomp filter when it cannot read the profile.
+A container serves one user and is never reused for another. It has no network, no capabilities and
+no way to gain any, no writable file system, a user id of its own, and few permitted system calls
+(`seccomp.json`). Before any code is sent, the runner reports from inside whether the kernel
+enforces this: an engine that cannot read the seccomp profile silently runs containers without a
+filter.
 """
 
 import contextlib
@@ -36,32 +37,36 @@ logger = structlog.get_logger(__name__)
 
 LABEL = "uac.sandbox"
 ENGINE_SECONDS = 30
-# An engine that takes longer than this to answer a ping, in seconds, counts as down.
+# If the engine takes longer than this, in seconds, to answer a ping, it counts as down.
 PING_SECONDS = 4
-# Enough for a fresh container to wait for its user, and then for the longest series of requests,
-# each of which has a deadline.
+# Age, in seconds, at which a running container counts as a leftover if nothing is known about its
+# worker. It leaves a container enough time to wait for a user, and then for the longest series of
+# requests, each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
-# A container that has not started this long after its creation is a leftover: nobody knows of it,
-# or its worker was killed. So is a container created elsewhere that is no longer running.
+# A container that has not been started within this many seconds of its creation is a leftover: no
+# worker knows of it, or its worker was killed. So is a container that was created elsewhere and is
+# no longer running.
 LONGEST_START_SECONDS = 30
-# CPU limit of the runner itself, which needs CPU time only to load code. The limit ends a loop in
-# loaded code even if the worker was killed. The children that run user code are counted separately,
-# and have less.
+# Limit, in seconds, on the CPU time of the runner itself, which needs it only to load code. The
+# limit ends an endless loop in loaded code even if the worker was killed. The child processes that
+# run user code are counted separately, and have lower limits.
 LIFETIME_CPU_SECONDS = 120
-# The folder that user code may write to, if any; the runner empties it after every use.
+# The folder that user code may write to if its workspace allows one; the runner empties it after
+# every use.
 SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
-# Few enough files that emptying the folder takes no time.
+# So few files are allowed that emptying the folder takes almost no time.
 SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
-# Within the 65,536 ids that a container gets if the engine uses user namespaces or runs rootless.
+# User ids of containers: within the 65,536 ids that a container gets if the engine uses user
+# namespaces or runs rootless.
 USER_IDS = range(10_000, 60_000)
 
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
-# Kernel files that describe the machine or its other users, or that could be written to. This list
-# replaces the engine's own list, so it begins with that list. All that remains of /sys is the
-# container's own control groups, and all that remains of /proc is the container's processes.
+# Kernel files to hide, since they describe the machine or its other users, or could be written to.
+# This list replaces the engine's own, so it begins with the engine's entries. All that stays
+# visible is the container's own control groups in /sys and the container's processes in /proc.
 MASKED_PATHS = [
     *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
@@ -86,16 +91,16 @@ MASKED_PATHS = [
     *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
 ]
 
-# The runner's report when the confinement is in force.
+# What the runner reports if its container is confined.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
-# Maximum file size for crun, which writes a file of a kilobyte under this limit; user code may not
-# write any files.
+# Lowest limit to set on the size of a file, in bytes: even if user code may write no files, crun
+# writes one of a kilobyte under this limit.
 CRUN_BYTES = 64 * 1024
 # Number of processes and threads per container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
 # gVisor masks no paths, describes the processors, lets a process open whatever another process of
-# the same user has open, and has a writable /tmp: empty, read-only folders are mounted over these
-# paths.
+# the same user has open, and has a writable /tmp. So empty, read-only folders are mounted over
+# these paths.
 _HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
 HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 
@@ -103,7 +108,7 @@ _thread = threading.local()
 # A child that used its parent's connection after a fork would read answers meant for the parent.
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
-# Containers that this process could not remove.
+# Ids of containers that this process could not remove.
 _abandoned: set[str] = set()
 
 
@@ -134,16 +139,16 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
 
 
 def check_confined(hello: Mapping[str, Any]) -> None:
-    """Raise SandboxError unless a container's report equals what was requested."""
+    """Raise SandboxError unless the runner reports that its container is confined as requested."""
     expected = CONFINED | {"kernel": "gvisor" if is_gvisor() else "linux"}
     confinement = {name: hello.get(name) for name in expected}
     if confinement != expected:
         raise SandboxError(
             "killed",
             f"the container is not confined ({confinement} instead of {expected}), so it"
-            " is not used: the engine or its runtime ignores the seccomp profile, or is gVisor"
-            " without --oci-seccomp, or UAC_SANDBOX_RUNTIME has a name of gVisor (runsc) for"
-            " another runtime, or another name for gVisor",
+            " is not used: either the engine or its runtime ignores the seccomp profile, or gVisor"
+            " runs without --oci-seccomp, or UAC_SANDBOX_RUNTIME contains a name of gVisor (runsc)"
+            " although the runtime is a different one, or is gVisor under a different name",
             infrastructure=True,
         )
 
@@ -151,7 +156,7 @@ def check_confined(hello: Mapping[str, Any]) -> None:
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
 ) -> AbstractContextManager[Sandbox]:
-    """Start a container, and remove it when leaving the context; raise SandboxError."""
+    """Start a container, removed on leaving the context; raise SandboxError if none starts."""
     return closing(start(hash_seed=hash_seed, shape=shape))
 
 
@@ -162,7 +167,7 @@ def image_digest() -> str:
 
 
 def unavailable() -> str | None:
-    """Try to open a sandbox; return why that is impossible here, or None."""
+    """Try to open a sandbox; return the reason if that fails, or None."""
     try:
         with open_sandbox():
             pass
@@ -172,7 +177,7 @@ def unavailable() -> str | None:
 
 
 def problem() -> str:
-    """Return why the engine cannot be used at the moment; "" while it answers in time."""
+    """Return why the engine cannot be used at the moment; "" if it answers in time."""
     try:
         with _engine_errors():
             client = getattr(_thread, "watched", None)
@@ -185,16 +190,16 @@ def problem() -> str:
 
 
 def reap() -> int:
-    """Remove containers that a killed worker left behind, and return how many there were.
+    """Remove the containers that killed workers left behind, and return their number.
 
-    Most containers exit by themselves when their worker's connection ends. The exceptions are those
-    that were not started yet, and those whose code kept the runner from seeing the end of its
-    input.
+    Most containers exit by themselves when their worker's connection ends. The exceptions are
+    containers that were not started yet, and containers whose code kept the runner from seeing the
+    end of its input.
     """
     with _engine_errors():
         engine = _engine()
         found = engine.api.containers(all=True, filters={"label": LABEL})
-        # Containers' creation times come from the engine's clock.
+        # Use the engine's clock, which set the containers' creation times.
         now = datetime.datetime.fromisoformat(engine.info()["SystemTime"][:19] + "+00:00")
         leftovers = [one["Id"] for one in found if _is_leftover(one, now=now.timestamp())]
         for container in leftovers:
@@ -203,7 +208,7 @@ def reap() -> int:
                 engine.api.remove_container(container, force=True, v=True)
             except NotFound:
                 pass
-            except APIError as error:  # it must not prevent the removal of the others
+            except APIError as error:  # this failure must not prevent the removal of the others
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
                 continue
             _abandoned.discard(container)
@@ -211,7 +216,7 @@ def reap() -> int:
 
 
 def owner(pid: int) -> str:
-    """Identify a process uniquely across machines, namespaces and time."""
+    """Return an identifier of a process that is unique across machines, namespaces and time."""
     return f"{_namespace()}/{pid}/{_started(pid)}"
 
 
@@ -222,24 +227,24 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process, in ticks since boot; "" if that is hidden."""
-    try:  # the fields follow the name in parentheses, which may contain anything
+    """Return the start time of a process, in ticks since boot; "" if it cannot be read."""
+    try:  # the fields follow the process's name in parentheses, which may contain anything
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
         return ""
 
 
 def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
-    """Return whether a container is left over.
+    """Return whether a container is a leftover.
 
-    That is so if its worker is known to be done with it, or if nothing is known about the worker
-    and the container is too old.
+    It is one if its worker is known to be done with it, or if nothing is known about the worker and
+    the container is too old.
     """
     namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
     running = container["State"] == "running"
     old = now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
     if namespace == _namespace():
-        # Nobody knows of a container that the engine created but could no longer report.
+        # If the engine created a container but could not report this, no worker knows of it.
         unknown = container["State"] == "created" and old
         return unknown or container["Id"] in _abandoned or not _lives(int(pid), started)
     return bool(old)
@@ -250,7 +255,7 @@ def _lives(pid: int, started: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's process, about which nothing else is visible
+    except PermissionError:  # another user's process, about which nothing else is visible
         pass
     return _started(pid) in (started, "")
 
@@ -258,8 +263,8 @@ def _lives(pid: int, started: str) -> bool:
 class ContainerChannel:
     """A container and the one connection to its standard streams.
 
-    The engine closes the runner's input when the connection ends, by `close` or because this
-    process was killed; then the runner ends, and so does the container.
+    The engine closes the runner's input when the connection ends, either by `close` or because this
+    process was killed. Then the runner exits, and the container with it.
     """
 
     def __init__(self, image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> None:
@@ -279,7 +284,7 @@ class ContainerChannel:
 
     @property
     def last_words(self) -> str:
-        """Return the end of the runner's own output: a traceback, if it did not start."""
+        """Return the end of the runner's error output: a traceback, if the runner did not start."""
         return self._frames.errors.decode(errors="replace").strip()[-1000:]
 
     def start(self) -> None:
@@ -289,13 +294,13 @@ class ContainerChannel:
             config = container_config(self._image, self._hash_seed, self._shape)
             created = engine.create_container_from_config(config)  # type: ignore[no-untyped-call]
             self._container = created["Id"]
-            if created.get("Warnings"):  # an engine only warns of a limit that it cannot set
+            if created.get("Warnings"):  # if the engine cannot set a limit, it only warns
                 raise SandboxError(
                     "killed",
                     f"the Docker engine cannot apply all limits: {created['Warnings']}",
                     infrastructure=True,
                 )
-            # Attach before the start, so that no output is missed.
+            # Attach before starting the container, so that no output is missed.
             stream = engine.attach_socket(
                 self._container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             )
@@ -305,9 +310,9 @@ class ContainerChannel:
             engine.start(self._container)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all data.
+        """Write all of the data.
 
-        Raises EOFError if the container is gone, TimeoutError past the deadline.
+        Raises EOFError if the container is gone, TimeoutError if the deadline passes.
         """
         connection = self._connected(deadline)
         try:
@@ -318,7 +323,7 @@ class ContainerChannel:
     def receive(self, count: int, deadline: float) -> bytes:
         """Receive `count` bytes, or fewer at the end of the stream.
 
-        Raises TimeoutError past the deadline.
+        Raises TimeoutError if the bytes do not arrive before the deadline.
         """
         while len(self._frames.output) < count:
             try:
@@ -331,20 +336,21 @@ class ContainerChannel:
         return self._frames.take(count)
 
     def has_ended(self) -> bool:
-        """Return whether the runner has exited, as far as can be told."""
+        """Return whether the runner is known to have exited."""
         if self._socket is None:
             return True
         self._socket.settimeout(0)
         try:
             return self._socket.recv(1, socket.MSG_PEEK) == b""
-        except (BlockingIOError, ValueError):  # over TLS it is not possible to peek
+        except (BlockingIOError, ValueError):  # TLS connections do not support peeking
             return False
         except OSError:
             return True
 
     def close(self) -> None:
-        """Remove the container; may be called again."""
-        # Close the connection first: with an open, unread one, the engine's kill can hang.
+        """Remove the container; may be called more than once."""
+        # Close the connection first: while it is open and unread, the engine may hang when it kills
+        # the container.
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -360,12 +366,12 @@ class ContainerChannel:
             except NotFound:
                 pass
             except Exception as error:
-                # The container's work is done, and `reap` will remove it later.
+                # The container is no longer needed, and `reap` will remove it later.
                 _abandoned.add(container)
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
     def _connected(self, deadline: float) -> socket.socket:
-        """Return the connection, with a timeout at the deadline."""
+        """Return the connection, set to time out at the deadline."""
         if self._socket is None:
             raise EOFError
         left = deadline - time.monotonic()
@@ -376,20 +382,21 @@ class ContainerChannel:
 
 
 class _Frames:
-    """The engine's framing of standard output and error: each frame has a stream number and length.
+    """Decodes the engine's frames: each has a stream number, a length, and a part of that stream.
 
+    The streams are standard output and standard error.
     https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach
     """
 
     def __init__(self) -> None:
         self.output = bytearray()
-        self.errors = bytearray()  # only its end
+        self.errors = bytearray()  # only the last LAST_WORDS_BYTES
         self._header = bytearray()
         self._stream = 0
         self._left = 0
 
     def feed(self, data: bytes) -> None:
-        """Sort received bytes into the streams."""
+        """Append received bytes to the streams that they belong to."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -415,7 +422,7 @@ class _Frames:
 
 
 def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
-    """Return the template for every sandbox, in the form of the engine's API."""
+    """Return the template for the containers of all sandboxes, as the engine's API expects it."""
     memory = shape.memory_mib * MEBIBYTE
     scratch = shape.tmpfs_mib * MEBIBYTE
     user_id = secrets.choice(USER_IDS)
@@ -433,17 +440,19 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
         "StdinOnce": True,
         "Tty": False,
         # The runner has nothing to save, and as the container's first process it ignores milder
-        # signals: stopping or restarting an engine would wait ten seconds for it.
+        # signals: with one of these, stopping or restarting the engine would take ten seconds
+        # longer.
         "StopSignal": "SIGKILL",
         "HostConfig": {
-            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name is the engine's default
+            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name means the engine's default
             "NetworkMode": "none",
             "IpcMode": "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
             "MaskedPaths": MASKED_PATHS,
-            # The other paths in the engine's own list are masked; crun leaves this one writable.
+            # The other paths in the engine's own list of read-only paths are masked here; crun
+            # would leave this one writable.
             "ReadonlyPaths": ["/sys/fs/cgroup"],
             "Tmpfs": {
                 **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
@@ -469,7 +478,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
 
 
 def _profile(scratch: int) -> str:
-    """Return the seccomp profile; with a scratch folder, it also allows calls that remove files."""
+    """Return the seccomp profile, which also allows removing files if there is a scratch folder."""
     text = SECCOMP_PROFILE.read_text()
     if not scratch:
         return text
@@ -479,21 +488,22 @@ def _profile(scratch: int) -> str:
 
 
 def is_gvisor() -> bool:
-    """Return whether the runtime's name is one of gVisor's; a container still has to prove it."""
+    """Return whether the runtime is gVisor, by its name; each container still has to prove it."""
     return any(name in settings.UAC_SANDBOX_RUNTIME.lower() for name in ("runsc", "gvisor"))
 
 
 @functools.cache
 def _image() -> str:
-    """Return the id of the image, cached.
+    """Return the id of the sandbox image, which is looked up only once.
 
-    Bytecode that this process compiled stays valid when the name moves to another image.
+    Thus bytecode that this process has compiled stays valid even if the name moves to another
+    image.
     """
     return image_id(settings.UAC_SANDBOX_IMAGE or default_image(), setting="UAC_SANDBOX_IMAGE")
 
 
 def image_id(name: str, *, setting: str) -> str:
-    """Return the id of an image; raise SandboxError if the engine has none of that name."""
+    """Return the id of an image; raise SandboxError if the engine has no image of that name."""
     with _engine_errors():
         try:
             return str(_engine().images.get(name).id)
@@ -501,7 +511,7 @@ def image_id(name: str, *, setting: str) -> str:
             raise SandboxError(
                 "killed",
                 f"the Docker engine has no image {name}: build it with"
-                f" `python -m workers.sandbox.build`, or name another in {setting}",
+                f" `python -m workers.sandbox.build`, or name another one in {setting}",
                 infrastructure=True,
             ) from None
 
@@ -511,7 +521,7 @@ def _digest_of(image: str) -> str:
 
 
 def _engine() -> docker.DockerClient:
-    """Return this thread's own client."""
+    """Return this thread's own client of the engine."""
     client = getattr(_thread, "client", None)
     if client is None:
         client = _thread.client = docker.from_env(timeout=ENGINE_SECONDS)
@@ -521,18 +531,20 @@ def _engine() -> docker.DockerClient:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """Raise SandboxError in this context if the engine does not answer, or refuses."""
+    """In this context, raise SandboxError if the engine does not answer or refuses a request."""
     try:
         yield
     except APIError as error:
         if isinstance(error, ImageNotFound):
             _image.cache_clear()  # the image was removed: look it up again next time
         raise SandboxError(
-            "killed", f"the Docker engine refused: {error.explanation}", infrastructure=True
+            "killed",
+            f"the Docker engine refused a request: {error.explanation}",
+            infrastructure=True,
         ) from error
     except SandboxError:
         raise
-    except Exception as error:  # not only docker's errors: a proxy may have answered
+    except Exception as error:  # not only the docker library's errors: a proxy may have answered
         raise SandboxError(
             "killed", f"the Docker engine does not answer: {error}", infrastructure=True
         ) from error

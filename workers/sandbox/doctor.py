@@ -1,7 +1,7 @@
 """Test whether sandboxes work and are safe on this machine, and say what to do if not.
 
-It verifies every guarantee of the Docker runner on this machine: the engine, the image, the
-confinement and each limit. Nothing is believed merely because a setting says so.
+The doctor verifies every guarantee of the Docker runner: the engine, the image, the confinement and
+each limit. It takes nothing for granted merely because a setting says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ State = Literal["ok", "warning", "FAILED", "not tried"]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of one check; `fix` says what to do, if anything."""
+    """The result of one check; `fix` says what to do, if there is anything to do."""
 
     check: str
     state: State
@@ -46,8 +46,8 @@ class CheckResult:
 def examine() -> Iterator[CheckResult]:
     """Run all checks, in an order in which each depends only on earlier ones.
 
-    Yields findings as they are made. After a failure that makes the rest pointless, the names of
-    the other checks follow as "not tried".
+    Yields each result as soon as its check ends. If a failure makes the remaining checks pointless,
+    these are not run, and are yielded as "not tried".
     """
     with ExitStack() as stack:
         opened: list[ChannelSandbox] = []
@@ -70,11 +70,11 @@ def examine() -> Iterator[CheckResult]:
             yield from findings
             if failed := [one.check for one in findings if one.state == "FAILED"]:
                 for name in chain(*checks[needed:]):
-                    found = f"depends on what failed: {', '.join(failed)}"
+                    found = f"depends on checks that failed: {', '.join(failed)}"
                     yield CheckResult(check=name, state="not tried", found=found)
                 return
         for name, look in CHECKS_INSIDE.items():
-            if not opened[-1].alive:  # the previous check broke it, and has reported that
+            if not opened[-1].alive:  # the previous check broke the sandbox, and has reported that
                 opened.append(stack.enter_context(open_empty()))
             yield _finding(name, partial(look, opened[-1]))
         for name, check in CHECKS_OUTSIDE.items():

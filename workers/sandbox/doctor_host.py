@@ -1,4 +1,4 @@
-"""Checks of the host: the runner's setting, the engine, the image, control groups, the runtime."""
+"""Checks of the host: the runner setting, the engine, the image, control groups and the runtime."""
 
 import os
 
@@ -8,17 +8,17 @@ from requests.exceptions import RequestException
 
 from workers.sandbox.doctor_probes import Doubtful, Failed, connect_engine, image_name
 
-# The oldest API of the Docker engine tested with this release.
+# The oldest version of the Docker engine's API that this release is tested with.
 TESTED_API = (1, 41)
 
 
 def check_runner() -> str:
-    """Return the configured runner; raise Doubtful for one without containers."""
+    """Return the configured runner; raise Doubtful if it may run user code without containers."""
     name = settings.UAC_SANDBOX_RUNNER
     if name == "process":
         raise Doubtful(
             "UAC_SANDBOX_RUNNER=process: user code runs without containers",
-            "set it to docker; process is for development",
+            "set it to docker; process is for development only",
         )
     if name == "auto":
         raise Doubtful(
@@ -29,7 +29,10 @@ def check_runner() -> str:
 
 
 def check_engine() -> str:
-    """Return the engine and its version, if it answers and is new enough."""
+    """Return the engine's address and versions.
+
+    Raises Failed if the engine does not answer, Doubtful if it is older than those tested.
+    """
     where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     try:
         with connect_engine() as client:
@@ -41,7 +44,7 @@ def check_engine() -> str:
                 f"{where} refuses this user ({os.geteuid()})",
                 "run the sandbox workers and this command as a user who may use the engine (a"
                 " member of the group docker, which is as powerful as root), or set DOCKER_HOST to"
-                " another engine",
+                " the address of another engine",
             ) from None
         raise Failed(
             f"no engine answers at {where}: {said}",
@@ -50,12 +53,12 @@ def check_engine() -> str:
         ) from None
     found = f"{where}: Docker {version['Version']}, API {version['ApiVersion']}"
     if tuple(map(int, version["ApiVersion"].split("."))) < TESTED_API:
-        raise Doubtful(found, "tested with API 1.41 and newer: upgrade the engine")
+        raise Doubtful(found, "this release is tested with API 1.41 and newer: upgrade the engine")
     return f"{found}, Linux {version['KernelVersion']}"
 
 
 def check_image() -> str:
-    """Return the image of the sandboxes, if the engine has it."""
+    """Return the sandbox image's name and id; raise Failed if the engine does not have it."""
     name = image_name()
     try:
         with connect_engine() as client:
@@ -63,14 +66,17 @@ def check_image() -> str:
     except ImageNotFound:
         raise Failed(
             f"the engine has no image {name}",
-            "build it with `python -m workers.sandbox.build` (make image), or name another image in"
+            "build it with `python -m workers.sandbox.build` (make image), or name another one in"
             " UAC_SANDBOX_IMAGE",
         ) from None
     return f"{name}, {image.id}"
 
 
 def check_control_groups() -> str:
-    """Return the version of the control groups, if the engine enforces limits with them."""
+    """Return the version of the control groups and their driver.
+
+    Raises Failed if the engine cannot enforce all limits with them.
+    """
     with connect_engine() as client:
         info = client.info()
     found = f"version {info.get('CgroupVersion', '1')}, driver {info.get('CgroupDriver')}"
@@ -94,7 +100,7 @@ def check_control_groups() -> str:
 
 
 def check_runtime() -> str:
-    """Return the runtime of the sandboxes, if the engine has it."""
+    """Return the runtime for sandboxes; raise Failed if it is missing or set to ignore limits."""
     with connect_engine() as client:
         info = client.info()
     runtimes = info.get("Runtimes") or {}
@@ -109,7 +115,7 @@ def check_runtime() -> str:
     arguments = about.get("runtimeArgs") or []
     if any(argument.lstrip("-").startswith("ignore-cgroups") for argument in arguments):
         raise Failed(
-            f"{name} runs with {' '.join(arguments)}: nothing limits memory and processes",
+            f"{name} runs with {' '.join(arguments)}: nothing limits memory or processes",
             "remove --ignore-cgroups from the runtimeArgs in /etc/docker/daemon.json",
         )
     path = about.get("path", name)

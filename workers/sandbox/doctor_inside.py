@@ -1,4 +1,4 @@
-"""Checks from inside a sandbox: its content, its confinement and the limits of a request."""
+"""Checks from inside a sandbox: its content, its confinement and the limits on a request."""
 
 import hashlib
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def _is_the_image_of_this_release(sandbox: Sandbox) -> str:
     differing = sorted(path for path in {*ours, *theirs} if ours.get(path) != theirs.get(path))
     if differing:
         raise Failed(
-            f"the image is from another release, by its files {', '.join(differing[:5])}",
+            f"the image is from another release: differing files: {', '.join(differing[:5])}",
             "build it with `python -m workers.sandbox.build`",
         )
     return f"all {len(ours)} files match this release"
@@ -40,12 +40,13 @@ def _privileges(sandbox: Sandbox) -> str:
     if user == 0 or group == 0 or 0 in groups:
         raise Failed(
             f"user code runs as user {user}, group {group}",
-            "make the engine and its runtime run a container as the user that it was created with",
+            "make the engine and its runtime run each container as the user set at its creation",
         )
     return f"user {user}, no capabilities, and none can be gained"
 
 
-# Various calls that the filter refuses, by their C library names.
+# Code that makes various system calls which the filter must refuse, by their C library names; its
+# value is the list of those that the filter allows.
 REFUSED = """
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -78,7 +79,7 @@ def _seccomp(sandbox: Sandbox) -> str:
             "make the engine and its runtime apply workers/sandbox/seccomp.json"
             " (gVisor: --oci-seccomp)",
         )
-    return "refuses sockets of every family, namespaces, ptrace, mount and others"
+    return "refuses sockets of all kinds and, among other calls, unshare, ptrace and mount"
 
 
 def _network(sandbox: Sandbox) -> str:
@@ -93,7 +94,7 @@ def _network(sandbox: Sandbox) -> str:
             f"there are network interfaces: {', '.join(interfaces)}",
             "make the engine obey `NetworkMode: none`",
         )
-    return "no interface except loopback, and no socket to use it"
+    return "no interface except loopback, and no sockets with which to use it"
 
 
 WRITABLE = """
@@ -116,13 +117,13 @@ def _read_only(sandbox: Sandbox) -> str:
     if found := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
         raise Failed(
             f"files can be created in {', '.join(found[:5])}",
-            "make the engine obey `ReadonlyRootfs`, and the runtime mount nothing else",
+            "make the engine obey `ReadonlyRootfs`, and the runtime mount no other writable folder",
         )
-    return f"only {docker.SCRATCH} can be written to" if allowed else "nothing can be written"
+    return f"only {docker.SCRATCH} can be written to" if allowed else "nothing can be written to"
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:
-    """Return a check that this code ends with this outcome and does no harm."""
+    """Return a check that running `code` ends with `outcome` and leaves the sandbox usable."""
 
     def check(sandbox: Sandbox) -> str:
         try:
@@ -139,9 +140,7 @@ def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandb
     return check
 
 
-UNENFORCED = (
-    "the kernel or the runtime does not enforce this limit: use a different one (docs/runtimes.md)"
-)
+UNENFORCED = "the kernel or the runtime does not enforce this limit: use another (docs/runtimes.md)"
 
 
 def _fork_bomb(sandbox: Sandbox) -> str:

@@ -1,4 +1,4 @@
-"""Checks from outside a sandbox: a container's limits, separation from others, leftovers."""
+"""Checks from outside a sandbox: a container's limits, its isolation from others, leftovers."""
 
 import signal
 import subprocess
@@ -22,15 +22,15 @@ from workers.sandbox.doctor_probes import (
 )
 from workers.sandbox.limits import MEBIBYTE
 
-# Too little for the interpreter and the memory that it is told to fill; enough for a container to
-# start.
+# Memory of a test container, in MiB: enough to start it, but too little for the memory that its
+# program is told to fill.
 SMALL_MIB = 64
 SCRATCH_MIB = 4
 FORKS = 600
 # Exit statuses of a program that could not fork, and of one that was killed.
 REFUSED_TO_FORK = 3
 KILLED = 128 + signal.SIGKILL
-# Exit status of gVisor if it has no thread left for itself.
+# Exit status of gVisor if no thread is left for gVisor itself.
 GVISOR_FAILED = 2
 ENGINE_WAIT_SECONDS = 60
 
@@ -42,7 +42,7 @@ def _memory_of_a_container() -> str:
             f"a container of {SMALL_MIB} MiB took {4 * SMALL_MIB} MiB and exited with {status}",
             "make the engine enforce memory limits (gVisor: never --ignore-cgroups)",
         )
-    return "a container that exceeds its memory is killed"
+    return "a container that exceeds its memory limit is killed"
 
 
 def _processes_of_a_container() -> str:
@@ -61,7 +61,7 @@ def _processes_of_a_container() -> str:
 
 
 def _run(code: str, memory_mib: int) -> int:
-    """Return the exit status of a container that runs this program instead of the runner."""
+    """Run this program in a container instead of the runner; return its exit status."""
     config = docker.container_config(image_name(), 0, default_shape())
     config["Entrypoint"] = ["python3", "-S", "-c", code]
     config["HostConfig"]["Memory"] = config["HostConfig"]["MemorySwap"] = memory_mib * MEBIBYTE
@@ -82,27 +82,30 @@ def _created(client: engine.DockerClient, config: dict[str, Any]) -> Iterator[st
 
 
 def _strangers() -> str:
-    """Two sandboxes must have different users and hash seeds."""
+    """Check that sandboxes run as different users, and that their hash seeds take effect."""
     code = "import os\n[os.getuid(), hash('a string')]"
     with open_empty() as one, open_empty() as same, open_empty(hash_seed=1) as other:
         users, hashes = zip(
             *(value_of(sandbox, code) for sandbox in (one, same, other)), strict=True
         )
-    if len(set(users)) == 1:  # they are drawn at random, so two of them may coincide
+    if len(set(users)) == 1:  # users are drawn at random, so two of the three may coincide
         raise Failed(
             f"all containers run as user {users[0]}",
-            "make the engine and its runtime run a container as the user that it was created with",
+            "make the engine and its runtime run each container as the user set at its creation",
         )
     if hashes[0] != hashes[1] or hashes[0] == hashes[2]:
         raise Failed(
             "hash seeds have no effect",
             "make the engine pass environment variables to containers, and rebuild the image",
         )
-    return f"users {', '.join(map(str, users))}; two hash seeds"
+    return f"users {', '.join(map(str, users))}; hash seeds take effect"
 
 
 def _scratch() -> str:
-    """The writable folder that a workspace may allow must stay small, and start each use empty."""
+    """Check the writable folder that a workspace may allow.
+
+    It must not exceed its size, and must be empty at the start of each use.
+    """
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
         f"try:\n    with open('{docker.SCRATCH}/file', 'wb', 0) as file:\n"
@@ -116,10 +119,10 @@ def _scratch() -> str:
         raise Failed(
             f"{written} bytes could be written to a folder of {SCRATCH_MIB} MiB, and {len(left)}"
             " files remained for the next use",
-            "make the engine and its runtime obey `Tmpfs`, or allow no workspace such a folder"
+            "make the engine and its runtime obey `Tmpfs`, or let no workspace have such a folder"
             " (UAC_SANDBOX_TMPFS_MIB_MOST=0)",
         )
-    return f"a folder of {SCRATCH_MIB} MiB holds no more, and is empty at the next use"
+    return f"a folder of {SCRATCH_MIB} MiB holds no more than that, and is empty at the next use"
 
 
 def _leftovers() -> str:
@@ -129,7 +132,7 @@ def _leftovers() -> str:
     config["Labels"] = {docker.LABEL: docker.owner(worker.pid)}
     with connect_engine() as client, _created(client, config) as container:
         docker.reap()
-        # The container is gone, or about to be if another worker's `reap` found it first.
+        # The container is gone, or soon will be if another worker's `reap` found it first.
         with suppress(NotFound):
             if client.api.inspect_container(container)["State"]["Status"] != "removing":
                 raise Failed(

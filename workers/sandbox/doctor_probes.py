@@ -1,4 +1,4 @@
-"""Shared parts of the doctor's checks: how they fail, and sandboxes to try them on."""
+"""What the doctor's checks share: their exceptions, and the sandboxes in which they run code."""
 
 import datetime
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from workers.sandbox.limits import Limits, Shape
 
 
 class Failed(Exception):
-    """A check failed: the problem, and the fix."""
+    """A check failed; `found` says what is wrong, and `fix` what to do about it."""
 
     def __init__(self, found: str, fix: str) -> None:
         super().__init__(found)
@@ -30,7 +30,7 @@ class Doubtful(Failed):
 
 
 def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
-    """Return the value of code that runs in a sandbox, by default with generous time limits."""
+    """Run code in a sandbox, by default with generous time limits, and return its value."""
     now = datetime.datetime.now(datetime.UTC)
     wide = {"wall_seconds": 20, "cpu_seconds": 20} | limits
     return sandbox.evaluate(code, now=now, time_zone="UTC", limits=Limits(**wide)).value
@@ -38,7 +38,7 @@ def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
 
 @contextmanager
 def open_empty(*, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[ChannelSandbox]:
-    """Open a sandbox with an empty project."""
+    """Open a sandbox with an empty project; raise Failed if it does not start."""
     try:
         sandbox = docker.start(hash_seed=hash_seed, shape=shape or default_shape())
     except SandboxError as error:
@@ -54,8 +54,8 @@ def _fix_of_start(message: str) -> str:
     if "is not confined" in message:
         return (
             "an engine that cannot read workers/sandbox/seccomp.json starts containers without it:"
-            " upgrade it; gVisor needs --oci-seccomp and runsc or gvisor in its name"
-            " (docs/runtimes.md)"
+            " upgrade the engine; gVisor needs --oci-seccomp, and its runtime's name must contain"
+            " runsc or gvisor (docs/runtimes.md)"
         )
     if "rebuild its image" in message:
         return "build the image with `python -m workers.sandbox.build`"
@@ -63,12 +63,12 @@ def _fix_of_start(message: str) -> str:
 
 
 def default_shape() -> Shape:
-    """Return the container shape of workspaces without limits of their own."""
+    """Return the shape of containers for workspaces that override no limits."""
     return Shape.of(effective({}))
 
 
 def image_name() -> str:
-    """Return the name of the image of sandboxes."""
+    """Return the name of the sandbox image."""
     return settings.UAC_SANDBOX_IMAGE or default_image()
 
 

@@ -1,4 +1,4 @@
-"""Content of the sandbox image. Bytecode is valid only for the image that compiled it."""
+"""The sandbox image's content and name. Bytecode is valid only for the image that compiled it."""
 
 import functools
 import hashlib
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import sandbox_image
 
-# The folder from which every sandbox's runner comes; also the Docker image's build context.
+# The folder with the code that runs in every sandbox; also the Docker image's build context.
 SOURCES = Path(sandbox_image.__path__[0])
 
 
 @functools.cache
 def sources_digest() -> str:
-    """Return the digest of the files of `sandbox_image`, in hexadecimal."""
+    """Return a digest of the files in `sandbox_image`, in hexadecimal."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*")):
         if path.suffix == ".py" or path.name == "Dockerfile":
@@ -22,5 +22,5 @@ def sources_digest() -> str:
 
 
 def default_image() -> str:
-    """Return the name of this release's image: its tag is the digest of its own files."""
+    """Return the name of this release's sandbox image, whose tag is a digest of its files."""
     return f"uac-sandbox:{sources_digest()[:16]}"

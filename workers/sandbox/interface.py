@@ -1,9 +1,9 @@
 """The interface to a sandbox, through which the gate, constraints and queries run user code.
 
-A sandbox serves one user. It is opened, loaded with the user's project and asked any number of
-questions; each question, and each of several constraints or test files, runs in its own fork of the
-loaded project, which is discarded afterwards. The runner named by the setting UAC_SANDBOX_RUNNER
-decides how the sandbox is isolated.
+A sandbox serves one user. It is opened, loaded with the user's project and sent any number of
+requests. Each request runs in its own fork of the loaded project, which is discarded afterwards; if
+a request runs several constraints or test files, each of them has a fork of its own. The setting
+UAC_SANDBOX_RUNNER names the runner, which determines how the sandbox is isolated.
 """
 
 import datetime
@@ -31,19 +31,19 @@ from workers.sandbox.results import (
     UserError,
 )
 
-# Path of a workspace constraint → parameter → the collections whose records it gets, as
-# `memory.project.shapes.match` returns them.
+# Path of a workspace constraint → parameter → the collections whose records the parameter gets, as
+# returned by `memory.project.shapes.match`.
 Bindings = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
 class SandboxError(Exception):
-    """A request did not succeed.
+    """A request to a sandbox failed.
 
     `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set if the user's code is at
-    fault; `usage` is what was printed and consumed until then, if known. `infrastructure` says that
-    the sandbox or its machine failed, not the user's code: it did not start, died, was too slow or
-    answered nonsense, and the same request may well succeed in another sandbox. The sandbox stays
-    usable unless `alive` is False.
+    fault; `usage` is the output printed and the resources used before the failure, if known.
+    `infrastructure` is set if the sandbox or its machine failed, not the user's code: the sandbox
+    did not start, died, was too slow or sent nonsense, and the same request may well succeed in
+    another sandbox. The sandbox stays usable unless its `alive` is False.
     """
 
     def __init__(
@@ -63,37 +63,42 @@ class SandboxError(Exception):
         self.infrastructure = infrastructure
 
     def at_start(self, last_words: str) -> "SandboxError":
-        """Return an error of a sandbox that did not start: nobody's code is at fault."""
+        """Return this error for a sandbox that did not start: no user code is to blame."""
         said = f"; it said: {last_words}" if last_words else ""
         return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
 
 
 class Sandbox(Protocol):
-    """A sandbox of one user. Every method raises SandboxError; one thread at a time may use it."""
+    """A sandbox for one user.
 
-    runner_name: str  # "process", "docker"
-    image_digest: str  # bytecode of this sandbox loads in sandboxes with the same digest
+    Every method raises SandboxError if its request fails. Only one thread at a time may use a
+    sandbox.
+    """
+
+    runner_name: str  # "process" or "docker"
+    image_digest: str  # bytecode compiled here loads in any sandbox with the same digest
 
     @property
     def alive(self) -> bool:
-        """False once the sandbox has broken (killed, protocol error) or been closed."""
+        """False once the sandbox has failed (was killed or broke the protocol) or been closed."""
         ...
 
     @property
     def spent(self) -> bool:
-        """True if user code had to be stopped: the sandbox may still be used, but is not kept."""
+        """True if user code had to be stopped: the sandbox still works, but will not be kept."""
         ...
 
     def close(self) -> None:
-        """Destroy the sandbox with everything in it; may be called again."""
+        """Destroy the sandbox and everything in it; may be called more than once."""
         ...
 
     def compile(
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
-        """Compile sources by path, executing nothing; return opaque bytecode that load accepts.
+        """Compile sources, by path, without executing them; return opaque bytecode for `load`.
 
-        A file that does not compile raises "user_error" with its path and line.
+        If a file does not compile, SandboxError is raised with the outcome "user_error" and the
+        file's path and line.
         """
         ...
 
@@ -105,11 +110,12 @@ class Sandbox(Protocol):
         removed: Sequence[str] = (),
         limits: Limits = LOAD_LIMITS,
     ) -> Loaded:
-        """Make the project resident: everything at first, later only what changed.
+        """Load the project into the sandbox: all of it at first, later only what has changed.
 
-        Changed files, and modules that import them, are executed again. When a domain's module
-        fails, "user_error" is raised and the earlier content stays. Constraints and tests run only
-        when asked for, so their errors are in the results of those calls.
+        Changed files, and modules that import them, are executed again. If a domain's module fails,
+        SandboxError is raised with the outcome "user_error", and the content loaded before stays.
+        Constraints and tests run only when requested, so their errors are in the results of those
+        requests.
         """
         ...
 
@@ -120,16 +126,16 @@ class Sandbox(Protocol):
         bytecode: Mapping[str, str] | None = None,
         removed: Sequence[str] = (),
     ) -> None:
-        """Have the next request that runs something load this first, as `load` does.
+        """Have the next request that runs code load these changes first, as `load` would.
 
-        One combined request takes half the time of two. A request that cannot load it raises the
-        error, and the next one tries again.
+        The combined request takes half the time of two. If the changes cannot be loaded, that
+        request raises the error, and the next one tries to load them again.
         """
         ...
 
     @property
     def prepared(self) -> bool:
-        """True if what was prepared is not yet known to be loaded."""
+        """True until the changes passed to `prepare` are known to have been loaded."""
         ...
 
     def evaluate(
@@ -140,7 +146,7 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Evaluation:
-        """Run code; its value is that of its last statement if that is an expression, else null."""
+        """Run code; its value is that of the last statement if this is an expression, else null."""
         ...
 
     def run_constraints(
@@ -154,10 +160,10 @@ class Sandbox(Protocol):
     ) -> ConstraintRun:
         """Run the constraints (all of them by default), each on the project as it was loaded.
 
-        The default is the project's constraints and, after them, those of the workspace that have
-        bindings, which say what records each of their parameters gets. A constraint that fails,
-        even one that is killed or takes too long, has its error in its own result and does not stop
-        the others.
+        The default is all of the project's own constraints, followed by the workspace constraints
+        in `bindings`, which lists the records that each of their parameters gets. If a constraint
+        fails, even by being killed or taking too long, its result contains the error, and the
+        others still run.
         """
         ...
 
@@ -171,9 +177,9 @@ class Sandbox(Protocol):
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """Find when the findings of these constraints change if nothing changes but the clock.
+        """Find out when the findings of these constraints change if nothing but the clock changes.
 
-        Each is called as often as needed, but for at most half of its wall_seconds.
+        Each constraint is called as often as needed, but for at most half of its `wall_seconds`.
         """
         ...
 
@@ -183,7 +189,7 @@ class Sandbox(Protocol):
         *,
         limits: Limits = DEFAULT_LIMITS,
     ) -> TestRun:
-        """Run the tests of these files (all of them by default); failures are in the results.
+        """Run the tests in these files (by default, in all of them); failures are in the results.
 
         Each file runs on the project as it was loaded.
         """
@@ -201,14 +207,15 @@ class Sandbox(Protocol):
     ) -> dict[str, Any]:
         """Execute files of a foreign project; see `sandbox_image.foreign`.
 
-        The answer is JSON that their code may have forged: the caller must check its content.
+        The answer is JSON that the files' code may have forged: the caller must check its content.
         """
         ...
 
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """Read the loaded records back: those of these state and shard files (None: all).
+        """Read back the loaded records that come from these state and shard files (None: from all).
 
-        Ask for at most DUMPED_BYTES of files at a time: an answer has at most a million values.
+        Request at most DUMPED_BYTES of files at a time, since an answer may contain at most a
+        million values.
         """
         ...
 
@@ -217,13 +224,16 @@ class Runner(Protocol):
     """A module that starts sandboxes of one kind."""
 
     def start(self, *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
-        """Start a fresh sandbox; raise SandboxError."""
+        """Start a fresh sandbox; raise SandboxError if it does not start."""
         ...
 
     def image_digest(self) -> str:
-        """Return the digest of what its sandboxes are made of; raise SandboxError."""
+        """Return a digest of its sandboxes' content; raise SandboxError if there is no image."""
         ...
 
     def reap(self) -> int:
-        """Remove what killed processes left behind, and return how many; raise SandboxError."""
+        """Remove the sandboxes that killed workers left behind, and return their number.
+
+        Raises SandboxError if the engine does not answer.
+        """
         ...

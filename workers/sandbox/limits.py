@@ -1,4 +1,4 @@
-"""Limits of a request, the shape of a container, and a workspace's allowance of both."""
+"""Limits on a request, the shape of a sandbox, and a workspace's allowance of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ MEBIBYTE = 1024 * KIBIBYTE
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one request; exceeding one ends the request with the corresponding outcome."""
+    """Limits on one request; exceeding any of them ends it with the corresponding outcome."""
 
-    wall_seconds: float = 5.0  # per evaluation, per constraint, per test file
-    total_seconds: float = 30.0  # per request: all its constraints or all its test files
-    cpu_seconds: int = 5  # for the same work as wall_seconds
-    memory_bytes: int = 256 * MEBIBYTE  # address space, including the loaded project
+    wall_seconds: float = 5.0  # time limit per evaluation, constraint or test file
+    total_seconds: float = 30.0  # time limit per request, for all of its constraints or test files
+    cpu_seconds: int = 5  # CPU time limit for the same work as wall_seconds
+    memory_bytes: int = 256 * MEBIBYTE  # size of the address space, including the loaded project
     stdout_kept_bytes: int = 8 * 1024
     stdout_produced_bytes: int = MEBIBYTE
     result_bytes: int = MEBIBYTE
     result_depth: int = 32
-    alerts: int = 100  # per constraint
+    alerts: int = 100  # maximum number of alerts per constraint
 
     @classmethod
     def of(cls, limits: SandboxLimits, *, alerts: int) -> "Limits":
-        """Return the limits of a request under these settings."""
+        """Return the limits that these settings impose on a request."""
         return cls(
             wall_seconds=limits.wall_seconds,
             total_seconds=limits.total_seconds,
@@ -39,8 +39,9 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-# Maximum size of the files compiled, or read back, per request, since an answer is read in one go.
-# A single file may be as large as the largest record that a request can hold.
+# Maximum total size of the files that one request compiles, and of those that one request reads
+# back, since an answer is read in one go. A single file may exceed this: it may be as large as the
+# largest record that the API accepts.
 COMPILED_BYTES = 2 * MEBIBYTE
 DUMPED_BYTES = MEBIBYTE // 2
 COMPILE_LIMITS = Limits(
@@ -60,7 +61,7 @@ FOREIGN_LIMITS = Limits(
 
 
 def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
-    """Split files into parts of at most `most` bytes each; a larger file is a part of its own."""
+    """Group files into parts of at most `most` bytes; a larger file forms a part of its own."""
     parts: list[list[str]] = [[]]
     room = most
     for path, size in sizes.items():
@@ -74,15 +75,15 @@ def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Properties that a sandbox keeps for life; sandboxes that are processes have none."""
+    """Properties fixed for the whole life of a sandbox; the process runner uses only the memory."""
 
-    memory_mib: int = 1024  # including swap
+    memory_mib: int = 1024  # memory limit, including swap
     pids: int = 32
-    tmpfs_mib: int = 0  # size of a /tmp; without one, nothing can be written
+    tmpfs_mib: int = 0  # size of the writable /tmp; if 0, nothing can be written to
 
     @classmethod
     def of(cls, limits: SandboxLimits) -> "Shape":
-        """Return the shape of sandboxes under these settings."""
+        """Return the shape that sandboxes have under these settings."""
         return cls(memory_mib=limits.memory_mib, pids=limits.pids, tmpfs_mib=limits.tmpfs_mib)
 
     @property
@@ -96,7 +97,7 @@ DEFAULT_SHAPE = Shape()
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """The resources of a user's code: limits for each request, and the shape of its sandbox.
+    """The resources allowed to a user's code: limits on each request, and the shape of its sandbox.
 
     If `single_use` is set, every use gets a fresh sandbox.
     """

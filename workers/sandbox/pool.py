@@ -1,12 +1,13 @@
-"""Sandboxes kept ready, so that nobody waits for one to start.
+"""A pool of sandboxes that are kept ready, so that no caller waits for one to start.
 
-A pool keeps fresh sandboxes: started, connected, and never used. A caller claims one, and it serves
-that one user from then on. After use it is destroyed, or kept for a short while as the user's
-*lease*, with the project resident, in case the user comes back. It is never given to anybody else.
-A lease is a cache: nothing relies on one.
+The pool keeps fresh sandboxes: started, connected, and never used. A caller claims one for a user,
+and from then on it serves that user alone. After use it is destroyed, or kept for a short while as
+the user's *lease*, with the project resident, in case the user comes back. It is never given to
+another user. A lease is only a cache: nothing relies on its existence.
 
 Fresh sandboxes come in different kinds. Those with the pool's own shape are always kept; those with
-another shape, which some workspace's overrides ask for, are kept only while they are in demand.
+another shape, which the overrides of some workspace require, are kept only while there is demand
+for them.
 """
 
 import math
@@ -27,42 +28,47 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 logger = structlog.get_logger(__name__)
 
-# Keep enough fresh sandboxes for the arrivals of this many seconds, which is many times as long as
-# starting one takes.
+# Keep enough fresh sandboxes for the claims expected within this many seconds, which is many times
+# as long as starting one takes.
 HORIZON_SECONDS = 2.0
-# Seconds for which an arrival counts towards the rate of arrivals.
+# Seconds for which a claim counts towards the rate of claims.
 MEMORY_SECONDS = 30.0
-# Seconds for which fresh sandboxes with a shape other than the pool's own are kept after a claim.
+# Seconds for which fresh sandboxes with a shape other than the pool's own are kept after the last
+# claim of such a sandbox.
 FORGET_SECONDS = 300.0
-# Maximum number of kinds with other shapes for which fresh sandboxes are kept.
+# Maximum number of kinds, with shapes other than the pool's own, of which fresh sandboxes are kept.
 OTHER_KINDS = 8
-# Number of arrivals remembered, which is more than can be served.
+# Number of claims remembered per kind, which is more than can be served.
 ARRIVALS = 1000
-# Starting a sandbox takes processor time from the user just served; while enough are ready, start
-# none until this many seconds have passed without an arrival.
+# Starting a sandbox takes processor time away from the user just served. So while enough are ready,
+# none is started until this many seconds have passed without a claim.
 QUIET_SECONDS = 0.3
-# Sandboxes started at once for waiting callers: more would only slow each other down.
+# Maximum number of sandboxes being started for waiting callers; more would only slow each other
+# down.
 STARTERS = 3
 # Number of threads that destroy sandboxes. If more than BACKLOG sandboxes per thread wait to be
-# destroyed, every thread that is done with a sandbox helps, so that they do not pile up.
+# destroyed, every thread that gives one back also destroys one, so that they do not pile up.
 CLEANERS = 2
 BACKLOG = 4
-# Seconds before an engine that failed is asked again.
+# Seconds to wait after a failure before using the engine again.
 RETRY_SECONDS = 1.0
 REAP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolLimits:
-    """Size and lifetime limits of a pool. If `lease_seconds` is 0, sandboxes are single-use."""
+    """Limits on a pool's size and its sandboxes' age.
 
-    least: int = 0  # fresh ones of the pool's own shape, with the hash seed 0
-    most: int = 0  # fresh ones of each kind
-    least_others: int = 0  # fresh ones of each further kind that was asked for
+    If `lease_seconds` is 0, sandboxes are single-use.
+    """
+
+    least: int = 0  # minimum number of fresh sandboxes of the pool's own shape, with hash seed 0
+    most: int = 0  # maximum number of fresh sandboxes of each kind
+    least_others: int = 0  # minimum number of fresh sandboxes of each other kind in demand
     lease_seconds: float = 0.0
     leases: int = 0
-    recycle_seconds: float = 600.0  # maximum age
-    reap: bool = False  # remove what killed processes left
+    recycle_seconds: float = 600.0  # maximum age of a sandbox
+    reap: bool = False  # remove the sandboxes that killed workers left behind
 
     @property
     def keeps(self) -> bool:
@@ -71,7 +77,7 @@ class PoolLimits:
 
 
 class SandboxSpec(NamedTuple):
-    """Properties that have to be fixed before a sandbox is started."""
+    """Properties that have to be known before a sandbox is started."""
 
     hash_seed: int
     shape: Shape
@@ -79,7 +85,7 @@ class SandboxSpec(NamedTuple):
 
 @dataclass
 class Lease:
-    """A user's sandbox. `tree` is the loaded content: path → hash; empty if nothing is loaded.
+    """A user's sandbox; `tree` maps the paths of the loaded files to hashes.
 
     The holder sets `tree` after loading a version; if it is empty, the sandbox is not kept.
     """
@@ -93,13 +99,13 @@ class Lease:
 
     @property
     def reusable(self) -> bool:
-        """True if the same user may continue in this sandbox."""
+        """True if the same user may use this sandbox again."""
         return bool(self.tree) and self.sandbox.alive and not self.sandbox.spent
 
 
 @dataclass
 class Stock:
-    """The fresh sandboxes of one kind, and the times at which one was claimed."""
+    """The fresh sandboxes of one kind, and the times of recent claims."""
 
     ready: deque[Lease] = field(default_factory=deque)
     arrivals: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS))
@@ -108,39 +114,42 @@ class Stock:
 
 @dataclass
 class Counts:
-    """Counters of a pool since it was opened."""
+    """A pool's counters since it was opened."""
 
-    hits: int = 0  # a fresh sandbox was ready
-    misses: int = 0  # a sandbox had to be started while somebody waited
-    resident: int = 0  # the user's own sandbox was still there
+    hits: int = 0  # claims for which a fresh sandbox was ready
+    misses: int = 0  # claims for which the caller had to wait for a sandbox to start
+    resident: int = 0  # uses for which the user's own sandbox was still there
     started: int = 0
-    destroyed: dict[str, int] = field(default_factory=dict)  # by reason
+    destroyed: dict[str, int] = field(default_factory=dict)  # sandboxes destroyed, by reason
 
 
 class Pool:
     """The sandboxes of one runner in one process; any thread may call any method."""
 
     def __init__(self, runner: Runner, limits: PoolLimits, shape: Shape = DEFAULT_SHAPE) -> None:
-        """Keep sandboxes from that runner, within the limits; `shape` is the default one."""
+        """Keep sandboxes of this runner, within these limits; `shape` is their default shape."""
         self.limits = limits
         self.shape = shape
         self.counts = Counts()
         self._runner = runner
         self._stocks: OrderedDict[SandboxSpec, Stock] = (
             OrderedDict()
-        )  # least recently asked for first
+        )  # least recently claimed first
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
-        self._held = Counter[Hashable]()  # sandboxes of a user that are not destroyed yet
+        self._held = Counter[Hashable]()  # number of a user's sandboxes not yet destroyed
         self._forgotten: set[Hashable] = set()
         self._changed = threading.Condition()
-        self._starting = 0  # sandboxes being started for waiting callers
+        self._starting = 0  # number of sandboxes being started for waiting callers
         self._closed = False
         self._threads: list[threading.Thread] = []
 
     @contextmanager
     def fresh(self, *, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
-        """Yield a fresh sandbox, which is destroyed afterwards; raise SandboxError."""
+        """Yield a fresh sandbox, which is destroyed afterwards.
+
+        Raises SandboxError if none can be started.
+        """
         with sandbox_metrics.CLAIM_SECONDS.time():
             lease = self._claim(SandboxSpec(hash_seed, shape or self.shape))
         try:
@@ -158,12 +167,13 @@ class Pool:
         fresh: bool = False,
         suits: Callable[[Mapping[str, str]], bool] = bool,
     ) -> Iterator[Lease]:
-        """Yield the user's own sandbox: the one kept, or a fresh one (always, if `fresh` is set).
+        """Yield a sandbox for the user: the one kept for them, or a fresh one (if `fresh`, always).
 
-        Afterwards the sandbox is kept if `Lease.tree` says what is loaded, if no code had to be
-        stopped in it, and if no exception other than SandboxError left the context. If `single_use`
-        is set, it is fresh and not kept, whatever was kept before; a sandbox that was kept with
-        another shape is not used. Raises SandboxError.
+        A kept sandbox is used only if it has this shape and `suits` accepts its `tree`. Afterwards
+        the sandbox is kept if `Lease.tree` says what it has loaded, no code had to be stopped in
+        it, and no exception other than SandboxError left the context. If `single_use` is set, the
+        sandbox is fresh and is not kept, and any that was kept is destroyed. Raises SandboxError if
+        none can be started.
         """
         kind = SandboxSpec(0, shape or self.shape)
         with sandbox_metrics.CLAIM_SECONDS.time():
@@ -184,16 +194,16 @@ class Pool:
     def peek(self, user: Hashable) -> Mapping[str, str]:
         """Return what the sandbox kept for a user has loaded, path → hash; empty if none is kept.
 
-        A moment later, `lease` may find another one, or none.
+        A moment later, `lease` may find a different sandbox, or none.
         """
         with self._changed:
             lease = self._leases.get(user)
             return lease.tree if lease is not None else {}
 
     def forget(self, user: Hashable) -> bool:
-        """Keep nothing of a user from now on; return whether nothing is left.
+        """Keep no sandbox of this user from now on; return whether all of them are gone.
 
-        A kept sandbox is destroyed at once, and one in use as soon as it is given back; the user
+        A kept sandbox is destroyed at once, and one in use as soon as it is given back. The user
         gets no more sandboxes.
         """
         with self._changed:
@@ -206,13 +216,13 @@ class Pool:
             return user not in self._held
 
     def warm(self) -> None:
-        """Begin to keep fresh sandboxes, as the first claim does."""
+        """Start keeping fresh sandboxes, without waiting for the first claim."""
         with self._changed:
             self._stocks.setdefault(SandboxSpec(0, self.shape), Stock())
             self._run_threads()
 
     def close(self) -> None:
-        """Destroy everything kept, and keep nothing from now on; may be called again."""
+        """Destroy all kept sandboxes, and keep none from now on; may be called more than once."""
         with self._changed:
             self._closed = True
             ready = chain.from_iterable(stock.ready for stock in self._stocks.values())
@@ -221,18 +231,18 @@ class Pool:
             self._stocks.clear()
             self._leases.clear()
             self._changed.notify_all()
-        # Each removal takes time: in parallel they finish before this process is killed.
+        # Removing a sandbox takes time: in parallel, all are removed before this process is killed.
         extra = [threading.Thread(target=self._sweep, daemon=True) for _ in range(CLEANERS * 2)]
         for thread in extra:
             thread.start()
         for thread in (*self._threads, *extra):
             thread.join()
-        self._threads.clear()  # from now on, each thread destroys its sandbox when done
+        self._threads.clear()  # from now on, each thread destroys its own sandboxes
         self._sweep()
 
     @property
     def size(self) -> dict[str, int]:
-        """Return how many sandboxes are kept: fresh ones, and leases not in use at the moment."""
+        """Return how many sandboxes are kept: fresh ones, and leases that are not in use."""
         with self._changed:
             return {
                 "fresh": sum(len(stock.ready) for stock in self._stocks.values()),
@@ -240,7 +250,7 @@ class Pool:
             }
 
     def census(self) -> dict[tuple[str, str], int]:
-        """Return how many sandboxes there are, by state ("fresh", "idle", "used") and hash seed.
+        """Return the number of sandboxes by state ("fresh", "idle" or "used") and hash seed.
 
         The hash seed is "" if it no longer matters.
         """
@@ -254,7 +264,7 @@ class Pool:
 
     @property
     def settled(self) -> bool:
-        """Return whether enough fresh sandboxes are ready and none waits to be destroyed."""
+        """Return whether enough fresh sandboxes are ready and no sandbox waits to be destroyed."""
         with self._changed:
             self._expire(time.monotonic())
             enough = all(
@@ -299,7 +309,9 @@ class Pool:
                 return lease
         self._destroy(lease, "forgotten")
         raise SandboxError(
-            "killed", "the user's sandboxes were discarded meanwhile", infrastructure=True
+            "killed",
+            "the user's sandboxes have been discarded in the meantime",
+            infrastructure=True,
         )
 
     def _claim(self, kind: SandboxSpec) -> Lease:
@@ -311,7 +323,7 @@ class Pool:
             stock.arrivals.append(stock.asked_at)
             self._run_threads()
             lease = self._fresh(kind, digest)
-            if len(stock.ready) < self._target(kind) / 2:  # else the keeper notices soon enough
+            if len(stock.ready) < self._target(kind) / 2:  # wake the keeper at once
                 self._changed.notify_all()
             while lease is None and self._starting >= STARTERS:
                 self._changed.wait(RETRY_SECONDS)
@@ -361,7 +373,7 @@ class Pool:
             if self._closed or user in self._forgotten:
                 self._doom(lease, "closed" if self._closed else "forgotten")
             else:
-                # Another thread may have given one back in the meantime.
+                # Another thread may have given back a sandbox of this user in the meantime.
                 if (other := self._leases.pop(user, None)) is not None:
                     self._doom(other, "doubled")
                 self._leases[user] = lease
@@ -373,14 +385,14 @@ class Pool:
         return None
 
     def _destroy(self, lease: Lease, reason: str) -> None:
-        """Have a sandbox destroyed: by a cleaner, if there is one, so that nobody has to wait."""
+        """Have a sandbox destroyed, if possible by a cleaner thread so that no caller waits."""
         with self._changed:
             self._doom(lease, reason)
             self._changed.notify_all()
         self._relieve()
 
     def _relieve(self) -> None:
-        """Destroy sandboxes in this thread if no cleaner does, or not fast enough."""
+        """Destroy sandboxes in this thread if there is no cleaner, or the cleaners fall behind."""
         if not self._threads:
             self._sweep()
         elif self._is_behind():
@@ -436,14 +448,14 @@ class Pool:
             try:
                 lease = self._new(kind)
             except Exception as error:  # any error: this thread must keep running
-                if str(error) != said:  # log it once: it may persist
+                if str(error) != said:  # log the same error only once, since it may persist
                     said = str(error)
                     logger.warning("sandbox_not_started", error=said, exc_info=_unforeseen(error))
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
                 continue
             said = ""
-            with self._changed:  # the pool may have been closed, or the kind dropped
+            with self._changed:  # the pool may have been closed since, or the kind dropped
                 stock = self._stocks.get(kind)
                 if stock is None:
                     self._doom(lease, "forgotten")
@@ -452,7 +464,7 @@ class Pool:
                 self._changed.notify_all()
 
     def _reap(self) -> None:
-        """Regularly remove what killed processes left behind."""
+        """Regularly remove the sandboxes that killed workers left behind."""
         while True:
             try:
                 self._runner.reap()
@@ -481,16 +493,16 @@ class Pool:
         return max(missing, key=lambda kind: missing[kind], default=None)
 
     def _target(self, kind: SandboxSpec) -> int:
-        """Return how many fresh sandboxes to keep for the expected arrivals, within the bounds."""
+        """Return how many fresh sandboxes to keep for the claims expected, within the limits."""
         least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
-        if kind.hash_seed != 0:  # for the gate's second opinion, which is rarely asked for
+        if kind.hash_seed != 0:  # for the gate's second run with another hash seed, which is rare
             return min(self.limits.most, least)
         arrivals = self._stocks[kind].arrivals
         now = time.monotonic()
         while arrivals and now - arrivals[0] > MEMORY_SECONDS:
             arrivals.popleft()
-        # Also consider a burst that has just begun: an average over all remembered arrivals would
-        # react late.
+        # React at once to a burst that has just begun: an average over all remembered claims alone
+        # would react late.
         rate = max(
             sum(now - arrival < seconds for arrival in arrivals) / seconds
             for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)
@@ -498,7 +510,7 @@ class Pool:
         return min(self.limits.most, max(least, math.ceil(rate * HORIZON_SECONDS)))
 
     def _forget(self, now: float) -> None:
-        """Drop the fresh sandboxes of kinds that are no longer asked for, or too many."""
+        """Drop the fresh sandboxes of kinds no longer in demand, or in excess of OTHER_KINDS."""
         others = [kind for kind in self._stocks if kind.shape != self.shape]
         for kind in others:
             old = now - self._stocks[kind].asked_at > FORGET_SECONDS
@@ -507,7 +519,7 @@ class Pool:
                     self._doom(fresh, "forgotten")
 
     def _clean(self) -> None:
-        """Destroy sandboxes that are used up, idle for too long, too old, too many, or dead."""
+        """Destroy sandboxes that are used up, idle for too long, too old, superfluous, or dead."""
         while True:
             with self._changed:
                 self._expire(time.monotonic())
@@ -519,7 +531,7 @@ class Pool:
                 return
 
     def _until_next(self) -> float:
-        """Return the seconds until a lease ends, or until age and numbers are checked again."""
+        """Return the seconds until the next lease ends, or the next check of ages and numbers."""
         now = time.monotonic()
         ends = [lease.until - now for lease in self._leases.values()]
         return max(0.0, min([*ends, HORIZON_SECONDS]))
@@ -533,7 +545,8 @@ class Pool:
             for lease in [one for one in stock.ready if not one.sandbox.alive]:
                 stock.ready.remove(lease)
                 self._doom(lease, "ended")
-            # One at a time: sandboxes that were started together must not all be missing at once.
+            # Recycle one at a time: sandboxes that were started together must not all be missing at
+            # once.
             if stock.ready and now - stock.ready[0].born > self.limits.recycle_seconds:
                 self._doom(stock.ready.popleft(), "recycled")
             if len(stock.ready) > max(self._target(kind), 1):
@@ -541,7 +554,7 @@ class Pool:
 
 
 def _unusable(lease: Lease, digest: str) -> str:
-    """Return why a sandbox must not be used any more; "" if it may be."""
+    """Return why a sandbox must no longer be used; "" if it may be used."""
     if not lease.sandbox.alive:
         return "ended"
     return "" if lease.sandbox.image_digest == digest else "replaced"

@@ -1,8 +1,8 @@
-"""The process runner: a sandbox for development, an ordinary process confined by `confine.py`.
+"""The process runner, for development: a sandbox is an ordinary process confined by `confine.py`.
 
-It needs Linux and nothing else. It shares the host's kernel interface, memory and user ids, and
-where the kernel allows no namespaces it also shares the network and a readable file system: it is
-for demonstrations and tests; production settings refuse it.
+It needs Linux and nothing else. Its sandboxes share the host's kernel interface, memory and user
+ids and, where the kernel does not allow namespaces, also the network and all readable files. So it
+is for demonstrations and tests; in production, the server refuses to start with it.
 """
 
 import compileall
@@ -32,7 +32,7 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
-# Timeout, in seconds, of a starter: a machine that takes longer could not serve a sandbox either.
+# Seconds that a starter has to answer: a machine that takes longer could not run a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
@@ -40,8 +40,8 @@ READ_BYTES = 1024 * 1024
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
     """Start a confined process; raise SandboxError if it does not start.
 
-    Closing the sandbox ends it with all its processes. The shape only sets the memory of each
-    process.
+    Closing the sandbox ends it and all its processes. Of `shape`, only the memory limit per process
+    is used.
     """
     try:
         channel = ProcessChannel(hash_seed)
@@ -67,26 +67,29 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
 ) -> AbstractContextManager[Sandbox]:
-    """Start a confined process, and end all its processes afterwards; raise SandboxError."""
+    """Start a confined process, and end it and its children on leaving the context.
+
+    Raises SandboxError if it does not start.
+    """
     return closing(start(hash_seed=hash_seed, shape=shape))
 
 
 @functools.cache
 def image_digest() -> str:
-    """Return the digest of this interpreter and the files of `sandbox_image`."""
+    """Return a digest of this interpreter's version and of the files in `sandbox_image`."""
     digest = hashlib.sha256(f"{sys.version} {sources_digest()}".encode())
     return f"process:{digest.hexdigest()[:32]}"
 
 
 def reap() -> int:
-    """Remove nothing: a process sandbox ends with the worker that opened it."""
+    """Do nothing: a sandbox that is a process ends with the worker that opened it."""
     return 0
 
 
 class Starter:
-    """The process from which the sandboxes of one hash seed are forked (`confine.py`).
+    """The process from which all sandboxes with the same hash seed are forked (`confine.py`).
 
-    It imports, once, the modules that every sandbox needs, and exits when this process does.
+    It imports once the modules that every sandbox needs, and exits when this process does.
     """
 
     def __init__(self, hash_seed: int) -> None:
@@ -94,13 +97,13 @@ class Starter:
         _precompile()
         self._socket, theirs = socket.socketpair()
         try:
-            # Use no preexec_fn, which is not safe with threads, and set no death signal here, since
-            # it would come when the thread that happened to open the sandbox ends: confine.py does
-            # both from within.
+            # Use no preexec_fn, which is not safe with threads, and no death signal, which would
+            # come as soon as the thread that happened to open the sandbox ends. Instead, confine.py
+            # itself watches this process.
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
                 [
                     sys.executable,
-                    *("-s", "-S", "-P", "-B"),  # -I would also ignore the seed
+                    *("-s", "-S", "-P", "-B"),  # -I would also make it ignore the hash seed
                     str(Path(__file__).with_name("confine.py")),
                     str(PACKAGE.parent),
                     str(_time_zones()),
@@ -122,7 +125,7 @@ class Starter:
         self._asking = threading.Lock()
 
     def fork(self, streams: Sequence[int]) -> tuple[int, int]:
-        """Fork a sandbox on these streams; return the process id and descriptor of its watcher.
+        """Fork a sandbox on these standard streams; return its watcher's process id and descriptor.
 
         Raises OSError if that fails.
         """
@@ -139,7 +142,7 @@ class Starter:
         return int(answer[1:]), descriptors[0]
 
     def close(self) -> None:
-        """End the process; the sandboxes that were forked from it stay."""
+        """End the process; sandboxes that were already forked from it keep running."""
         self._socket.close()
         assert self._process.stderr is not None
         self._process.stderr.close()
@@ -152,14 +155,14 @@ class Starter:
         return (self._process.stderr.read() or b"").decode(errors="replace").strip()[-1000:]
 
 
-_starters: dict[int, Starter] = {}  # by hash seed
+_starters: dict[int, Starter] = {}  # hash seed → its starter
 _starting = threading.Lock()
 # A forked process must not use its parent's starters.
 os.register_at_fork(after_in_child=_starters.clear)
 
 
 def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
-    """Fork a sandbox, from a new starter if the existing one has ended; raise OSError."""
+    """Fork a sandbox, from a new starter if the old one has ended; raise OSError if that fails."""
     with _starting:
         known = hash_seed in _starters
         starter = _starters.get(hash_seed) or _starters.setdefault(hash_seed, Starter(hash_seed))
@@ -176,7 +179,7 @@ def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
 
 
 class ProcessChannel:
-    """A confined runner and its pipes; it ends when this process dies, even by kill -9."""
+    """A confined runner and its pipes; the runner ends when this process dies, even by kill -9."""
 
     def __init__(self, hash_seed: int) -> None:
         requests, self._requests = _pipe_to()
@@ -192,10 +195,13 @@ class ProcessChannel:
             for descriptor in (requests, answers, errors):
                 os.close(descriptor)
         self._closed = False
-        self.last_words = ""  # once closed: output of a runner that did not start
+        self.last_words = ""  # set by `close`: errors that the runner printed
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all data; raise EOFError if the runner is gone, TimeoutError past the deadline."""
+        """Write all of the data.
+
+        Raises EOFError if the runner has exited, TimeoutError if the deadline passes first.
+        """
         view = memoryview(data)
         while view:
             _wait(self._requests.fileno(), select.POLLOUT, deadline)
@@ -209,7 +215,7 @@ class ProcessChannel:
     def receive(self, count: int, deadline: float) -> bytes:
         """Receive `count` bytes, or fewer at the end of the stream.
 
-        Raises TimeoutError past the deadline.
+        Raises TimeoutError if the bytes do not arrive before the deadline.
         """
         received = bytearray()
         while len(received) < count:
@@ -225,7 +231,7 @@ class ProcessChannel:
         return self._closed or _poll(self._watcher, select.POLLIN, 0)
 
     def close(self) -> None:
-        """Destroy the sandbox; may be called again."""
+        """Destroy the sandbox; may be called more than once."""
         if self._closed:
             return
         self._closed = True
@@ -242,22 +248,22 @@ class ProcessChannel:
 
 @functools.cache
 def _precompile() -> None:
-    """Write the runner's bytecode, which each sandbox reads but, being run with -B, never writes.
+    """Write the runner's bytecode: sandboxes read it but, since they run with -B, never write it.
 
-    Where the folder is read-only, sandboxes start from source, which takes 40 ms more CPU time.
+    If the folder is read-only, sandboxes start from source, which takes 40 ms more CPU time.
     """
     compileall.compile_dir(PACKAGE, quiet=2)
 
 
 def _pipe_to() -> tuple[int, IO[bytes]]:
-    """Return the sandbox's end of a pipe to read, and our non-blocking end to write."""
+    """Return a pipe: the end from which the sandbox reads, and our non-blocking end to write to."""
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     return theirs, os.fdopen(ours, "wb", buffering=0)
 
 
 def _pipe_from() -> tuple[IO[bytes], int]:
-    """Return our non-blocking end of a pipe to read, and the sandbox's end to write."""
+    """Return a pipe: our non-blocking end to read from, and the end to which the sandbox writes."""
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     return os.fdopen(ours, "rb", buffering=0), theirs
@@ -271,7 +277,7 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 def _poll(descriptor: int, event: int, seconds: float) -> bool:
     """Return whether the event occurs within `seconds`.
 
-    A process that has ended counts as readable.
+    The descriptor of a process becomes readable when the process ends.
     """
     poller = select.poll()
     poller.register(descriptor, event)
@@ -279,7 +285,7 @@ def _poll(descriptor: int, event: int, seconds: float) -> bool:
 
 
 def _time_zones() -> Path:
-    """Return the folder of the time zone database: the system's, else that of package tzdata."""
+    """Return the folder of the time zone database: the system's, or else that in package tzdata."""
     for folder in zoneinfo.TZPATH:
         if Path(folder).is_dir():
             return Path(folder)

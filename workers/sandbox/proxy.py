@@ -1,14 +1,14 @@
-"""A proxy between the sandbox workers and the Docker engine, whose socket is as powerful as root.
+"""A proxy between the sandbox workers and the Docker engine, whose socket grants root access.
 
     python -m workers.sandbox.proxy --listen /run/engine/engine.sock [--engine /var/run/docker.sock]
 
-Even a compromised worker can request only what workers need: to create sandboxes from the one
-template (`workers.sandbox.docker.container_config`) and its images, and to attach to them, start,
-list and remove them. Any other request is answered with 403 and logged.
+Even a compromised worker can request only what workers need: to create sandboxes from a single
+template (`workers.sandbox.docker.container_config`) and our own images, and to start, attach to,
+list and remove sandboxes. Any other request is answered with 403 and logged.
 
 Nothing that a client sends reaches the engine unchanged. Requests are parsed strictly, one per
-connection, and rebuilt for the engine: with fixed paths and parameters, ids of sandboxes and,
-as the body of `create`, the template itself, provided that the client's body equals it.
+connection, and rebuilt for the engine, with fixed paths and parameters and the ids of sandboxes.
+The body of a `create` request is replaced with the template, provided that the two are equal.
 """
 
 import argparse
@@ -39,14 +39,14 @@ from workers.sandbox.proxy_requests import (
 
 logger = logging.getLogger(__name__)
 
-# Seconds for which the unread rest of a refused request is read.
+# Seconds for which the rest of a refused request is read before its connection is closed.
 DRAIN_SECONDS = 1
-# Maximum concurrent connections, most of which are sandboxes at work.
+# Maximum number of concurrent connections, most of which belong to sandboxes at work.
 CONNECTIONS = 400
 
 
 class _Connection(socketserver.BaseRequestHandler):
-    """A connection of one client, which may make one request."""
+    """A connection from one client, which may make one request."""
 
     server: "Proxy"
 
@@ -71,10 +71,10 @@ class _Connection(socketserver.BaseRequestHandler):
             self._send(answer)
 
     def _send(self, answer: EngineAnswer) -> None:
-        self.request.settimeout(CLIENT_SECONDS)  # for the whole request
+        self.request.settimeout(CLIENT_SECONDS)  # timeout for sending the whole answer
         self.request.sendall(_written(answer))
-        # Otherwise the unread part of a refused request would reset the connection, and the answer
-        # would be lost.
+        # Read the rest of a refused request: otherwise the unread part would reset the connection,
+        # and the answer would be lost.
         self.request.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + DRAIN_SECONDS
         left = BODY_BYTES * 8
@@ -96,13 +96,13 @@ def _written(answer: EngineAnswer) -> bytes:
 
 
 class Proxy(socketserver.ThreadingUnixStreamServer):
-    """A server on its own Unix socket."""
+    """The proxy's server, on a Unix socket of its own."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, path: str, engine: Engine, *, connections: int = CONNECTIONS) -> None:
-        """Replace whatever was left at this path; only this user may connect."""
+        """Listen at `path`, replacing any file there; only this process's user may connect."""
         self.engine = engine
         self.room = threading.BoundedSemaphore(connections)
         with contextlib.suppress(FileNotFoundError):
@@ -114,7 +114,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
             os.umask(before)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a client in its own thread, or answer that there are too many."""
+        """Serve a client in its own thread, or answer that there are too many connections."""
         if not self.room.acquire(blocking=False):
             refusal = RequestDenied("too many connections", 503)
             logger.warning("refused: a request: %s", refusal)
@@ -125,12 +125,12 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread was started
+        except BaseException:  # no thread was started that would free the slot
             self.room.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a client to the end, and free its slot."""
+        """Serve a client until its connection ends, and then free its slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -140,9 +140,15 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
 def main() -> None:
     """Serve until a signal ends the process."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.proxy", description=__doc__)
-    parser.add_argument("--listen", required=True, help="path of the socket to create")
-    parser.add_argument("--engine", default="/var/run/docker.sock", help="the engine's socket")
-    parser.add_argument("--containers", type=int, default=CONTAINERS, help="maximum number")
+    parser.add_argument(
+        "--listen", required=True, help="path of the socket to create for the workers"
+    )
+    parser.add_argument(
+        "--engine", default="/var/run/docker.sock", help="path of the engine's socket"
+    )
+    parser.add_argument(
+        "--containers", type=int, default=CONTAINERS, help="maximum number of containers"
+    )
     arguments = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
     configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)

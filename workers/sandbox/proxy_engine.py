@@ -20,14 +20,15 @@ from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, r
 from workers.sandbox.proxy_template import from_template
 from workers.typecheck.image import typecheck_image_name
 
-# Maximum size of the engine's answer, and maximum wait for it.
+# Maximum size of an answer from the engine, in bytes, and maximum wait for it, in seconds.
 ANSWER_BYTES = 32 * 1024 * 1024
 ENGINE_SECONDS = 60
-# Maximum concurrent containers.
+# Maximum number of containers at a time.
 CONTAINERS = 300
 
 CONTAINER = "([0-9a-f]{64})"
-# Parameters of an attachment, and the fields that workers read in answers.
+# The parameters with which workers attach to containers, and the fields that they read when they
+# list containers.
 ATTACHED = {"stdin": "1", "stdout": "1", "stderr": "1", "stream": "1"}
 LISTED = ("Id", "Created", "State", "Labels")
 FILTERS = json.dumps({"label": [LABEL]})
@@ -41,7 +42,7 @@ class EngineAnswer:
     body: bytes
 
     def json(self) -> Any:
-        """Return the content; raise RequestDenied if it is not JSON."""
+        """Return the parsed content; raise RequestDenied if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -59,13 +60,13 @@ class Engine:
     """The engine behind the proxy, and the part of its API that clients may use."""
 
     def __init__(self, path: str, *, most: int = CONTAINERS) -> None:
-        """Connect to the socket `path`; allow at most `most` containers at one time."""
+        """Use the engine's socket at `path`; allow at most `most` containers at a time."""
         self.path = path
         self._most = most
         self._lock = threading.Lock()
-        self._sandboxes: set[str] = set()  # known to be sandboxes
-        self._begun = 0  # sandboxes that the engine is making
-        self._images: set[str] = set()  # ids that the images' names have had
+        self._sandboxes: set[str] = set()  # ids of containers known to be sandboxes
+        self._begun = 0  # number of sandboxes that the engine is creating
+        self._images: set[str] = set()  # all ids to which our images' names have referred
 
     def answer(self, request: Request) -> EngineAnswer:
         """Carry out the request; raise RequestDenied if no sandbox worker needs it."""
@@ -79,16 +80,16 @@ class Engine:
         return self.ask("GET", "/_ping")
 
     def version(self, request: Request) -> EngineAnswer:
-        """Return the engine's versions, by which the client chooses its protocol."""
+        """Return the engine's versions, from which the client chooses the protocol."""
         names = ("Version", "ApiVersion", "MinAPIVersion", "KernelVersion")
         return self.ask("GET", "/version").only(*names)
 
     def info(self, request: Request) -> EngineAnswer:
-        """Return the engine's clock, by which leftovers are recognized."""
+        """Return the time on the engine's clock, by which leftovers are recognized."""
         return self.ask("GET", "/info").only("SystemTime")
 
     def image(self, request: Request, name: str) -> EngineAnswer:
-        """Return what the engine has under the name or id of one of our images."""
+        """Return the engine's description of one of our images, requested by name or id."""
         if name.replace("%40", "@") not in _image_names() | self._images:
             raise RequestDenied(f"{name} is not a sandbox image")
         answer = self.ask("GET", f"/images/{name}/json").only("Id", "RepoTags")
@@ -98,7 +99,7 @@ class Engine:
         return answer
 
     def create(self, request: Request) -> EngineAnswer:
-        """Create a sandbox, from the template and from nothing else."""
+        """Create a sandbox from the template, and from nothing else."""
         if request.query:
             raise RequestDenied(f"create has parameters: {', '.join(request.query)}")
         config = from_template(request.body)
@@ -110,9 +111,9 @@ class Engine:
                 # Use the engine's wording, so that the worker looks up the image again.
                 raise RequestDenied(f"No such image: {image:.80}: it is not a sandbox image", 404)
         if not self._reserve():
-            self._list()  # some may have been removed without this proxy
+            self._list()  # some may have been removed other than through this proxy
             if not self._reserve():
-                raise RequestDenied(f"{self._most} containers exist already", 429)
+                raise RequestDenied(f"{self._most} containers already exist", 429)
         made: set[str] = set()
         try:
             answer = self.ask("POST", "/containers/create", json.dumps(config).encode())
@@ -125,7 +126,7 @@ class Engine:
         return answer
 
     def start(self, request: Request, container: str) -> EngineAnswer:
-        """Start a sandbox, as it was created."""
+        """Start a sandbox exactly as it was created."""
         self._check_is_sandbox(container)
         return self.ask("POST", f"/containers/{container}/start")
 
@@ -139,15 +140,15 @@ class Engine:
         return answer
 
     def sandboxes(self, request: Request) -> EngineAnswer:
-        """List all sandboxes, and nothing else that the engine has."""
+        """List all sandboxes, and none of the engine's other containers."""
         if request.query.get("filters") != FILTERS:
-            raise RequestDenied(f"lists containers without the label {LABEL}")
+            raise RequestDenied(f"containers may be listed only by the label {LABEL}")
         return self._list()
 
     def attach(self, request: Request, container: str, client: socket.socket) -> None:
-        """Connect a client to the standard streams of a sandbox until either side ends."""
+        """Connect a client to a sandbox's standard streams until either side disconnects."""
         if request.query != ATTACHED or request.rest or request.body:
-            raise RequestDenied("attaches in a way that sandbox workers do not use")
+            raise RequestDenied("sandbox workers do not attach in this way")
         self._check_is_sandbox(container)
         with socket.socket(socket.AF_UNIX) as engine:
             engine.settimeout(ENGINE_SECONDS)
@@ -159,12 +160,12 @@ class Engine:
             )
             head, rest = read_head(engine, time.monotonic() + ENGINE_SECONDS)
             if not head.startswith(b"HTTP/1.1 101 "):
-                raise RequestDenied(f"the engine does not attach: {head[:40]!r}", 502)
+                raise RequestDenied(f"the engine refused to attach: {head[:40]!r}", 502)
             client.sendall(head + rest)
             _relay(client, engine)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> EngineAnswer:
-        """Ask the engine; raise RequestDenied (502) if it does not answer."""
+        """Send a request to the engine; raise RequestDenied (502) if the engine does not answer."""
         connection = _EngineConnection(self.path)
         headers = {"Host": "engine"}
         if body is not None:
@@ -182,7 +183,7 @@ class Engine:
         return EngineAnswer(response.status, content)
 
     def _reserve(self) -> bool:
-        """Reserve room for one more sandbox for the caller; return False if there is none."""
+        """Reserve room for one more sandbox; return False if there is none."""
         with self._lock:
             if len(self._sandboxes) + self._begun >= self._most:
                 return False
@@ -190,7 +191,7 @@ class Engine:
             return True
 
     def _list(self) -> EngineAnswer:
-        """List all sandboxes, and remember them as the known ones."""
+        """List all sandboxes, and remember their ids."""
         with self._lock:
             known = set(self._sandboxes)
         answer = self.ask("GET", f"/containers/json?all=1&filters={quote(FILTERS)}")
@@ -198,7 +199,7 @@ class Engine:
             return answer
         listed = [{name: one.get(name) for name in LISTED} for one in answer.json()]
         with self._lock:
-            # Sandboxes made since the request are not in its answer, and stay known.
+            # Sandboxes created since the request was sent are not in the answer, and stay known.
             self._sandboxes -= known
             self._sandboxes |= {one["Id"] for one in listed}
         return EngineAnswer(200, json.dumps(listed).encode())
@@ -215,7 +216,7 @@ class Engine:
             self._sandboxes.add(container)
 
 
-# All routes except `attach`, which is not a simple request with an answer.
+# All routes except `attach`, whose connection stays open after the answer.
 ATTACH = f"/containers/{CONTAINER}/attach"
 _ROUTES: list[tuple[str, str, Callable[..., EngineAnswer]]] = [
     ("GET", "/_ping", Engine.ping),
@@ -237,7 +238,7 @@ def _image_names() -> set[str]:
 
 
 class _EngineConnection(http.client.HTTPConnection):
-    """HTTP over the engine's socket."""
+    """An HTTP connection over the engine's socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__("engine", timeout=ENGINE_SECONDS)
@@ -251,10 +252,10 @@ class _EngineConnection(http.client.HTTPConnection):
 
 
 def _relay(client: socket.socket, engine: socket.socket) -> None:
-    """Carry bytes both ways until the engine closes its end, or the client is gone."""
+    """Copy bytes in both directions until the engine closes its end or the client is gone."""
 
     def carry(source: socket.socket, target: socket.socket) -> bool:
-        """Copy until the source ends; return whether it did and the target took everything."""
+        """Copy until the source ends; return False if reading or writing fails before that."""
         with contextlib.suppress(OSError):
             while data := source.recv(READ_BYTES):
                 target.sendall(data)
@@ -264,7 +265,7 @@ def _relay(client: socket.socket, engine: socket.socket) -> None:
     def upload() -> None:
         with contextlib.suppress(OSError):
             if carry(client, engine):
-                engine.shutdown(socket.SHUT_WR)  # the runner sees the end of its input
+                engine.shutdown(socket.SHUT_WR)  # so that the runner sees the end of its input
             else:
                 engine.shutdown(socket.SHUT_RDWR)
 

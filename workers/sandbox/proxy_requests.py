@@ -6,14 +6,15 @@ import time
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-# Maximum size of a request's head, and of its body (the template has some 20 KB).
+# Maximum size, in bytes, of a request's head and of its body (the template takes about 20 KB).
 HEAD_BYTES = 16 * 1024
 BODY_BYTES = 128 * 1024
 READ_BYTES = 256 * 1024
-# Seconds for a client to send its whole request, and to take its answer.
+# Seconds that a client has to send its whole request, and then again to receive the answer.
 CLIENT_SECONDS = 10
 
-# The API version that the template is written for, and newer ones: older ones differ in meaning.
+# Requests for the API version for which the template is written, or a newer one: in older versions,
+# the same request has a different meaning.
 REQUEST_LINE = re.compile(
     r"([A-Z]{3,7}) (?:/v1\.(?:4[1-9]|[5-9][0-9]))?"
     r"(/(?:[A-Za-z0-9_.:/-]|%40)*)(?:\?([!-~]*))? HTTP/1\.1"
@@ -22,7 +23,7 @@ HEADER = re.compile(r"([A-Za-z0-9-]+):[ \t]*([\t -~]*)")
 
 
 class RequestDenied(Exception):
-    """A request that is refused, and the status that says so."""
+    """A request was refused; `status` is the HTTP status of the answer."""
 
     def __init__(self, reason: str, status: int = 403) -> None:
         super().__init__(reason)
@@ -31,23 +32,26 @@ class RequestDenied(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """A client's request; `rest` holds bytes that came after it."""
+    """A client's request; `rest` holds any bytes that came after it."""
 
     method: str
-    path: str  # without the version of the API
+    path: str  # the path without the API version
     query: dict[str, str]
     body: bytes
     rest: bytes
 
 
 def receive(connection: socket.socket, deadline: float) -> bytes:
-    """Return the next bytes, empty at the end; raise TimeoutError after the deadline."""
+    """Return the next bytes, empty at the end of the stream.
+
+    Raises TimeoutError after the deadline.
+    """
     connection.settimeout(max(deadline - time.monotonic(), 0.001))
     return connection.recv(READ_BYTES)
 
 
 def read_head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
-    """Read up to the empty line that ends a head; return it, and the bytes after it."""
+    """Read a head up to the empty line that ends it; return it, and the bytes received after it."""
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
         if len(data) > HEAD_BYTES:
@@ -64,7 +68,8 @@ def read_head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]
 def read_request(connection: socket.socket) -> Request:
     """Read one request.
 
-    Raises RequestDenied if it is ambiguous in any way, EOFError if none arrives.
+    Raises RequestDenied if the request is malformed, too large or ambiguous in any way, EOFError if
+    the client disconnects before the end of the request.
     """
     deadline = time.monotonic() + CLIENT_SECONDS
     head, rest = read_head(connection, deadline)
@@ -77,7 +82,7 @@ def read_request(connection: socket.socket) -> Request:
         raise RequestDenied(f"{first[:100]!r} is not a request that sandbox workers send")
     method, path, query = found.groups()
     if "//" in path or "/." in path or "./" in path:
-        raise RequestDenied(f"the path {path[:100]} is not in its plain form")
+        raise RequestDenied(f"the path {path[:100]} is not normalized")
     length = _length(lines)
     while len(rest) < length:
         more = receive(connection, deadline)

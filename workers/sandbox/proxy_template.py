@@ -1,4 +1,4 @@
-"""Compare the body of a `create` with the template for sandboxes."""
+"""Compare the body of a `create` request with the template for sandboxes."""
 
 import contextlib
 import json
@@ -11,16 +11,16 @@ from workers.sandbox.docker import LABEL, SCRATCH, SCRATCH_OPTIONS, USER_IDS, co
 from workers.sandbox.limits import MEBIBYTE, Shape
 from workers.sandbox.proxy_requests import RequestDenied
 
-# Boot id, namespace, process id (Linux has none above 2**22), and the process's start time.
+# Boot id, PID namespace, process id (on Linux at most 2**22), and the process's start time.
 OWNER = re.compile(r"[0-9a-f-]{36}/pid:\[\d{1,20}\]/\d{1,7}/\d{0,20}", re.ASCII)
 
 
 def from_template(body: bytes) -> dict[str, Any]:
-    """Return the template equal to the body of a `create`; raise RequestDenied if there is none.
+    """Return the template if the body of a `create` request equals it, else raise RequestDenied.
 
-    Values that differ from sandbox to sandbox (the image's id, user, hash seed, owner, and the
-    sizes of memory, processes and scratch) are read, checked against their bounds and put into the
-    template.
+    Values that differ from sandbox to sandbox (image id, user, hash seed, owner, and the limits on
+    memory, processes and scratch space) are read from the body, checked against their bounds and
+    put into the template.
     """
     given = _parsed(body)
     try:
@@ -36,7 +36,7 @@ def from_template(body: bytes) -> dict[str, Any]:
         size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", _scratch(host))
         shape = Shape(
             memory_mib=_within("Memory", host["Memory"] // MEBIBYTE, _most("MEMORY_MIB")),
-            # The template adds gVisor's own processes, so subtract them again.
+            # The template adds gVisor's own processes to the limit, so subtract them again.
             pids=_within("PidsLimit", host["PidsLimit"] - _pids_added(), _most("PIDS")),
             tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
         )
@@ -50,7 +50,7 @@ def from_template(body: bytes) -> dict[str, Any]:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """Parse a JSON object in which no key occurs twice, so that all readers see the same values."""
+    """Parse a JSON object in which no key occurs twice, so that all parsers see the same values."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -83,7 +83,7 @@ def _within(field: str, number: int, most: int) -> int:
 
 
 def _most(name: str) -> int:
-    """Return the largest limit that a workspace, or the type checker's sandboxes, may be given."""
+    """Return the highest limit that a workspace or the type checker's sandboxes may have."""
     return max(int(getattr(settings, f"UAC_SANDBOX_{name}_MOST")), 1024 * (name == "MEMORY_MIB"))
 
 
@@ -105,8 +105,8 @@ def _difference(expected: Any, given: Any, place: str = "") -> str:
             if differing := _difference(expected[name], given[name], here):
                 return differing
         return ""
-    # Python treats 1, 1.0 and true as equal, but not every reader does.
-    with contextlib.suppress(RecursionError):  # nested as deeply as the parser allows
+    # Python treats 1, 1.0 and true as equal, but not every JSON parser does.
+    with contextlib.suppress(RecursionError):  # nested too deeply to be serialized
         if json.dumps(expected, sort_keys=True) == json.dumps(given, sort_keys=True):
             return ""
     return place or "the body"

@@ -1,4 +1,4 @@
-"""Results of requests to a sandbox, and the errors of user code."""
+"""Results of requests to a sandbox, and errors in user code."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,31 +10,31 @@ JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 class Usage:
     """Output and resource usage of a request."""
 
-    stdout: str = ""  # its tail
+    stdout: str = ""  # only the end of the output
     load_seconds: float = 0.0  # the part of `seconds` that loading took
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    memory_bytes: int = 0  # peak resident size
+    memory_bytes: int = 0  # peak resident set size
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserError:
-    """An error in the user's code, in the user's own terms.
+    """An error in the user's code, described in terms of that code.
 
-    `type` is the exception's class, or an outcome code ("timeout", "out_of_memory" …) when one
-    constraint or test file of several exceeded a limit.
+    `type` is the name of the exception's class, or an outcome code ("timeout", "out_of_memory" …)
+    if one of several constraints or test files exceeded a limit.
     """
 
     type: str
     message: str
-    path: str | None = None  # "constraints/x.py"; "<query>" for a query
+    path: str | None = None  # path of the file, such as "constraints/x.py"; "<query>" for a query
     line: int | None = None
-    traceback: str = ""  # the user's own frames, at most 4 KB
+    traceback: str = ""  # only the frames of the user's code, at most 4 KB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A resident project: how many domain `modules` it has, and how many were `executed` now."""
+    """A resident project: how many domain `modules` it has, and how many this load `executed`."""
 
     modules: int
     executed: int
@@ -42,7 +42,7 @@ class Loaded:
 
 
 class Evidence(NamedTuple):
-    """A record in the evidence of an alert or an answer."""
+    """A record that is part of the evidence for an alert or an answer."""
 
     class_name: str
     domain: str
@@ -51,7 +51,7 @@ class Evidence(NamedTuple):
     sources: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is stored and shown."""
+        """Return this evidence as JSON, in the form that is stored and shown."""
         class_name, domain, collection, key, sources = self
         return {
             "class": class_name,
@@ -63,7 +63,7 @@ class Evidence(NamedTuple):
 
 
 class EvidenceColumns(NamedTuple):
-    """Evidence of one class and collection, by columns: keys, and the sources of each."""
+    """Evidence from one class and collection, as two columns: the records' keys and sources."""
 
     class_name: str
     domain: str
@@ -72,7 +72,7 @@ class EvidenceColumns(NamedTuple):
     sources: list[list[int]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is stored and shown."""
+        """Return this evidence as JSON, in the form that is stored and shown."""
         class_name, domain, collection, keys, sources = self
         return {
             "class": class_name,
@@ -85,11 +85,12 @@ class EvidenceColumns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RestsOn:
-    """The evidence for an answer: its records and the collections that it reads.
+    """The evidence for an answer: records, and the collections that the code read.
 
-    `scope` says which records: those in the "value", those that a comprehension "selected", or all
-    that the code "read". There may be hundreds, so only the first are named, by columns. Each
-    collection is given as domain, name and number of records.
+    `scope` says which records these are: those in the "value", those that a comprehension
+    "selected", or all that the code "read". `count` is the number of these records; there may be
+    hundreds, so `records` names only the first ones, as columns. Each collection is given as its
+    domain, its name and its number of records.
     """
 
     scope: str
@@ -98,7 +99,7 @@ class RestsOn:
     collections: tuple[tuple[str, str, int], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is stored and shown."""
+        """Return this evidence as JSON, in the form that is stored and shown."""
         return {
             "scope": self.scope,
             "count": self.count,
@@ -112,7 +113,7 @@ class RestsOn:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The value of a query as typed JSON, with the name of its class and its evidence."""
+    """A query's value as typed JSON, with the name of the value's class and the evidence for it."""
 
     value: JsonValue
     type: str
@@ -131,12 +132,13 @@ class FoundAlert(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintResult:
-    """The result of one constraint. If it has an error, it has no alerts: no result is partial.
+    """The alerts that one constraint raised, or the error with which it failed.
 
-    The exception is a constraint that exceeded its alert limit: it keeps a few alerts, most severe
-    first, to be quoted. `left_out` is the number of records that a workspace constraint was not
-    given because they lack a value that it needs. A constraint that takes the moment instead of the
-    day (`takes_now`) may have different findings some minutes later.
+    A failed constraint has no alerts, since no result is partial. The exception is a constraint
+    that exceeded its alert limit: a few of its alerts are kept, most severe first, so that they can
+    be quoted. `left_out` is the number of records that a workspace constraint was not given because
+    they lack a value that it needs. `takes_now` is set if the constraint takes the moment instead
+    of the day, so that its findings may differ a few minutes later.
     """
 
     path: str
@@ -149,16 +151,16 @@ class ConstraintResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintRun:
-    """Results of the requested constraints, by path; the usage is their total."""
+    """Results of the requested constraints; `usage` is the total for all of them."""
 
     results: tuple[ConstraintResult, ...]
     usage: Usage
 
 
 class ForeseenFinding(NamedTuple):
-    """The identity of a finding: key, records, and a hash of the wording if there are no records.
+    """What identifies a finding: its key, and its records or, without any, a hash of its wording.
 
-    Each record is (domain, collection, key).
+    Each record is given as (domain, collection, key).
     """
 
     key: str | None
@@ -167,10 +169,10 @@ class ForeseenFinding(NamedTuple):
 
 
 class ForeseenChange(NamedTuple):
-    """The findings of a constraint from a day or moment (ISO) on.
+    """A constraint's findings from the day or moment `at` (ISO) onward.
 
-    Each is an index into the forecast's findings, with its severity. If the constraint fails,
-    `error` is what it fails with.
+    Each item of `found` is the index of one of the forecast's findings, with its severity. If the
+    constraint fails from then on, `error` is the error that it raises.
     """
 
     at: str
@@ -180,9 +182,10 @@ class ForeseenChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintForecast:
-    """The times at which a constraint's findings change.
+    """The times at which a constraint's findings will change.
 
-    They are known up to `until`, or forever if that is None. With an `error`, nothing is known.
+    The changes are known up to `until`, or for all time if that is None. If `error` is set, nothing
+    is known.
     """
 
     path: str
@@ -196,7 +199,7 @@ class ConstraintForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastRun:
-    """Forecasts of the requested constraints; the usage is their total."""
+    """Forecasts for the requested constraints; `usage` is the total for all of them."""
 
     results: tuple[ConstraintForecast, ...]
     usage: Usage
@@ -204,13 +207,14 @@ class ForecastRun:
 
 @dataclass(frozen=True, kw_only=True)
 class TestResult:
-    """The result of a test ("tests/test_x.py::test_y"), or of a file that could not run.
+    """The result of a test, or of a test file that could not run.
 
-    The name of the latter is "tests/test_x.py". `same_evidence` are the messages of two alerts of
-    one constraint in the test that count as one.
+    `name` is "tests/test_x.py::test_y" for a test, "tests/test_x.py" for a file. `same_evidence`
+    holds the messages of two alerts of one constraint in the test that count as one because their
+    evidence is the same.
     """
 
-    __test__ = False  # not a test case for pytest
+    __test__ = False  # keep pytest from collecting this class
 
     name: str
     error: UserError | None
@@ -219,7 +223,7 @@ class TestResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TestRun:
-    """Results of the requested tests; the usage is their total."""
+    """Results of the requested tests; `usage` is the total for all of them."""
 
     __test__ = False
 
@@ -231,9 +235,10 @@ class TestRun:
 class Dump:
     """The content of the loaded project.
 
-    `counts[domain][collection]` counts every collection (a singleton counts 1, under its name);
-    `records[path][collection]` are the records, as typed JSON, that the requested state and shard
-    files themselves contribute (a singleton is a list of one).
+    `counts[domain][collection]` is the number of records in each collection (1 for a singleton,
+    which is listed under its own name). `records[path][collection]` contains, as typed JSON, the
+    records that the requested state or shard file at `path` itself contributes (a list of one for a
+    singleton).
     """
 
     counts: dict[str, dict[str, int]]

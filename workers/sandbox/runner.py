@@ -20,10 +20,10 @@ from workers.sandbox.pool import Lease, Pool, PoolLimits
 
 logger = structlog.get_logger(__name__)
 
-# Docker if an engine answers and has the image, else processes: for development.
+# Selects Docker if an engine answers and has the image, otherwise processes; for development.
 AUTO = "auto"
 
-# Modules of the runners, imported only when they are used.
+# Runner → its module, imported only when the runner is used.
 RUNNERS = {
     "docker": "workers.sandbox.docker",
     "process": "workers.sandbox.process",
@@ -35,7 +35,8 @@ def open_sandbox(
 ) -> AbstractContextManager[Sandbox]:
     """Open a fresh sandbox; leaving the context destroys it.
 
-    Raises ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
+    Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the sandbox
+    does not start.
     """
     return _pool().fresh(hash_seed=hash_seed, shape=shape)
 
@@ -47,10 +48,11 @@ def lease(
     fresh: bool = False,
     suits: Callable[[Mapping[str, str]], bool] = bool,
 ) -> AbstractContextManager[Lease]:
-    """Lease the sandbox of a user: the one that was kept, or (always, if `fresh`) a new one.
+    """Lease a sandbox to a user: the one kept for them, or a new one (always, if `fresh` is set).
 
-    A kept sandbox is used if its loaded content, path → hash, `suits`. See Pool.lease. Raises
-    ImproperlyConfigured for an unknown runner, SandboxError when it does not start.
+    A kept sandbox is used only if `suits` accepts its loaded content, path → hash; see Pool.lease.
+    Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the sandbox
+    does not start.
     """
     return _pool().lease(
         user_pk,
@@ -62,18 +64,18 @@ def lease(
 
 
 def peek(user_pk: int) -> Mapping[str, str]:
-    """Return what the kept sandbox of a user has loaded at the moment: see Pool.peek."""
+    """Return what the sandbox kept for a user has loaded at the moment: see Pool.peek."""
     return _pool().peek(user_pk)
 
 
 def forget(user_pk: int) -> bool:
-    """Keep nothing of a user from now on, in this process; return whether nothing is left."""
+    """Keep no sandbox of this user in this process from now on; return whether all are gone."""
     nothing_left = [pool.forget(user_pk) for pool in pools()]
     return all(nothing_left)
 
 
 def open_pool() -> None:
-    """Keep sandboxes ready from now on, before anybody asks."""
+    """Start keeping sandboxes ready, before any caller needs one."""
     _pool().warm()
 
 
@@ -85,7 +87,7 @@ def close_pool() -> None:
 
 
 def report() -> dict[str, Any]:
-    """Return a host's sandboxes and counters, for the staff; `image` is "" if it is missing."""
+    """Return this host's sandboxes and counters, for the staff; `image` is "" if it has none."""
     try:
         image = image_digest()
     except SandboxError:
@@ -108,15 +110,15 @@ def pools() -> list[Pool]:
 
 
 def image_digest() -> str:
-    """Return the digest of what the configured runner's sandboxes are made of.
+    """Return a digest of the content of the configured runner's sandboxes.
 
-    Raises ImproperlyConfigured for an unknown runner, SandboxError if there is no image yet.
+    Raises ImproperlyConfigured if the runner is unknown, SandboxError if there is no image yet.
     """
     return _runner().image_digest()
 
 
 def runner_name() -> str:
-    """Return "docker" or "process": the setting, or the runner that "auto" found here."""
+    """Return "docker" or "process": the setting or, if that is "auto", the runner chosen here."""
     name = str(settings.UAC_SANDBOX_RUNNER)
     if name != AUTO:
         return name
@@ -129,9 +131,9 @@ _finding = threading.Lock()
 
 @functools.cache
 def _found_runner() -> str:
-    """Resolve "auto", once per process.
+    """Choose the runner for "auto", once per process.
 
-    An engine that fails later thus does not weaken the isolation.
+    Choosing it only once means that an engine that fails later does not weaken the isolation.
     """
     reason = import_module(RUNNERS["docker"]).unavailable()
     if reason is None:
@@ -142,7 +144,7 @@ def _found_runner() -> str:
 
 _pools: dict[str, Pool] = {}
 _opening = threading.Lock()
-# A forked process must not use its parent's sandboxes, and has none of the threads that keep them.
+# A forked process must not use its parent's sandboxes, and lacks the threads that maintain them.
 os.register_at_fork(after_in_child=_pools.clear)
 
 

@@ -1,1 +1,1 @@
-"""A worker process: dispatch, take hints, serve as a sandbox host, begin and stop."""
+"""What a worker process does: dispatch, take hints, serve as a sandbox host, start and stop."""

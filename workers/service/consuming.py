@@ -1,6 +1,6 @@
 """Take only as many hints as the worker has free threads, leaving the rest to other workers.
 
-Hints are not acknowledged, since a hint that is lost is sent again.
+Hints are not acknowledged, since a lost hint is sent again.
 """
 
 from typing import Any
@@ -18,23 +18,25 @@ from memory.work.hosts import SHARED_QUEUE
 from workers.service import turns
 from workers.service.hosting import Host
 
-# Interval in seconds at which a thread is checked after a task's end, until it counts as free.
+# Interval, in seconds, between checks of whether a thread counts as free after its task has ended.
 AGAIN_SECONDS = 0.001
 
 
 class Consuming(bootsteps.StartStopStep):
     """Make the worker a sandbox host if it consumes the hosts' queue, and keep its threads busy.
 
-    With `worker_disable_prefetch` the loop that takes messages stops listening while no thread is
-    free. It would take a second to notice that a thread has become free, so it is woken.
+    With `worker_disable_prefetch`, the loop that takes messages stops listening while no thread is
+    free. By itself it would need a second to notice that a thread has become free, so this class
+    wakes it up.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-    # Set in a worker with threads. The end of a child process wakes the loop by itself.
+    # Event loop of a worker with threads. In a worker with child processes it is None: the end of a
+    # child wakes the loop by itself.
     hub: Hub | None = None
 
     def __init__(self, parent: Consumer, **kwargs: Any) -> None:
-        """Add the worker's own queue before it begins to consume."""
+        """If the worker is a sandbox host, add the host's own queue before consuming begins."""
         super().__init__(parent, **kwargs)
         self._consumer: Any = parent
         self._host: Host | None = None
@@ -45,7 +47,7 @@ class Consuming(bootsteps.StartStopStep):
             queues.select_add(Queue(own, routing_key=own, no_ack=True))
 
     def start(self, parent: Consumer) -> None:
-        """Open the host, now that the worker is connected."""
+        """Open the sandbox host, now that the worker is connected."""
         if isinstance(self._consumer.pool, TaskPool):
             Consuming.hub = self._consumer.hub
             turns.open_turns(self._consumer.pool.num_processes)
@@ -55,13 +57,13 @@ class Consuming(bootsteps.StartStopStep):
             self._leave_alone_while_unusable(self._host)
 
     def _leave_alone_while_unusable(self, host: Host) -> None:
-        """Keep the worker from taking hints while it could not act on them."""
+        """Keep the worker from taking hints that the host could not act on."""
         prefetch = self._consumer.task_consumer.channel.qos
         may_consume = prefetch.can_consume
         prefetch.can_consume = lambda: host.usable and may_consume()
 
     def stop(self, parent: Consumer) -> None:
-        """Close the host: the worker ends, or has lost its connection."""
+        """Close the sandbox host, since the worker is stopping or has lost its connection."""
         if self._host is not None:
             self._host.close()
 

@@ -1,7 +1,8 @@
 """The dispatcher: find in PostgreSQL the work that no hint has announced.
 
-Beat wakes it every few seconds. Several may run at once: each skips the rows that another has
-locked, and a second hint for the same work finds it claimed or done.
+Beat wakes it every few seconds. Several dispatchers may run at once: each skips the rows that
+another has locked, and if a second hint is sent for the same work, the worker finds it claimed or
+done.
 """
 
 import datetime
@@ -40,32 +41,33 @@ from workers.execution import constraints
 
 logger = structlog.get_logger(__name__)
 
-# Maximum rows of each kind per tick; the next tick takes more.
+# Maximum number of rows of each kind per tick; the next tick takes more.
 BATCH = 500
-# A hint that was not received within its lifetime is sent again.
+# Time after which a hint is sent again: by then, one that nobody received has expired.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
 # Maximum number of waiting runs caused by changed workspace constraints, so that other runs get
 # their turn, however many users there are.
 WORKSPACE_RUNS = 100
-# Delay before a user for whom nothing could be queued is tried again.
+# Delay before the next attempt for a user for whom no run could be queued.
 AGAIN = datetime.timedelta(hours=1)
 # The next daily run is always due sooner than this.
 OVERSLEPT = datetime.timedelta(days=2)
-# Work that never failed needs no delay: if it has a longer one than this, a clock was wrong.
+# Work that has never failed needs no delay: if its delay is longer than this, a clock was wrong.
 LEAPT = datetime.timedelta(minutes=1)
-# Maximum forecasts hinted per tick.
+# Maximum number of forecasts for which a tick sends hints.
 FORECASTS = 20
-# Maximum concurrent backtests, and maximum forecasts per tick while runs wait: runs come first.
+# Maximum number of concurrent backtests, and of concurrent forecasts while runs wait: runs come
+# first.
 BACKTESTS = FORECASTS_BESIDE_RUNS = 2
 # While runs wait, forecasts and backtests yield to them for at most this long.
 PATIENCE = datetime.timedelta(seconds=30)
-# Factor by which constraint runs get more attempts than others before they fail permanently.
+# Constraint runs get this many times as many attempts as other runs before they fail permanently.
 CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", bound=LeasedWork)
 
-# Interval, in seconds, at which duplicates left by an earlier release are looked for; the time of
-# the next look, and the alert to continue after.
+# Interval, in seconds, between searches for duplicates left by an earlier release; the time of the
+# next search; and the key of the alert after which that search continues.
 ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
 _orphans_after = duplicates.FIRST
@@ -78,14 +80,14 @@ _busy_until = 0.0
 
 
 def dispatch() -> dict[str, int]:
-    """Queue work that is due, close work that failed permanently, and hint work that waits.
+    """Queue work that is due, close work that failed permanently, and send hints for waiting work.
 
-    Also wakes and escalates the alerts whose time has come, closes language model calls whose
-    workers are gone, and deletes old idempotency keys, messages and backtests, and whatever is past
-    a workspace's retention. Returns how many rows of each kind were found: none while another
-    thread of this process is dispatching, since ticks that pile up would leave no thread for
-    anything else, and none while the clock of this process is wrong. A step that fails does not
-    prevent the others; the first error is raised after them.
+    Also wakes and escalates alerts whose time has come, closes language model calls whose workers
+    are gone, and deletes old idempotency keys, webhook messages and backtests, and whatever exceeds
+    a workspace's retention limits. Returns the number of rows that each step found. Returns nothing
+    while another thread of this process is dispatching, since ticks that pile up would leave no
+    thread for anything else, or while this process's clock is wrong. If a step fails, the others
+    still run, and the first error is raised after them.
     """
     global _busy_until
     with _lock:
@@ -158,10 +160,11 @@ def _forget() -> int:
 
 
 def list_orphans_when_due() -> int:
-    """List the duplicates whose original alert is gone.
+    """Put duplicates whose original alert is gone back into the list of alerts.
 
-    Only a process of an earlier release leaves such duplicates behind. Each tick checks some, and
-    the next one continues; once all have been checked, no tick checks any for some minutes.
+    Only a process of an earlier release leaves such duplicates behind. Each tick checks some of
+    them, and the next tick continues; once all have been checked, no tick checks any for some
+    minutes.
     """
     global _orphans_from, _orphans_after
     if time.monotonic() < _orphans_from:
@@ -174,11 +177,11 @@ def list_orphans_when_due() -> int:
 
 
 def queue_runs_by_the_clock() -> int:
-    """Queue a constraint run for every user for whom one is due by the clock.
+    """Queue a constraint run for every user who is due for one by the clock.
 
-    It is due at the daily hour, some minutes after the last run, or at a time that a forecast
-    names. The next run is the daily one, unless this run finds that it has to be sooner or later.
-    For users with nothing to run, the clock is stopped until there is something.
+    A run is due at the daily hour, some minutes after the last run, or at a time that a forecast
+    names. The next run will be the daily one, unless this run finds that another time is needed. A
+    user without constraints to run is not due again until there are some.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -221,9 +224,9 @@ def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
 def _one_by_one(
     users: Sequence[MemoryUser], do: Callable[[MemoryUser], None]
 ) -> Sequence[MemoryUser]:
-    """Do something for each of these users; return those for whom it failed.
+    """Call `do` for each of these users; return those for whom it failed.
 
-    A failure for one user does not affect the others. Call it in a transaction.
+    A failure for one user does not affect the others. Call this function in a transaction.
     """
     failed = []
     for user in users:
@@ -239,10 +242,10 @@ def _one_by_one(
 
 
 def wake_oversleepers() -> int:
-    """Restore the daily run of users who would sleep longer than any forecast allows.
+    """Restore the daily run of users whose next run is later than any forecast allows.
 
-    Either forecasts were shortened or switched off after the time was set, or the clock that set
-    the time was wrong.
+    Either forecasts were shortened or switched off after that run's time was set, or the clock that
+    set it was wrong.
     """
     latest = timezone.now() + forecasts.horizon() / 2 + OVERSLEPT
     with transaction.atomic():
@@ -255,9 +258,9 @@ def wake_oversleepers() -> int:
 
 
 def mend_times() -> int:
-    """Make work due now if it is delayed although it never failed.
+    """Make work due now if it is delayed although it has never failed.
 
-    A process whose clock had leapt wrote that delay before the leap was noticed.
+    Such a delay was written by a process whose clock had jumped, before the jump was noticed.
     """
     now = timezone.now()
     ahead = Q(attempts=0, last_error="", run_after__gt=now + LEAPT)
@@ -273,7 +276,7 @@ def _is_foreseen(user: MemoryUser) -> bool:
 
 
 def hint_forecasts() -> int:
-    """Hint forecasts, a few at a time; while runs wait, only a few late ones."""
+    """Send hints for forecasts, a few at a time; while runs wait, only for a few late ones."""
     waiting = forecasts.waiting()
     most = FORECASTS
     if runs.are_waiting():
@@ -283,7 +286,7 @@ def hint_forecasts() -> int:
 
 
 def hint_backtests() -> int:
-    """Hint backtests; while runs wait, only those that have yielded for long enough."""
+    """Send hints for backtests; while runs wait, only for those that have yielded long enough."""
     waiting = backtests.waiting()
     most = _room(waiting, BACKTESTS)
     if runs.are_waiting():
@@ -296,14 +299,14 @@ def _long_unheard(work: QuerySet[Hinted]) -> QuerySet[Hinted]:
 
 
 def _room(work: QuerySet[Hinted], most: int) -> int:
-    """Return how many more may be started, counting those that were just hinted as running."""
+    """Return how many more pieces of work may be started; those just hinted count as running."""
     now = timezone.now()
     begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN, hinted_at__lte=now)
     return max(most - work.filter(begun).count(), 0)
 
 
 def hint_deliveries() -> int:
-    """Hint every endpoint that has messages to send."""
+    """Send a hint for every webhook endpoint that has messages waiting."""
     waiting = delivery_attempts.waiting(timezone.now())
     endpoints = in_turn(waiting, "pk", BATCH, workspace="workspace")
     for endpoint, of_workspace in endpoints.items():
@@ -312,7 +315,7 @@ def hint_deliveries() -> int:
 
 
 def queue_runs_of_changed_constraints() -> int:
-    """Queue a run for each user whom a changed workspace constraint concerns, a few at a time."""
+    """Queue runs for users affected by a changed workspace constraint, a few at a time."""
     queued = Run.objects.exclude(status=RunStatus.DONE).filter(trigger=RunTrigger.WORKSPACE)
     room = WORKSPACE_RUNS - queued.count()
     if room <= 0:
@@ -320,7 +323,7 @@ def queue_runs_of_changed_constraints() -> int:
     now = timezone.now()
     with transaction.atomic():
         waiting = MemoryUser.objects.filter(
-            # Only a wrong clock writes a time later than the next attempt.
+            # Only a wrong clock can have written a time later than the next attempt.
             Q(constraints_changed_at__lte=now) | Q(constraints_changed_at__gt=now + AGAIN),
             ~pauses.are_paused("pk", "workspace"),
             head__isnull=False,
@@ -350,9 +353,9 @@ def _run_if_concerned(user: MemoryUser) -> None:
 
 
 def abandon_hopeless_runs() -> int:
-    """Close the runs that were tried too often, and notify the callers that wait for them.
+    """Close the runs that have been attempted too often, and notify the callers waiting for them.
 
-    Constraint runs are retried for hours, since nobody asks for them again. When they fail
+    Constraint runs are retried for hours, since no caller would request them again. When they fail
     permanently, the staff get an alert.
     """
     most = settings.UAC_MAX_ATTEMPTS
@@ -392,9 +395,10 @@ def _hint(
     *,
     workspace: str | None = "user__workspace",
 ) -> int:
-    """Hint waiting work, taking workspaces in turn.
+    """Send hints for waiting work, taking the workspaces in turn.
 
-    `workspace` is the field path from a row to its workspace.
+    `argument` is the field whose value the hint carries, and `workspace` the field path from a row
+    to its workspace.
     """
     now = timezone.now()
     work = work.filter(leases.free(now)).filter(_unheard(now, HINT_AGAIN))
@@ -416,9 +420,10 @@ def _hint(
 
 
 def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
-    """Match work that was never hinted, or was hinted so long ago that the hint is lost.
+    """Match work that has no hint, or whose last hint was sent so long ago that it must be lost.
 
-    Work hinted in the future counts as well: its process had a clock that leapt between two checks.
+    Work whose last hint is dated in the future matches as well: it was sent by a process whose
+    clock had jumped between two checks.
     """
     return Q(hinted_at=None) | Q(hinted_at__lte=now - patience) | Q(hinted_at__gt=now + HINT_AGAIN)
 
@@ -426,11 +431,11 @@ def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
 def in_turn(
     rows: QuerySet[Any], order: str, most: int, *, workspace: str | None
 ) -> dict[Any, int | None]:
-    """Return the first of these rows, with the workspace of each, in fair order.
+    """Return the keys of the first `most` rows in fair order, each with the key of its workspace.
 
-    They are the first of each workspace, then the second of each, and so on, so that none has to
-    wait for all rows of another one. `workspace` is the field path to the workspace; None is for
-    rows without one.
+    The first row of each workspace comes first, then the second of each, and so on, so that no
+    workspace has to wait for all rows of another. `workspace` is the field path from a row to its
+    workspace, or None if the rows have none.
     """
     of_workspace = F(workspace) if workspace else Value(None, output_field=IntegerField())
     turn = Window(RowNumber(), partition_by=of_workspace, order_by=F(order).asc())

@@ -1,10 +1,10 @@
 """A worker as a sandbox host: it announces itself, has its own queue, and helps other hosts.
 
-The hints of a user go to the queue of one host (`memory.work.hosts`). A host with a free thread
-checks the queues of the others, and moves hints that have waited there for a moment to the queue
-that all share. So nobody waits for a host that is busy, slow or dead while another one is idle. A
-host whose engine does not answer reports this, takes no work, and gets none until the engine
-answers again.
+All hints for a user go to the queue of the same host (`memory.work.hosts`). A host with a free
+thread checks the other hosts' queues, and moves hints that have waited there for a moment to the
+shared queue. So no work waits for a host that is busy, slow or dead while another host is idle. A
+host whose engine does not answer reports this; until the engine answers again, the host takes no
+work and is sent none.
 """
 
 import re
@@ -25,9 +25,9 @@ from workers.sandbox import runner
 
 logger = structlog.get_logger(__name__)
 
-# Seconds after which any host may take the hints in another host's queue.
+# Seconds that a hint waits in a host's queue before other hosts may take it over.
 UNCLAIMED_SECONDS = 0.05
-# Number of a queue's oldest hints checked at a time.
+# Maximum number of a queue's hints, oldest first, that are checked at a time.
 MAX_HINTS = 100
 
 Waiting = Mapping[str, Collection[bytes]]
@@ -41,10 +41,10 @@ def name() -> str:
 
 
 class Host:
-    """This process as a sandbox host, from `open` to `close`; it may be opened again."""
+    """This process as a sandbox host, from `open` to `close`; it may be opened again after that."""
 
     def __init__(self, node_name: str) -> None:
-        """Take the name from UAC_SANDBOX_HOST, or else from the Celery node."""
+        """Take the host's name from UAC_SANDBOX_HOST or, if that is empty, from the Celery node."""
         chosen = str(settings.UAC_SANDBOX_HOST) or node_name
         self.name = re.sub(r"[^A-Za-z0-9._@-]", "-", chosen)[:100]
         self._started_at = timezone.now()
@@ -54,16 +54,16 @@ class Host:
 
     @property
     def queue(self) -> str:
-        """The queue that only this host takes from."""
+        """The name of this host's own queue."""
         return hosts.queue_of(self.name)
 
     @property
     def usable(self) -> bool:
-        """True if sandboxes are available here, as far as is known; if not, take no work."""
+        """False if sandboxes are known to be unavailable here: the host then takes no work."""
         return not self._problem
 
     def open(self, threads: int, is_free: Callable[[], bool]) -> None:
-        """Announce the host from now on; `is_free` tells whether one of its threads is idle."""
+        """Start announcing the host; `is_free` returns whether one of its threads is idle."""
         global _current
         _current = self
         self._closing.clear()
@@ -73,14 +73,14 @@ class Host:
         self._thread.start()
 
     def close(self) -> None:
-        """Sign the host off, so that it gets no more hints; later ones go to the other hosts."""
+        """Sign the host off: from now on, hints go to the other hosts."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self, threads: int, is_free: Callable[[], bool]) -> None:
         beat_at = 0.0
-        known: dict[str, float] = {}  # other hosts, and when they were last listed
+        known: dict[str, float] = {}  # other host → when it was last listed as live
         waiting: Waiting = {}
         pause = 0.0
         while not self._closing.wait(pause):
@@ -107,8 +107,8 @@ class Host:
 
     def _beat(self, threads: int) -> None:
         asked = user_erasure.asked_of(self.name)
-        # Forget all these users, including those still being worked on, whose sandboxes come and
-        # go.
+        # Forget every one of these users, even while work for them is in progress and their
+        # sandboxes come and go.
         kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
         user_erasure.kept_nothing(self.name, set(asked) - set(kept))
         problem = runner.problem()
@@ -127,10 +127,11 @@ class Host:
 
 
 def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
-    """Move hints seen waiting at the last look to the shared queue; return those waiting now.
+    """Move to the shared queue the hints waiting since the last look; return those waiting now.
 
-    A queue gives out its oldest hints first, so the oldest ones are moved, as many as were seen
-    waiting. If two hosts do so at once, more are moved than necessary, which does no harm.
+    A queue gives out its oldest hints first, so the oldest ones are moved: as many as have waited
+    since the last look. If two hosts do this at once, more hints are moved than necessary, which
+    does no harm.
     """
     names = list(queues)
     if not names:

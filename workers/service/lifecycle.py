@@ -27,7 +27,7 @@ LEAVING_SECONDS = 2.0
 
 @worker_ready.connect
 def begin(sender: Any, **kwargs: Any) -> None:
-    """Have sandboxes ready in a sandbox worker before its first task."""
+    """Prepare a worker that has just started; a sandbox worker starts keeping sandboxes ready."""
     if "sandbox" in sender.app.amqp.queues.consume_from:
         runner.open_pool()
         if serve_metrics(REGISTRY):
@@ -50,17 +50,17 @@ def begin(sender: Any, **kwargs: Any) -> None:
 
 @beat_init.connect
 def begin_beat(**kwargs: Any) -> None:
-    """Start the alarms in beat as well, since it may be running when the workers are not."""
+    """Start the alarm checks in beat as well, since it may be running when the workers are not."""
     serve_metrics()
     alarms.watch()
-    logger.info("beat_ready")  # Celery logs its start before the checks run
+    logger.info("beat_ready")  # Celery logs that it has started before the system checks run
 
 
 def end_soon(**kwargs: Any) -> None:
-    """End within UAC_STOP_SECONDS, whatever the threads are still doing.
+    """End the worker within UAC_STOP_SECONDS, whatever its threads are still doing.
 
-    A question to a language model may take minutes. Work that is not done by then is given back,
-    and another worker does it.
+    A call to a language model may take minutes. Work that is not finished by then is given back for
+    another worker to do.
     """
     timer = threading.Timer(settings.UAC_STOP_SECONDS, _leave)
     timer.daemon = True
@@ -73,7 +73,7 @@ def _leave() -> None:
     end.start()
     try:
         logger.warning("work_given_back", pieces=leases.give_back_all())
-    except Error as error:  # then the leases expire
+    except Error as error:  # others can claim the work when its leases expire
         logger.warning("work_left_behind", error=str(error))
     runner.close_pool()
     os._exit(0)
@@ -81,5 +81,5 @@ def _leave() -> None:
 
 @worker_shutdown.connect
 def close_pool(**kwargs: Any) -> None:
-    """Leave no sandbox behind."""
+    """Destroy the kept sandboxes, so that none is left behind."""
     runner.close_pool()

@@ -1,12 +1,12 @@
 """Turns: decide which hints a worker acts on at once, and which have to wait.
 
 Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
-long could occupy every thread of a worker, and keep all others waiting. So a workspace never gets
-all of the threads, one whose work has recently taken long gets at most half of them while other
-workspaces are active, and some threads do no long work for any workspace. A hint that finds
-no thread for its workspace is held, and sent again when a thread ends a piece of work: first the
-work that somebody may wait for, then forecasts and backtests; within each group, the workspace with
-the lowest recent cost comes first.
+long could occupy every thread of a worker, and keep all others waiting. So no workspace ever gets
+all of the threads; a workspace whose work has recently taken long gets at most half of them while
+other workspaces are active; and some threads do no long work for any workspace. If a hint's
+workspace may not use another thread, the hint is held, and sent again when a thread finishes a
+piece of work. Work that somebody may be waiting for comes first, then forecasts and backtests;
+within each group, the workspace with the lowest recent cost comes first.
 
 All of this is kept in the memory of one process: if it is lost, the dispatcher finds the work
 again.
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# Work that takes longer than this, in seconds, is long.
+# Work that takes more seconds than this counts as long.
 LONG_SECONDS = 0.25
 # Seconds after which a past cost counts half as much.
 HALF_LIFE_SECONDS = 30.0
-# A workspace is alone in a worker if no other was seen for this many seconds.
+# A workspace counts as alone in a worker if no other was seen for this many seconds.
 ALONE_SECONDS = 60.0
-# Nobody waits for these. They come after all other work, but yield for at most this many seconds.
+# Tasks that nobody waits for. They come after all other work, but yield for at most this many
+# seconds.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
 BACKGROUND_SECONDS = 60.0
 # Maximum number of hints held, and of workspaces whose costs are remembered.
@@ -47,7 +48,7 @@ MAX_REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Hint:
-    """A task and its arguments; the workspace and user whose work it is, and the kind of work."""
+    """A task with its arguments, the workspace and user that it is for, and the kind of work."""
 
     task: str
     arguments: tuple[str | int, ...]
@@ -58,7 +59,7 @@ class Hint:
 
 @dataclass(frozen=True, eq=False)
 class CurrentWork:
-    """A hint that a thread is working on, and since when."""
+    """A hint that a thread is acting on, and when it began to do so."""
 
     hint: Hint
     since: float
@@ -66,18 +67,18 @@ class CurrentWork:
 
 @dataclass(frozen=True)
 class _Cost:
-    """Seconds that something took, and when it ended."""
+    """Seconds of work done, and when that work ended."""
 
     seconds: float = 0.0
     at: float = 0.0
 
     def left(self, now: float) -> float:
-        """Return the part of the seconds that still counts."""
+        """Return how many of the seconds still count, given how long ago they were."""
         return self.seconds * float(0.5 ** ((now - self.at) / HALF_LIFE_SECONDS))
 
 
 class Turns:
-    """The work in progress and the hints on hold in a worker; any thread may call it."""
+    """The work in progress and the hints held in a worker; any thread may call any method."""
 
     def __init__(self, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without any work; `clock` returns seconds."""
@@ -85,15 +86,15 @@ class Turns:
         self._clock = clock
         self._lock = threading.Lock()
         self._begun: set[CurrentWork] = set()
-        self._held: OrderedDict[Hint, float] = OrderedDict()  # the oldest first
-        self._longest: OrderedDict[object, _Cost] = OrderedDict()  # by workspace and kind of work
-        self._spent: OrderedDict[int, _Cost] = OrderedDict()  # by workspace
+        self._held: OrderedDict[Hint, float] = OrderedDict()  # when each was held, oldest first
+        self._longest: OrderedDict[object, _Cost] = OrderedDict()  # longest costs, by kind of work
+        self._spent: OrderedDict[int, _Cost] = OrderedDict()  # total costs, by workspace
         self._heard: OrderedDict[int, float] = OrderedDict()  # the last two workspaces, newest last
 
     def begin(self, hint: Hint) -> CurrentWork | None:
-        """Return the work to do, for which `end` must be called later; None if the hint waits.
+        """Return the work to do, for which `end` must be called; None if the hint has to wait.
 
-        The hint is then held, or dropped if too many are.
+        A hint that has to wait is held, or dropped if too many are held already.
         """
         now = self._clock()
         with self._lock:
@@ -111,7 +112,7 @@ class Turns:
             return None
 
     def end(self, work: CurrentWork) -> Hint | None:
-        """Mark work as done; return the hint to send again, if one is held whose turn it is."""
+        """Mark work as done; return a held hint whose turn it is, to be sent again, or None."""
         now = self._clock()
         with self._lock:
             self._begun.remove(work)
@@ -146,7 +147,7 @@ class Turns:
         return can_wait, spent
 
     def _is_long(self, hint: Hint, now: float) -> bool:
-        """Return whether such work has recently taken long."""
+        """Return whether this workspace's work of this kind has recently taken long."""
         return self._longest.get(_kind(hint), _Cost()).left(now) > LONG_SECONDS
 
     def _is_alone(self, workspace: int, now: float) -> bool:
@@ -169,7 +170,7 @@ def _kind(hint: Hint) -> object:
 
 
 def _forget(remembered: OrderedDict[Any, Any], most: int) -> None:
-    """Drop the oldest entries beyond a number."""
+    """Drop the oldest entries, so that at most `most` remain."""
     while len(remembered) > most:
         remembered.popitem(last=False)
 
@@ -178,14 +179,14 @@ _turns: Turns | None = None
 
 
 def open_turns(threads: int) -> None:
-    """Use turns from now on in this process, whose worker has this many threads."""
+    """Start using turns in this process, whose worker has this many threads."""
     global _turns
     _turns = Turns(threads)
 
 
 @contextmanager
 def of(task: "Task[..., Any]", arguments: tuple[Any, ...]) -> Iterator[bool]:
-    """Yield whether a task is to be done now; when it is done, send the hint that comes next."""
+    """Yield whether to do a task now; once it is done, send the held hint whose turn it is."""
     if _turns is None:
         yield True
         return

@@ -1,1 +1,1 @@
-"""Check the types of a user's project, in a container of its own image."""
+"""Check the types of users' projects, in containers with an image of their own."""

@@ -1,9 +1,9 @@
-"""Check types: in a container that lives for one check, or in a process for development.
+"""Check types, in a container that lives for one check or, for development, in a process.
 
-mypy is a large program that reads code derived from users' texts, so it is confined as the
-sandboxes are, by the same template. It gets the files of one request, and nothing is kept. The
-development process stays alive, because importing mypy costs more than a check, and forks for each
-check.
+mypy is a large program that reads code derived from users' texts, so it is confined as sandboxes
+are, with the same template. The container gets the files of one request, and nothing is kept. In
+development, the process stays alive and forks for each check, because importing mypy costs more
+than a check.
 """
 
 import atexit
@@ -30,7 +30,7 @@ from workers.sandbox.limits import Shape
 from workers.sandbox.runner import runner_name
 from workers.typecheck.image import typecheck_image_name
 
-# Seconds; more than the check itself may take under its CPU time limit.
+# Seconds to wait for an answer: more than a check may take under its own CPU time limit.
 DEADLINE_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1024 * 1024
 SHAPE = Shape(memory_mib=1024, pids=8)
@@ -45,7 +45,7 @@ _STOPPED = {
 
 @dataclass(frozen=True, order=True)
 class TypeFault:
-    """An error of the type checker, in its own words; `code` is mypy's name for the kind."""
+    """An error that the type checker found; `code` is mypy's code for this kind of error."""
 
     path: str
     line: int
@@ -55,10 +55,10 @@ class TypeFault:
 
 @measured("types")
 def check_types(files: Mapping[str, str]) -> list[TypeFault]:
-    """Return the errors of mypy --strict in the files of a project, ordered by path and line.
+    """Return the errors that `mypy --strict` finds in a project's files, ordered by path and line.
 
-    Raises SandboxError: with `infrastructure` set if the checker was not available or broke, and
-    without it if the code exceeds a limit.
+    Raises SandboxError: with `infrastructure` set if the checker was unavailable or failed, without
+    it if the code exceeds a limit.
     """
     try:
         request = protocol.encode_frame({"files": dict(files)})
@@ -76,7 +76,9 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
         return sorted(_error(found) for found in answer["findings"])
     except (protocol.ProtocolError, KeyError, TypeError) as error:
         raise SandboxError(
-            "protocol_error", f"the type checker's answer: {error!r}", infrastructure=True
+            "protocol_error",
+            f"the type checker's answer is invalid: {error!r}",
+            infrastructure=True,
         ) from error
     except (EOFError, TimeoutError, OSError) as error:
         raise SandboxError(
@@ -87,7 +89,7 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
 def _error(found: Mapping[str, Any]) -> TypeFault:
     path, line, code, message = (found[name] for name in ("path", "line", "code", "message"))
     if not all(isinstance(text, str) for text in (path, code, message)) or type(line) is not int:
-        raise TypeError(f"{found!r:.200} is not an error of a type checker")
+        raise TypeError(f"{found!r:.200} is not an error from a type checker")
     return TypeFault(path, line, code, message)
 
 
@@ -116,20 +118,20 @@ def _in_process(request: bytes) -> dict[str, Any]:
 
 
 class _CheckerProcess:
-    """A type checker that serves one request at a time; it ends when its input does."""
+    """A type checker process; it serves one request at a time, and exits when its input ends."""
 
     def __init__(self, cache: str) -> None:
         self._process = _start(cache, errors=subprocess.DEVNULL)
         try:
-            self._receive()  # its hello
+            self._receive()  # the checker's hello
         except BaseException:
             self.close()
             raise
 
     def exchange(self, request: bytes) -> dict[str, Any]:
-        """Return the answer to an encoded request; raise EOFError if the process ends before it."""
+        """Return the answer to an encoded request; raise EOFError if the process ends first."""
         assert self._process.stdin is not None
-        # End a check that hangs, and with it the reading of its answer.
+        # Kill a checker that hangs, which also ends the wait for its answer.
         timer = threading.Timer(DEADLINE_SECONDS, self._process.kill)
         timer.start()
         try:
@@ -185,7 +187,10 @@ _preparing = threading.Lock()
 
 
 def _cache() -> str:
-    """Return this process's own mypy cache of the standard library; nobody else writes to it."""
+    """Return the folder of this process's own mypy cache of the standard library.
+
+    Nothing else writes to it.
+    """
     with _preparing:
         folder = _prepared()
     return folder.name
@@ -199,7 +204,7 @@ def _prepared() -> "tempfile.TemporaryDirectory[str]":
             _, errors = preparing.communicate(timeout=DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
             preparing.kill()
-            raise TimeoutError("preparing the cache of the type checker") from None
+            raise TimeoutError("preparing the type checker's cache took too long") from None
     if preparing.returncode != 0:
         raise OSError(errors.decode(errors="replace").strip()[-500:])
     return folder

@@ -15,7 +15,7 @@ PACKAGES = ("mypy", "mypy-extensions", "typing-extensions", "pathspec", "librt")
 
 
 def typecheck_image_name() -> str:
-    """Return the name of this release's image, whose tag is the digest of its content."""
+    """Return the name of the type checker image, whose tag is a digest of its content."""
     return f"uac-typecheck:{_digest()[:16]}"
 
 
@@ -30,7 +30,7 @@ def _digest() -> str:
 
 
 def write_context(folder: Path) -> None:
-    """Collect the files that the Dockerfile copies; nothing has to be downloaded."""
+    """Collect in `folder` the files that the Dockerfile copies, so that nothing is downloaded."""
     own = folder / SOURCES.name
     own.mkdir()
     for path in _files():
@@ -38,7 +38,7 @@ def write_context(folder: Path) -> None:
     for package in PACKAGES:
         for file in metadata.files(package) or ():
             if ".." in file.parts or "__pycache__" in file.parts:
-                continue  # the package's commands, and bytecode that names other paths
+                continue  # skip the package's commands, and bytecode that names other paths
             target = folder / "packages" / Path(*file.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(file.locate()), target)

@@ -209,11 +209,11 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "DATABASE_URL=mysql://uac:uac@127.0.0.1/uac": ("uac.E002", ["postgres://uac:"]),
     "DATABASE_URL=postgres://uac:uac@127.0.0.1:port/uac": (
         "uac.E002",
-        ["is not set, or is not a URL of its kind"],
+        ["is not set, or is not a valid URL for it"],
     ),
     "DATABASE_URL=nonsense": (
         "uac.E002",
-        ["is not set, or is not a URL of its kind", "postgres://uac:"],
+        ["is not set, or is not a valid URL for it", "postgres://uac:"],
     ),
     "REDIS_URL=http://127.0.0.1:6379/0": ("uac.E027", ["is not a valid URL"]),
     "REDIS_URL=redis://127.0.0.1:1/0": ("uac.E028", ["does not answer"]),

@@ -481,7 +481,7 @@ def test_an_answer_to_another_request_is_believed_by_nobody(
     with impostor(monkeypatch, code) as sandbox:
         for _ in range(asked - 1):
             assert ask(sandbox, "1") == "another's"  # an answer in order
-        with pytest.raises(SandboxError, match="not the id of the request") as raised:
+        with pytest.raises(SandboxError, match="id is not that of the request") as raised:
             ask(sandbox, "1")
         assert (raised.value.outcome, raised.value.infrastructure) == ("protocol_error", True)
         assert not sandbox.alive

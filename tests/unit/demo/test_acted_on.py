@@ -78,4 +78,4 @@ def test_an_alert_that_has_not_come_is_missing(told: Any) -> None:
 
     first._show_alert("drug_allergy")
 
-    assert first.problems == ["waited 0 s without success for the alert of drug_allergy"]
+    assert first.problems == ["gave up after waiting 0 s for the alert from drug_allergy"]

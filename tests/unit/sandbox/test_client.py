@@ -553,6 +553,6 @@ def test_results_of_what_is_no_constraint_are_believed_by_nobody(paths: list[str
         Script(HELLO, answer), runner_name="test", image_digest="", hash_seed=0
     )
 
-    with pytest.raises(SandboxError, match="other constraints"):
+    with pytest.raises(SandboxError, match="constraints other than those requested"):
         sandbox.run_constraints(now=NOW, time_zone="UTC")
     assert not sandbox.alive

@@ -1,1 +1,1 @@
-"""English."""
+"""Date and time formats for English."""

@@ -1,4 +1,4 @@
-"""Formats of dates and times in the admin: sortable, to the second, with the time zone."""
+"""Date and time formats in the admin: sortable, precise to the second, with the time zone."""
 
 DATE_FORMAT = "Y-m-d"
 DATETIME_FORMAT = "Y-m-d H:i:s T"

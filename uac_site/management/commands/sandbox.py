@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print each finding as it is made; raise CommandError if one is FAILED."""
+        """Print each result as soon as its check ends; raise CommandError if any check FAILED."""
         failed = 0
         for finding in examine():
             failed += finding.state == "FAILED"

@@ -11,7 +11,7 @@ TODAY = datetime.date(2025, 3, 1)
 
 
 def alerts_for(country: str, returns_on: datetime.date, expires_on: datetime.date) -> list[Alert]:
-    """Run the constraint over one trip of two weeks and one passport."""
+    """Run the constraint over a two-week trip and a passport."""
     trip = Trip(
         key="trip",
         destination="Somewhere",
@@ -40,7 +40,7 @@ def test_alerts_when_less_than_six_months_remain() -> None:
 
 
 def test_alerts_when_the_passport_expires_during_the_trip() -> None:
-    """Without the rule, the passport must still be valid until the return."""
+    """Even where six months are not required, the passport must be valid until the return."""
     assert alerts_for("Portugal", datetime.date(2025, 5, 1), datetime.date(2025, 4, 30))
 
 

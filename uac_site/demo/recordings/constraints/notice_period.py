@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from domains.contracts.state import contracts
 from uac import Alert, critical
 
-# How long before the last day for cancelling the alert begins.
+# The alert begins this long before the last day for cancelling the contract.
 NOTICE = datetime.timedelta(days=30)
 
 
