@@ -1,1 +1,1 @@
-"""Measurements: each module prints a table and can write JSON."""
+"""Benchmarks: each module prints its results as a table and can write them as JSON."""

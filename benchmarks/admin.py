@@ -1,10 +1,10 @@
-"""Measure the staff's pages on a full server: statements, time, and tables that are read in full.
+"""Measure the admin pages on a full server: SQL statements, time and sequential scans of tables.
 
-SQL statements of the database's owner fill it with users, entries, versions, runs, alerts, calls
-and messages like those of a server after some months. Then Django's test client requests each page
-in this process, so the time to send the page is not measured. Each statement of a page is
-explained, and counted if it reads a large table, or more than a few thousand rows of one,
-sequentially.
+SQL statements run by the database's owner fill the tables with users, entries, versions, runs,
+alerts, model calls and webhook messages, as on a server that has run for some months. Then Django's
+test client requests each page in this process, so the time to send the page is not measured. Each
+SQL statement of a page is passed to EXPLAIN, and counted if it reads more than a few thousand rows
+of a large table sequentially.
 """
 
 import json
@@ -23,7 +23,7 @@ from uac_site.embedded.system import running_system
 GOALS = "p50_ms <= 300, statements <= 20, whole_tables = 0"
 WORKSPACES = 50
 
-# A table counts as read whole if more rows than this are read from end to end.
+# A sequential scan that visits more rows than this counts as reading a whole table.
 FEW_ROWS = 10_100
 LARGE = (
     *("memory_logentry", "memory_entryoutcome", "memory_memoryuser", "memory_checkpoint"),
@@ -31,8 +31,8 @@ LARGE = (
     "memory_lane",
 )
 
-# Tables whose pages may not all be marked all-visible; some are always empty, as tables grow by
-# several pages at once.
+# Finds tables with more than a few pages that are not marked all-visible. A few are always empty,
+# since tables grow by several pages at a time.
 UNSEEN = """
     SELECT relname, relpages, relallvisible FROM pg_class
     WHERE oid = ANY(%s::regclass[]) AND relpages - relallvisible > 10 + relpages / 50
@@ -42,7 +42,8 @@ OTHERS = """
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL OR backend_xmin IS NOT NULL
 """
 
-# In order of dependency; times are spread over the last 90 days, by the number of each row.
+# The statements that fill the tables, in order of dependency. The times that they write are spread
+# over the last 90 days, according to the number of each row.
 FILL: Sequence[str] = (
     """
     INSERT INTO memory_memoryuser (public_id, workspace_id, user_id, time_zone, metadata,
@@ -164,13 +165,13 @@ FILL: Sequence[str] = (
 
 
 def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) -> None:
-    """Write all the rows into the tables, as their owner, and update the planner's statistics."""
+    """Fill the tables, connected as their owner, and update the planner's statistics."""
     numbers = {
         "users": users,
         "entries": entries,
         "runs": runs,
         "workspaces": WORKSPACES,
-        # The first user has this many entries, and many runs and versions.
+        # The number of entries that the first user has; this user also has many runs and versions.
         "hot": max(entries // 20, 10),
     }
     from memory.models import WebhookEndpoint, Workspace
@@ -181,17 +182,17 @@ def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) ->
     with owner.cursor() as cursor:
         for statement in FILL:
             cursor.execute(statement, numbers)
-            cursor.execute("ANALYZE")  # the next statements read what this has written
+            cursor.execute("ANALYZE")  # the next statements read the rows that this one wrote
     owner.commit()
     owner.autocommit = True
     tidy(owner)
 
 
 def tidy(owner: psycopg.Connection[Any], seconds: float = 120) -> None:
-    """Do what autovacuum has done on a server in use: mark the pages as all-visible.
+    """Mark the tables' pages as all-visible, as autovacuum has done on a server in use.
 
-    Only then does the planner use index-only scans. A statement that began before the rows were
-    committed, such as autovacuum's own scan of a table, prevents this: then VACUUM is repeated.
+    Only then does the planner use index-only scans. A transaction that began before the rows were
+    committed, such as autovacuum's own scan of a table, prevents this; VACUUM is then repeated.
 
     Raises TimeoutError if a transaction stays open for too long.
     """
@@ -208,7 +209,7 @@ def tidy(owner: psycopg.Connection[Any], seconds: float = 120) -> None:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the address of each page that is measured."""
+    """Yield the name and URL of each page to measure."""
     from django.apps import apps
     from django.contrib import admin
     from django.urls import reverse
@@ -250,7 +251,7 @@ def _long_ago() -> str:
 def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
     """Execute the statements again; return those that read a large table sequentially.
 
-    A table is large if a sequential scan visits more than `few` of its rows.
+    Only sequential scans that visit more than `few` rows of a table in `LARGE` are returned.
     """
     from django.db import connection
 
@@ -259,7 +260,7 @@ def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
         for statement in statements:
             if not statement.lstrip(" (\n").upper().startswith("SELECT"):
                 continue
-            # Its text may contain a percent sign, and has no parameters.
+            # The statement has no parameters, but its text may contain percent signs.
             cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement.replace("%", "%%"), [])
             [(plan,)] = cursor.fetchall()
             plan = json.loads(plan) if isinstance(plan, str) else plan
@@ -273,20 +274,20 @@ def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
 
 
 def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the steps of a plan."""
+    """Yield all nodes of a query plan."""
     yield plan
     for part in plan.get("Plans", []):
         yield from nodes(part)
 
 
 def rows_seen(node: Mapping[str, Any]) -> float:
-    """Return how many rows a step has visited."""
+    """Return how many rows a node of a query plan has visited."""
     each = node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0)
     return float(each * node.get("Actual Loops", 1))
 
 
 def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the table, and the problems."""
+    """Measure each page; return a row for each page, and the problems."""
     from django.contrib.auth.models import User
     from django.db import connection
     from django.test import Client
@@ -322,7 +323,7 @@ def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def main() -> None:
-    """Run the benchmark and report."""
+    """Run the benchmark and report the results."""
     asked = parser(
         __doc__,
         users=(20_000, 60),

@@ -1,11 +1,11 @@
-"""Answer aggregate questions by computing over the state, and from search results.
+"""Compare answers to aggregate questions: computed from the state, and from search results.
 
-The questions of `analytical.jsonl` and `ten_domains.json` (UAC_DATA_DIR) are put to a UaC server,
-which runs each question's Python over the typed records, and to mem0 as pip installs it, in which
-each record is a memory (`infer=False`, embedded by MiniLM if that is installed). mem0's results are
-evaluated by a perfect reader: the same Python, over the records found. So its score is the best
-that any language model could achieve with these results. mem0 is asked for 20 memories, its
-default, and for 100, without a threshold.
+The questions in `analytical.jsonl` and `ten_domains.json` (in UAC_DATA_DIR) are put to a UaC
+server, which runs each question's Python on the typed records, and to mem0 as pip installs it, in
+which each record is one memory (`infer=False`, embedded by MiniLM if that is installed). mem0's
+results go to a perfect reader: the same Python, run on the records that mem0 found. So its score is
+the best that any language model could achieve with these results. mem0 is asked for 20 memories,
+its default, and for 100 memories, both without a threshold.
 """
 
 import datetime
@@ -26,13 +26,13 @@ TOP = (20, 100)
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, limit=(None, 2)).parse_args()
     questions = Questions.read(asked.limit)
     with running_system() as system:
         key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
         ours = list(answered(Client(system.base_url, key), questions))
-    logging.disable(logging.WARNING)  # mem0 logs every step
+    logging.disable(logging.WARNING)  # mem0 would log every step
     folder = model_folder()
     embed, dimensions = (by_minilm(folder), WIDTH) if folder else (by_hash, DIMENSIONS)
     with mem0(embed, dimensions) as peer:
@@ -71,7 +71,7 @@ def _row(what: str, correct: Sequence[bool]) -> dict[str, Any]:
 
 
 def by_minilm(folder: Path) -> Embed:
-    """Embed by MiniLM, each text only once."""
+    """Return a function that embeds texts with MiniLM, each distinct text only once."""
     model = MiniLm(folder)
 
     @functools.cache
@@ -82,10 +82,10 @@ def by_minilm(folder: Path) -> Embed:
 
 
 def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
-    """Answer every question from mem0's memories; yield the results for each number of memories."""
+    """Answer every question from mem0's memories; yield number of memories → whether correct."""
     users: dict[str, str] = {}
     for case in questions.analytical:
-        # Several questions concern the same records, which are added only once.
+        # Several questions may be about the same records, which are added only once.
         text = json.dumps(case["records"])
         if (user := users.get(text)) is None:
             user = users[text] = f"analytical-{len(users)}"
@@ -99,7 +99,7 @@ def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
 
 
 def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Add each record as a memory in words, with its position."""
+    """Add each record to mem0 as a memory in words, with its position as metadata."""
     for place, record in enumerate(records):
         said = ", ".join(f"{name} {value}" for name, value in record.items())
         peer.memory.add(
@@ -113,7 +113,7 @@ def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, An
 def correct(
     peer: Peer, user: str, case: Mapping[str, Any], kind: str, records: Sequence[Mapping[str, Any]]
 ) -> dict[int, bool]:
-    """Return whether the question's Python gives the right answer on the records found."""
+    """For each number of memories, return whether the question's Python is right on those found."""
     result = {}
     for top in TOP:
         found = peer.memory.search(
@@ -128,7 +128,7 @@ def correct(
 
 
 def value_of(code: str, data: Sequence[Any]) -> Any:
-    """Run recorded code over records; return None if it fails, as on an empty list."""
+    """Run a question's Python on records; return None if it fails, as it may on an empty list."""
     try:
         value = eval(code, {"date": datetime.date, "data": data})
     except (ArithmeticError, LookupError, ValueError, TypeError, StopIteration):

@@ -1,11 +1,11 @@
-"""Measure the time from appending a typed entry to receiving the webhook of the resulting alert.
+"""Measure the time from appending a typed entry to receiving the webhook about the new alert.
 
-Two whole servers run side by side, one with Docker sandboxes and one with processes, otherwise
-idle. In turn, a user with an allergy and a constraint is prescribed a drug, and a receiver on this
-machine waits for the webhook. One clock measures the time from before the request until the webhook
-has been read; the breakdown comes from the times that the server recorded. Time that is not spent
-in sandboxes (compile, load, run) is the server's own: waiting for a worker, edits, checks, commits,
-and the delivery.
+Two complete servers, otherwise idle, run side by side: one with Docker sandboxes and one with
+process sandboxes. On each in turn, a user with an allergy and a constraint is prescribed a drug,
+and a receiver on this machine waits for the webhook. A single clock measures the time from just
+before the request until the webhook has been read; the breakdown comes from the times that the
+server recorded. Time that is not spent in sandboxes (compiling, loading, running) is the server's
+own overhead: waiting for a worker, edits, checks, commits and the delivery.
 """
 
 import datetime
@@ -27,7 +27,7 @@ from uac_site.demo import person
 from uac_site.embedded.system import running_system
 
 RUNNERS = ("docker", "process")
-# A receiver on this machine has an internal address, and no TLS.
+# The server must allow these, since a receiver on this machine has an internal address and no TLS.
 WEBHOOKS = {
     "UAC_WEBHOOK_ALLOW_HTTP": "true",
     "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
@@ -56,7 +56,7 @@ HARMLESS = {
         "dose": "400 mg",
         "drug_class": "nsaid",
         "started_on": "2025-02-01",
-        "prescribed_by": None,  # the tests of the constraint do not set it
+        "prescribed_by": None,  # the constraint's tests do not set this field
     },
 }
 HARMFUL = {
@@ -68,7 +68,7 @@ HARMFUL = {
 
 @dataclass
 class Receiver:
-    """Receives webhooks, and records when each user's first webhook was read."""
+    """A webhook receiver, which records when it read the first `alert.opened` for each user."""
 
     url: str = ""
     arrived: dict[str, float] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Receiver:
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """Run a receiver on a free port of this machine."""
+    """Run a webhook receiver on a free port of this machine."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -107,7 +107,7 @@ def receiving() -> Iterator[Receiver]:
 
 
 def prescribe(client: Client, receiver: Receiver, user_id: str) -> dict[str, float]:
-    """Create a user with a constraint, prescribe a drug, and return the seconds of each part."""
+    """Create a user with a constraint and prescribe a drug; return the seconds each part took."""
     user = f"users/{user_id}/"
     expect(201, client.post("users/", {"user_id": user_id}))
     expect(202, client.post(f"{user}entries/?wait=30", {"entries": [ALLERGY, HARMLESS]}))
@@ -157,13 +157,13 @@ def prescribe(client: Client, receiver: Receiver, user_id: str) -> dict[str, flo
 
 
 def expect(status: int, answer: tuple[int, Any]) -> Any:
-    """Return the body of an answer with this status; raise AssertionError for any other."""
+    """Return the body of an answer; raise AssertionError unless it has this status."""
     assert answer[0] == status, answer
     return answer[1]
 
 
 def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
-    """Return a row for each part: median and 95th percentile of each runner, in ms."""
+    """Return a row for each part: its median and 95th percentile in ms with each runner."""
     parts = list(next(iter(measured.values()))[0])
     return [
         {
@@ -179,7 +179,7 @@ def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[
 
 
 def main() -> None:
-    """Run the benchmark and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, people=(40, 1)).parse_args()
     measured: dict[str, list[dict[str, float]]] = {runner: [] for runner in RUNNERS}
     with ExitStack() as stack:
@@ -194,7 +194,7 @@ def main() -> None:
             expect(201, client.post("webhooks/", {"url": receiver.url}))
         for number, runner in itertools.product(range(asked.people + 1), RUNNERS):
             times = prescribe(clients[runner], receivers[runner], f"person-{number}")
-            if number:  # the first one of each warms up
+            if number:  # each runner's first person only warms it up
                 measured[runner].append(times)
     rows = rows_of(measured)
     report(
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the figures to compare between runs: first with Docker, then with processes."""
+    """Return the figures to compare between runs, for Docker and for process sandboxes."""
     by_part = {row["part"]: row for row in rows}
     webhook, own = by_part["append to webhook"], by_part["own overhead"]
     alert = by_part["entry recorded to alert opened"]

@@ -1,8 +1,9 @@
-"""Aggregate questions with known answers: records over HTTP, a real worker, queries over HTTP.
+"""Score the server's answers to aggregate questions whose answers are known.
 
-Reads `analytical.jsonl` (a user per case) and `ten_domains.json` (one user with ten domains) from
-UAC_DATA_DIR. Scores follow the recorded data: exact for integers and collections, within 1 % or
-0.01 for floats, case-insensitive containment for strings.
+Records are posted and queries are run over HTTP, with a real worker. The questions come from
+`analytical.jsonl` (one user per case) and `ten_domains.json` (one user with ten domains) in
+UAC_DATA_DIR. Answers are scored by the rules of the recorded data: integers and collections must be
+equal, floats may differ by 1 % or 0.01, and strings must contain the right answer, ignoring case.
 """
 
 import ast
@@ -38,15 +39,15 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions about users with one collection each, and about one user with ten domains."""
+    """The questions about users with one collection each, and about one user with ten domains."""
 
     analytical: Sequence[Mapping[str, Any]]
     ten_domains: Sequence[Mapping[str, Any]]
-    state: Mapping[str, Sequence[Mapping[str, Any]]]  # of the user with ten domains
+    state: Mapping[str, Sequence[Mapping[str, Any]]]  # records of the user with ten domains
 
     @classmethod
     def read(cls, limit: int | None) -> "Questions":
-        """Read both files; with a limit, only that many questions of each, and their domains."""
+        """Read both files; with a limit, keep only that many questions per file."""
         several, one = (path.read_text() for path in require_data(*FILES))
         user = json.loads(one)
         chosen = user["cases"][:limit]
@@ -63,7 +64,7 @@ class Questions:
 
 
 def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Create the user and post the records of each collection; return when all are settled."""
+    """Create a user and post the records of each collection; wait until all are settled."""
     status, body = client.post("users/", {"user_id": user_id})
     assert status == 201, body
     entries = [
@@ -87,7 +88,7 @@ def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[st
 
 
 def ask(client: Client, user_id: str, collection: str, code: str) -> dict[str, Any]:
-    """Run a query with the collection as `data`; return the answer."""
+    """Run a query in which `data` is the collection; return the answer."""
     status, body = client.post(
         f"users/{user_id}/query/?wait=30", {"code": f"data = {collection}\n{code}"}
     )
@@ -100,10 +101,10 @@ def ask(client: Client, user_id: str, collection: str, code: str) -> dict[str, A
 def names_its_evidence(
     evidence: Mapping[str, Any], code: str, collection: str, records: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Return whether an answer has the right evidence.
+    """Return whether an answer names the right evidence.
 
-    For a single comprehension these are the records that it selects, computed here again; for other
-    code, the whole collection that it reads.
+    For code with a single comprehension, the right evidence is the records that the comprehension
+    selects, computed again here; for other code, it is the whole collection that the code reads.
     """
     found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, _COMPREHENSIONS)]
     if len(found) != 1:
@@ -128,7 +129,7 @@ def _parsed(record: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
-    """Compare an answer with the gold answer by the rule for its kind."""
+    """Return whether an answer matches the gold answer by the rule for the answer's kind."""
     gold, kind = case["gold"], case["answer_kind"]
     if kind == "int":
         return type(value) is int and value == gold
@@ -141,7 +142,7 @@ def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
 
 
 def answered(client: Client, questions: Questions) -> Iterator[dict[str, Any]]:
-    """Ask every question; yield a row for each."""
+    """Load the records and ask every question; yield a row for each question."""
     for number, case in enumerate(questions.analytical):
         user_id = f"analytical-{number}"
         started = time.monotonic()
@@ -188,7 +189,7 @@ def _row(
 
 
 def main() -> None:
-    """Run both parts and report."""
+    """Run both parts and report the results."""
     asked = parser(__doc__, limit=(None, 2)).parse_args()
     questions = Questions.read(asked.limit)
     with running_system() as system:

@@ -1,6 +1,7 @@
-"""A language model that answers questions from the server's memory with tools over its API.
+"""Have a language model answer questions from a user's memory, with tools that call the API.
 
-Import this where Django is set up. The calls are metered like all others, with purpose `query`.
+Import this module only where Django is set up. The model's calls are metered like all others, with
+the purpose `query`.
 """
 
 import json
@@ -58,25 +59,25 @@ VERDICT = _tool("verdict", "Say whether the answer is correct.", correct="boolea
 
 
 class ToolFailed(Exception):
-    """A tool call had no result; the message tells the model why."""
+    """A tool call failed; the message tells the model why."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The server's memory of a user, as its API gives it."""
+    """A user's memory on the server, read over its API."""
 
     client: Client
     user: MemoryUser
 
     def get(self, path: str) -> Any:
-        """GET a path of the user; raise ToolFailed with the server's message."""
+        """GET a path below the user; raise ToolFailed with the server's message if that fails."""
         status, body = self.client.get(f"users/{self.user.user_id}/{path}")
         if status != 200:
             raise ToolFailed(json.dumps(body))
         return body
 
     def query(self, code: str) -> Any:
-        """Return the value of Python over the records; raise ToolFailed."""
+        """Run Python on the user's records and return its value; raise ToolFailed if it fails."""
         status, body = self.client.post(f"users/{self.user.user_id}/query/?wait=30", {"code": code})
         if status == 202:
             body = self.client.finished(body["id"])
@@ -87,7 +88,7 @@ class Memory:
 
     @cached_property
     def facts(self) -> Sequence[str]:
-        """Return all facts with their days, read once."""
+        """All facts about the user with their dates; they are read only once."""
         found, path = [], "entries/?kind=fact&page_size=500"
         while path:
             page = self.get(path)
@@ -96,7 +97,7 @@ class Memory:
         return found
 
     def search(self, words: str) -> str:
-        """Return the facts that have most of the words; a rarer word counts for more."""
+        """Return the facts that match the words best; a rarer word counts for more."""
         wanted = set(re.findall(r"\w+", words.casefold()))
         having = [(wanted & set(re.findall(r"\w+", fact.casefold())), fact) for fact in self.facts]
         number = Counter(word for has, _ in having for word in has)
@@ -105,20 +106,20 @@ class Memory:
 
 
 def answer(memory: Memory, question: str) -> str:
-    """Return the model's answer to a question, in words; "" if it finds none.
+    """Return the model's answer to a question as text, or "" if it gives none.
 
-    Raises LanguageModelError, as the two functions below do.
+    Like `compute` and `agrees`, this raises LanguageModelError if the model fails.
     """
     return str(_ask(memory, AS_TEXT, question, ANSWER, lambda text: text) or "").strip()
 
 
 def compute(memory: Memory, question: str) -> Any:
-    """Return the value of the model's Python, as plain JSON; None if there is none."""
+    """Return the value of the model's Python as plain JSON, or None if it writes none."""
     return _plain(_ask(memory, AS_CODE, question, COMPUTE, memory.query))
 
 
 def agrees(judge: Workspace, question: str, expected: str, said: str) -> bool:
-    """Return whether the judge accepts an answer as correct."""
+    """Return whether the judge, a language model, accepts an answer as correct."""
     text = f"The question: {question}\nThe right answer: {expected}\nThe answer to judge: {said}"
     work = CallSession(workspace=judge, purpose=LlmPurpose.QUERY)
     return bool(_converse(work, JUDGE, text, [], VERDICT, lambda correct: correct))
@@ -149,7 +150,7 @@ def _converse(
     hand_in: Tool,
     take: Callable[..., Any],
 ) -> Any:
-    """Let a model use tools until `take` accepts a call; return its result, or None."""
+    """Let a model use tools until it hands in an answer; return the result of `take`, or None."""
     model = MeteredModel(work)
     messages: list[Message] = [System(system), User(text)]
     by_name = {tool.name: carry_out for tool, carry_out in tools}

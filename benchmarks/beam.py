@@ -1,8 +1,9 @@
-"""Evidence found by searching BEAM's long conversations with an assistant, for `retrieval`.
+"""Measure how much evidence a search finds in BEAM's long conversations, for `retrieval`.
 
-A message counts as found if the results contain all of it, or 60 words of it. The search is
-compared with a plain recipe: static embeddings over passages of 60 words, the cosine as a z-score,
-and one standard deviation more for the user's own messages.
+The conversations are those of users with an assistant. A message counts as found if the results
+contain at least 60 of its words, or all of a shorter message. The server's search is compared with
+a simple recipe: static embeddings of 60-word passages, ranked by the z-score of the cosine, plus
+one standard deviation for the user's own messages.
 """
 
 import datetime
@@ -33,7 +34,7 @@ NOWHEN = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True)
 class Message:
-    """A message of the user, or an answer of the assistant."""
+    """A message from the user, or an answer from the assistant."""
 
     role: str
     at: datetime.datetime
@@ -41,18 +42,18 @@ class Message:
 
     @property
     def words(self) -> int:
-        """The number of words, which count against a budget."""
+        """The number of words in the message."""
         return len(self.text.split())
 
     @property
     def enough(self) -> int:
-        """The number of its words that must be returned for the message to count as found."""
+        """How many of the message's words must be returned for it to count as found."""
         return min(WORDS, self.words)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the places of the messages that answer it."""
+    """A question, and the positions of the messages that answer it."""
 
     text: str
     evidence: frozenset[int]
@@ -60,19 +61,20 @@ class Question:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """Messages in order, and questions about them."""
+    """A conversation's messages in order, and the questions about them."""
 
     name: str
     messages: Sequence[Message]
     questions: Sequence[Question]
 
 
-# Maps a question and a budget to the number of words returned of each message.
+# A function that takes a question and a budget of words, and returns how many words of each message
+# it returned.
 Search = Callable[[str, int], Counter[int]]
 
 
 def read_dialogues(path: Path) -> list[Dialogue]:
-    """Read the recorded conversations, without questions that have no evidence."""
+    """Read the recorded conversations, leaving out questions that have no evidence."""
     found = []
     for recorded in json.loads(path.read_text()):
         messages: list[Message] = []
@@ -95,7 +97,7 @@ def read_dialogues(path: Path) -> list[Dialogue]:
 def evidence_found(
     way: Callable[[Dialogue], Search], dialogues: Sequence[Dialogue], budgets: Sequence[int]
 ) -> dict[int, float]:
-    """Return budget → the mean share of evidence found over the questions, in per cent."""
+    """Return, for each budget, the share of evidence found: the mean over all questions, in %."""
     shares: dict[int, list[float]] = {budget: [] for budget in budgets}
     for dialogue in dialogues:
         search = way(dialogue)
@@ -113,7 +115,7 @@ def evidence_found(
 
 
 def over_http(client: Client, dialogue: Dialogue) -> Search:
-    """Return a search over HTTP, by the server itself."""
+    """Post the conversation to the server; return a function that searches it over HTTP."""
     from memory.recall.search.excerpts import GAP
 
     status, body = client.post("users/", {"user_id": dialogue.name})
@@ -146,7 +148,7 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
 
 
 def plain(dialogue: Dialogue) -> Search:
-    """Return a search by the plain recipe."""
+    """Return a function that searches the conversation by the simple recipe."""
     model = load_wordllama()
     passages = [
         (place, " ".join(words[start : start + WORDS]))
@@ -166,7 +168,7 @@ def plain(dialogue: Dialogue) -> Search:
 
 
 def by_signal(signal: str) -> Callable[[Dialogue], Search]:
-    """Return a search of the same passages, ranked by `words` or by `meaning` alone."""
+    """Return a way to search the server's passages, ranked by `words` or by `meaning` alone."""
 
     def way(dialogue: Dialogue) -> Search:
         from memory.models import LogEntry
@@ -190,7 +192,7 @@ def by_signal(signal: str) -> Callable[[Dialogue], Search]:
 
 
 def signal_of(signal: str, entries: Sequence[Any]) -> Search:
-    """Return the ranking of these messages' passages by `words` or by `meaning` alone."""
+    """Return a function that searches these messages by `words` or by `meaning` alone."""
     from memory.recall.search.documents import documents_of
 
     model = load_wordllama()
@@ -220,7 +222,7 @@ def _by_words(segment: Segment, question: str) -> Ranking:
 
 
 def packed(sizes: Sequence[tuple[int, int]], scores: NDArray[Any], budget: int) -> Counter[int]:
-    """Return the number of words of each message in the best passages that fit."""
+    """Return how many words of each message are in the best passages that fit the budget."""
     returned: Counter[int] = Counter()
     for passage in np.argsort(-scores, kind="stable").tolist():
         place, words = sizes[passage]

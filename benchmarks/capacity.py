@@ -1,18 +1,18 @@
-"""Simulate the resources that a number of users needs: cores, memory, disk, workers, tokens, money.
+"""Simulate what a number of users needs: processor cores, memory, disk, workers, tokens and money.
 
     make bench NAME=capacity                        the table of docs/capacity.md
     make bench NAME=capacity ARGS='--users 50000 --usage mine.toml'
     make bench NAME=capacity ARGS=--measure         the cost of operations on this machine
 
-A day's requests arrive at random (Poisson), more by day than by night, and pass through the
-stations that do their work: web, database, sandboxes, language model. Each station has a queue and
-as many servers as a peak hour requires. `capacity.toml` has the time that each operation takes,
-with the benchmark that measured it, and assumptions about how people use the server: replace these
-with your own.
+A day's requests arrive at random (as a Poisson process), more often by day than by night, and pass
+through the stations that handle them: web, database, sandboxes, language model. Each station has a
+queue and as many servers as a peak hour requires. `capacity.toml` contains the time that each
+operation takes, with the benchmark that measured it, and assumptions about how people use the
+product: replace these with your own.
 
-A server is a core, except at the language model, where it is a thread that waits. Requests that
-arrive at a station together wait in one queue; if they shared a core in turn, they would wait as
-long on average.
+A station's server is one processor core, except at the language model, where it is a thread that
+waits for answers. Requests that arrive at a station at the same time wait in one queue; if they
+took turns on a core instead, they would wait as long on average.
 """
 
 import heapq
@@ -41,8 +41,8 @@ COEFFICIENTS = Path(__file__).with_suffix(".toml")
 USERS = (10_000, 100_000, 1_000_000)
 DAY = 86_400.0
 HOUR = 3_600.0
-# A station has enough servers to be busy for at most this share of a peak hour, and to keep 95 of
-# 100 waits below these seconds.
+# A station has enough servers to be busy for at most this share of a peak hour and to keep 95 % of
+# the waiting times below these, in seconds.
 BUSY = 0.7
 PATIENCE = {
     "web": 0.05,
@@ -56,7 +56,10 @@ GIB = 2**30
 
 
 def fifo(arrivals: Times, services: Times, servers: int) -> Times:
-    """Return how long each arrival waits in one queue for the servers. Arrivals are sorted."""
+    """Return how long each arrival waits in a single queue for the servers.
+
+    `arrivals` must be sorted.
+    """
     free = [0.0] * servers
     waits = np.empty(len(arrivals))
     for number, (at, takes) in enumerate(zip(arrivals.tolist(), services.tolist(), strict=True)):
@@ -67,7 +70,10 @@ def fifo(arrivals: Times, services: Times, servers: int) -> Times:
 
 
 def erlang_c(load: float, servers: int) -> float:
-    """Return the probability of waiting at M/M/c; the load is arrivals × service."""
+    """Return the probability of having to wait in an M/M/c queue (Erlang C).
+
+    `load` is the arrival rate multiplied by the mean service time.
+    """
     term, total = 1.0, 1.0
     for number in range(1, servers):
         term *= load / number
@@ -82,14 +88,14 @@ class Station:
 
     name: str
     servers: int
-    per_second: float  # arrivals in the peak hour
+    per_second: float  # arrivals per second in the peak hour
     busy: float  # utilisation in the peak hour
     busy_all_day: float
     waits: Times
     ends: Times
 
     def row(self) -> dict[str, Any]:
-        """Return a line of the table."""
+        """Return the station's row in the table."""
         return {
             "station": self.name,
             "servers": self.servers,
@@ -105,7 +111,10 @@ class Station:
 def station(
     name: str, arrivals: Times, services: Times, *, busy_per_day: float, lasts: float
 ) -> Station:
-    """Run arrivals through a station with as few servers as BUSY and PATIENCE allow."""
+    """Simulate a station with as few servers as BUSY and PATIENCE allow.
+
+    The arrivals are those in a span of `lasts` seconds.
+    """
     order = np.argsort(arrivals, kind="stable")
     arrivals, services = arrivals[order], services[order]
     load = float(services.sum()) / lasts
@@ -134,7 +143,7 @@ class Coefficients:
 
     usage: Mapping[str, float]
     hours: Sequence[float]
-    cpu: Mapping[str, Mapping[str, float]]  # seconds of a core by station and operation
+    cpu: Mapping[str, Mapping[str, float]]  # CPU seconds by station and operation
     memory: Mapping[str, float]
     disk: Mapping[str, float]
     model: Mapping[str, float]
@@ -142,7 +151,7 @@ class Coefficients:
 
     @classmethod
     def read(cls, *paths: Path) -> "Coefficients":
-        """Read coefficients; a later file overrides an earlier one."""
+        """Read coefficients from files; values in a later file override those in an earlier one."""
         found: dict[str, dict[str, Any]] = {}
         for path in paths:
             for name, table in tomllib.loads(path.read_text()).items():
@@ -161,16 +170,16 @@ class Coefficients:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The resources that a number of users need."""
+    """The resources that a number of users needs."""
 
     users: int
     stations: Sequence[Station]
     figures: Mapping[str, Any]
-    costs: Mapping[str, float]  # per month, by model
+    costs: Mapping[str, float]  # cost per month, by language model
 
 
 class Day:
-    """A day of a number of users."""
+    """The requests of a number of users on one day."""
 
     def __init__(self, users: int, coefficients: Coefficients, seed: int = 1) -> None:
         self.users, self.given = users, coefficients
@@ -185,11 +194,14 @@ class Day:
             for operation in ("append", "record", "context", "query", "search", "list")
         }
         self.per_day["feed"] = usage["backends"] * DAY / usage["feed_every_seconds"]
-        # The model works on a session once it is over, or long.
+        # The language model works on each session once it is over or has become long.
         self.works = active * usage["sessions"]
 
     def arrivals(self, per_day: float, hour: int | None = None) -> Times:
-        """Return arrival times in a day, or in one hour of it: sorted seconds since its start."""
+        """Return random arrival times in a day, or in one hour of it.
+
+        They are in seconds since the start of the day or hour, in order.
+        """
         hours = range(24) if hour is None else [hour]
         parts = []
         for place, one in enumerate(hours):
@@ -200,15 +212,15 @@ class Day:
     def run(self) -> Outcome:
         """Simulate the day.
 
-        Stations that recover within seconds are simulated in the peak hour, those whose work piles
-        up over the whole day.
+        Stations that catch up within seconds are simulated for the peak hour only; the language
+        model, whose work can pile up, is simulated for the whole day.
         """
         coming = {
             name: self.arrivals(number, self.peak_hour) for name, number in self.per_day.items()
         }
         web = self._station("web", coming)
         model = self._model()
-        # Requests to other stations arrive once the web process has handled them.
+        # Requests arrive at the other stations once the web station has handled them.
         of = np.concatenate([np.full(len(one), name) for name, one in coming.items()])
         later = {name: web.ends[of == name] for name in ("record", "query")}
         start = self.peak_hour * HOUR
@@ -236,8 +248,8 @@ class Day:
         return station(name, arrivals, np.concatenate(services), busy_per_day=busy, lasts=HOUR)
 
     def _takes(self, mean: float, number: int) -> Times:
-        # The spread of computing times: none is much shorter than the mean, some are several times
-        # as long.
+        # A gamma distribution spreads the computing times: few are much shorter than the mean, and
+        # some are several times as long.
         return self._chance.gamma(4.0, mean / 4.0, number)
 
     def _model(self) -> Station:
@@ -309,7 +321,7 @@ class Day:
         }
 
     def _costs(self) -> dict[str, float]:
-        """Return the cost of a month of 30 days, by model."""
+        """Return the cost of a month of 30 days for each language model."""
         model, works = self.given.model, 30 * self.works
         fresh = works * model["input_tokens_per_work"] * (1 - model["cached"])
         cached = works * model["input_tokens_per_work"] * model["cached"]
@@ -324,7 +336,7 @@ class Day:
 
 
 def _round(number: float) -> float:
-    """Round to two digits: the simulation is no more accurate than that."""
+    """Round to two significant digits, since the simulation is no more accurate than that."""
     if number == 0:
         return 0
     digits = 1 - math.floor(math.log10(abs(number)))
@@ -337,7 +349,7 @@ def _seconds(number: float) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as Markdown."""
+    """Return rows as a Markdown table."""
     columns = list(rows[0])
     lines = [
         columns,
@@ -378,7 +390,8 @@ def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
 
 
 PURCHASE = {"kind": "record", "domain": "money", "type": "Purchase"}
-# Method, path and body of each operation; a path that begins with ../../ is no user's.
+# The method, path and body of each operation. Paths are below a user, except those that begin with
+# ../../.
 OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
     "append": ("POST", "entries/", lambda n: {"kind": "message", "content": f"It is {n}."}),
     "record": (
@@ -395,7 +408,10 @@ OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
 
 
 def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Do each operation `rounds` times on a real server; return seconds of a core by process."""
+    """Measure the CPU time of each operation on a real server, done `rounds` times.
+
+    Return a row for each operation, and the idle usage of each process as figures.
+    """
     from benchmarks import load
     from uac_site.embedded.system import running_system
 
@@ -418,7 +434,7 @@ def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dic
 
 
 def measure_idle(system: "System", seconds: float) -> dict[str, float]:
-    """Return the share of a core that each process uses while there are no requests."""
+    """Return how much of a core each process uses while there are no requests."""
     before, started = cpu_taken(system), time.monotonic()
     time.sleep(seconds)
     return {
@@ -434,7 +450,7 @@ def measure_operation(
     rounds: int,
     idle: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return a line of the table: the cost of an operation, beyond that of idle processes."""
+    """Return an operation's row: its cost, without the CPU time that idle processes use anyway."""
     from benchmarks import load
 
     method, path, body = OPERATIONS[operation]
@@ -458,7 +474,7 @@ def measure_operation(
 
 
 def cpu_taken(system: "System") -> dict[str, float]:
-    """Return the seconds of a core that each process has used so far."""
+    """Return the CPU seconds that each process has used so far."""
     from benchmarks import load
 
     watch = load.Watch(system)
@@ -478,9 +494,11 @@ def database_size(system: "System") -> int:
 
 
 def main() -> None:
-    """Simulate, or measure, and print."""
+    """Simulate or measure, and print the results."""
     line = parser(__doc__, users=(USERS, (1000,)), rounds=(300, 5), idle_seconds=(20.0, 1.0))
-    line.add_argument("--usage", type=Path, nargs="*", default=(), help="coefficients of your own")
+    line.add_argument(
+        "--usage", type=Path, nargs="*", default=(), help="files with other coefficients"
+    )
     line.add_argument("--measure", action="store_true")
     asked = line.parse_args()
     if asked.measure:

@@ -1,9 +1,10 @@
-"""Many concurrent writers: eight of them, fifty users in two workspaces, four sandbox workers.
+"""Test a server with many concurrent writers.
 
-For a minute the writers post typed entries and messages over HTTP, repeat requests, contradict the
-schema and report facts that a constraint watches. Then every acknowledged entry must be in its log
-as it was sent, the logs must contain nothing else, and projects, outcomes and alerts must follow
-from the logs.
+Eight writers write for fifty users in two workspaces; the server has four sandbox workers. For a
+minute, the writers post typed entries and messages over HTTP, repeat requests, send entries
+that contradict the schema, and report purchases that a constraint watches. Afterwards, every
+acknowledged entry must be in its user's log as it was sent, the logs must contain nothing else, and
+projects, outcomes and alerts must follow from the logs.
 """
 
 import http.client
@@ -25,8 +26,8 @@ from uac_site.embedded.system import System, running_system
 WRITERS = 8
 WORKERS = 4
 WORKSPACES = ("concurrency-a", "concurrency-b")
-USERS = 25  # of each workspace, with the same ids in both
-GUARDED = 5  # number of these with a constraint
+USERS = 25  # users per workspace, with the same ids in both workspaces
+GUARDED = 5  # how many of these users have a constraint
 
 Entry = dict[str, Any]
 
@@ -74,7 +75,7 @@ def test_is_silent() -> None:
 
 @dataclass(eq=False)
 class User:
-    """A user, and the entries that the server has acknowledged, by seq."""
+    """A user, and the entries that the server has acknowledged, keyed by `seq`."""
 
     client: Client
     workspace: str
@@ -83,13 +84,13 @@ class User:
     acknowledged: dict[int, Entry] = field(default_factory=dict)
 
     def get(self, path: str = "") -> Any:
-        """GET a resource of the user, which must exist."""
+        """GET a resource of the user; it must exist."""
         status, body = self.client.get(f"users/{self.user_id}/{path}")
         assert status == 200, body
         return body
 
     def pages(self, path: str) -> Iterator[Any]:
-        """Yield the rows of a list, from page to page."""
+        """Yield the rows of a list from all of its pages."""
         cursor = ""
         while True:
             page = self.get(f"{path}?page_size=500{cursor}")
@@ -100,7 +101,7 @@ class User:
 
 
 class Traffic:
-    """Writers, and a model of the state that their writes must lead to."""
+    """Concurrent writers, and the state that their writes must lead to."""
 
     def __init__(
         self, clients: dict[str, Client], *, users: int, guarded: int, pause: float
@@ -110,16 +111,16 @@ class Traffic:
             for workspace, client in clients.items()
             for number in range(users)
         ]
-        self.pause = pause  # of each writer, after each request
+        self.pause = pause  # seconds that each writer pauses after a request
         self.requests = 0
-        self.failures: Counter[str] = Counter()  # of requests, which are then sent again
+        self.failures: Counter[str] = Counter()  # failed requests, which were sent again, by reason
         self.violations: list[str] = []
         self.seconds = 0.0
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
     def prepare(self) -> None:
-        """Create the users with a purchase each, which fixes the schema, and the constraints."""
+        """Create the users, each with a purchase that fixes the schema, and the constraints."""
         for user in self.users:
             status, body = user.client.post("users/", {"user_id": user.user_id})
             assert status == 201, body
@@ -136,7 +137,7 @@ class Traffic:
 
     @contextmanager
     def flowing(self, writers: int = WRITERS) -> Iterator[None]:
-        """Let the writers write in this context, and then until everything is acknowledged."""
+        """Let the writers write during this context; wait until their last request is answered."""
         self._stop.clear()
         threads = [
             threading.Thread(target=self._write, args=(number,), name=f"writer-{number}")
@@ -154,7 +155,7 @@ class Traffic:
             self.seconds += time.monotonic() - started
 
     def settle(self, seconds: float = 240) -> None:
-        """Wait until every typed entry has an outcome, and every alert is as expected."""
+        """Wait until every typed entry has an outcome and every alert is as expected."""
         deadline = time.monotonic() + seconds
         for settled in (_is_settled, _has_its_alerts):
             for user in self.users:
@@ -162,7 +163,7 @@ class Traffic:
                     time.sleep(0.2)
 
     def problems(self) -> list[str]:
-        """Return a sentence for each deviation from the expected state. Settle first."""
+        """Return a sentence for each deviation from the expected state; call `settle` first."""
         found = list(self.violations)
         for user in self.users:
             found += [
@@ -183,7 +184,7 @@ class Traffic:
                 size = choices.choice((1, 1, 1, 8))
                 entries = [_anything(choices, mine[user], names) for _ in range(size)]
                 self._post(user, entries)
-                if choices.random() < 0.1:  # as if the answer had been lost
+                if choices.random() < 0.1:  # send it again, as if the answer had been lost
                     self._post(user, entries)
                 time.sleep(self.pause)
         except Exception as error:
@@ -192,7 +193,7 @@ class Traffic:
             raise
 
     def _post(self, user: User, entries: Sequence[Entry], patience: float = 120) -> None:
-        """Send the entries, again and again until they are acknowledged."""
+        """Send the entries, and send them again until they are acknowledged."""
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -222,14 +223,14 @@ class Traffic:
 
 
 def _anything(choices: random.Random, mine: list[str], names: Iterator[str]) -> Entry:
-    """Return a random entry; `mine` are this writer's keys that can change."""
+    """Return a random entry; `mine` are the keys of records that this writer may change."""
     kind = choices.choices(
         ("new", "change", "retire", "watched", "clash", "message", "same"), (50, 15, 5, 2, 5, 20, 3)
     )[0]
     name = next(names)
     if kind == "message":
         return _message(name, f'\N{SNOWMAN} "quoted" \\ {"long " * choices.randrange(50)}')
-    if kind == "same":  # other writers send it too, perhaps at the same moment
+    if kind == "same":  # other writers may send the same entry at the same moment
         beat = int(time.monotonic() * 4)
         return _message(f"beat {beat}", f"It is {beat}.")
     if kind == "clash":
@@ -273,7 +274,7 @@ def _message(key: str, content: str) -> Entry:
 
 
 def _log_problems(user: User) -> Iterator[str]:
-    """Compare the log, and each entry's outcome, with what was acknowledged."""
+    """Compare the log and the entries' outcomes with the acknowledged entries; yield problems."""
     expected = {seq: _as_logged(entry) for seq, entry in user.acknowledged.items()}
     logged = {
         row["seq"]: {
@@ -318,7 +319,7 @@ def _state(entry: Entry) -> str:
 
 
 def _purchases(user: User) -> dict[str, Entry]:
-    """Return the expected project: key → data, from the log in order."""
+    """Return the records expected in the project, from the log in order: key → data."""
     purchases: dict[str, Entry] = {}
     for _, entry in sorted(user.acknowledged.items()):
         if _state(entry) != "covered":
@@ -350,7 +351,7 @@ def _state_problems(user: User) -> Iterator[str]:
 
 
 def _alert_problems(user: User) -> Iterator[str]:
-    """Yield a problem unless each watched purchase has had one alert ever, which is open."""
+    """Yield a problem unless each watched purchase has had exactly one alert, which is open."""
     watched = {key for key, data in _purchases(user).items() if data["cents"] < 0}
     expected = Counter(watched if user.guarded else ())
     found = Counter(
@@ -374,7 +375,7 @@ def _has_its_alerts(user: User) -> bool:
 def new_traffic(
     system: System, *, users: int = USERS, guarded: int = GUARDED, pause: float = 0
 ) -> Traffic:
-    """Return traffic for two new workspaces of the system, prepared."""
+    """Create two workspaces on the system; return prepared traffic for them."""
     clients = {
         name: Client(
             system.base_url, json.loads(system.manage("create_workspace", name))["api_key"]
@@ -389,7 +390,7 @@ def new_traffic(
 def measure(
     seconds: float, users: int = USERS
 ) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
-    """Run everything; return a row for each workspace, the figures, and the problems."""
+    """Run everything; return a row for each workspace, the figures and the problems."""
     with running_system(sandbox_workers=WORKERS) as system:
         traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
         before = sum(len(user.acknowledged) for user in traffic.users)
@@ -421,7 +422,7 @@ def measure(
 
 
 def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
-    """Add up the server's figures of one workspace."""
+    """Return the row for a workspace, which adds up the server's figures for its users."""
     users = [user for user in traffic.users if user.workspace == workspace]
     details = [user.get() for user in users]
     counts: Counter[str] = Counter()
@@ -444,7 +445,7 @@ def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, seconds=(60.0, 1.0), users=(USERS, 2)).parse_args()
     rows, figures, problems = measure(asked.seconds, asked.users)
     report(

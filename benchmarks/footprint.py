@@ -1,16 +1,16 @@
-"""Measure the memory that an idle server takes, and how long it takes to start.
+"""Measure how much memory an idle server uses and how long it takes to start.
 
-The server is started as in `make demo`: PostgreSQL, Redis, the web server, the process for agents,
-one worker each for sandboxes, language models and everything else, and beat. The start is timed
-from the start of the first process until the first entry is answered with 202: once with an empty
-data folder (the database is created, and all migrations run) and once with an existing folder,
-after which a typed record is timed until it is in the project. The memory is each process's
-proportional share (PSS), with its children, after a minute of rest; for idle sandboxes it is the
-memory of their containers.
+The server is started as by `make demo`: PostgreSQL, Redis, the web server, the process that serves
+agents (MCP), one worker each for sandboxes, language models and everything else, and beat. A start
+is timed from the start of the first process until the first entry has been answered with 202: once
+with an empty data folder, where the database is created and all migrations run, and once with the
+folder that this leaves. After the first start, a typed record is timed until it is in the project.
+The memory of each process is the proportional set size (PSS) of it and its children after a minute
+of rest.
 
-For comparison, mem0 as pip installs it is measured: a library in the caller's process, from its
-import until the first `add` is answered (`infer=False`), and the memory of a process that has
-loaded it. It is not a server.
+For comparison, mem0 as pip installs it is measured: the time from its import until the first `add`
+(`infer=False`) has returned, and the memory of a process that has loaded it. It is a library in the
+caller's process, not a server.
 """
 
 import json
@@ -37,7 +37,7 @@ RECORD = {
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, rest_seconds=(60.0, 1.0)).parse_args()
     with tempfile.TemporaryDirectory(prefix="uac-") as folder:
         data = Path(folder) / "data"
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 class Start:
-    """A start: seconds until the first entry was answered, and the key that it was sent with."""
+    """A start of the server: the seconds until its first entry was answered, and an API key."""
 
     def __init__(self, seconds: float, key: str) -> None:
         self.seconds = round(seconds, 1)
@@ -72,7 +72,7 @@ class Start:
 
 @contextmanager
 def started(data: Path) -> Iterator[tuple[System, Start]]:
-    """Start the server on a data folder, and log an entry."""
+    """Start the server on a data folder and append an entry to a user's log."""
     begun = time.perf_counter()
     environment = {"UAC_LLM_MODEL": "openai:nobody", "UAC_SANDBOX_RUNNER": "docker"}
     with running_system(data, mcp=True, llm_workers=1, environment=environment) as system:
@@ -87,7 +87,7 @@ def started(data: Path) -> Iterator[tuple[System, Start]]:
 
 
 def seconds_of_a_record(system: System, key: str) -> float:
-    """Return how many seconds a record waits for its version on a server that just started."""
+    """Return how many seconds a typed record takes to get into the project on a new server."""
     client = Client(system.base_url, key)
     began = time.perf_counter()
     status, body = client.post("users/ada/entries/?wait=30", RECORD)
@@ -96,7 +96,7 @@ def seconds_of_a_record(system: System, key: str) -> float:
 
 
 def memory_of(system: System) -> list[dict[str, Any]]:
-    """Return a row for each process with its children: MiB, with its share of shared memory."""
+    """Return a row for each process: the MiB that it and its children use, as PSS."""
     rows = []
     for name, process in system.processes.items():
         pid = process.pid
@@ -122,7 +122,7 @@ with mem0(by_hash, DIMENSIONS) as peer:
 
 
 def peer() -> dict[str, Any]:
-    """Start a process with mem0, and return its figures."""
+    """Measure mem0 in a new process, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(
             [sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, check=True

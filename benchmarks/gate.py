@@ -1,13 +1,13 @@
-"""Judge code that a real model wrote with the gate: imports, repairs, refusals, rules over time.
+"""Test the gate with code that a real language model wrote.
 
-Reads from UAC_DATA_DIR:
-- `llm_modules.jsonl`: every module is imported for a user of its own, over HTTP. The resulting
-  project is compared, value by value, with the result of executing the module (in a sandbox, read
-  by code that is independent of the import).
-- `analytical.jsonl`, for the modules whose true records it knows: their faults, found here by
-  comparing rows, must also be found by the gate's check that nothing is lost.
-- `active_service.jsonl`: the recorded programs, imported and run on the day of each step; and the
-  recorded rules of the other format, expressed as edits.
+The recorded code is read from UAC_DATA_DIR:
+- `llm_modules.jsonl`: each module is imported over HTTP for a user of its own. The resulting
+  project is compared, value by value, with the result of executing the module in a sandbox, which
+  is read by code that is independent of the import.
+- `analytical.jsonl`: the true records behind some of these modules. The faults of such a module,
+  found here by comparing rows, must also be found by the gate's check that nothing is lost.
+- `active_service.jsonl`: the recorded programs are imported and run on the days of each step; the
+  recorded rules, in another format, are written as edits and run on the same days.
 """
 
 import json
@@ -22,7 +22,7 @@ from uac_site.embedded.system import running_system
 
 
 def main() -> None:
-    """Run all parts and report."""
+    """Run all parts and report the results."""
     asked = parser(__doc__, limit=(None, 1)).parse_args()
     recorded = Recorded.read(asked.limit)
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from benchmarks.harness import Client
 
 
 def walk(source: str) -> Any:
-    """Execute a module and return its variables, as plain JSON (this runs in a sandbox)."""
+    """Execute a module and return its variables as plain JSON. This runs in a sandbox."""
     import ast
     import dataclasses
     import enum
@@ -60,7 +60,7 @@ def walk(source: str) -> Any:
 
 
 def executed(source: str) -> tuple[dict[str, Any] | None, str]:
-    """Return a module's variables after executing it in a sandbox, or its error."""
+    """Execute a module in a sandbox; return its variables, or None and the error."""
     from workers.sandbox import runner
     from workers.sandbox.interface import SandboxError
     from workers.sandbox.limits import MEBIBYTE, Limits
@@ -80,7 +80,7 @@ def executed(source: str) -> tuple[dict[str, Any] | None, str]:
 
 
 class State:
-    """The records of a user's project as the API gives them, references followed."""
+    """The records in a user's project, as read from the API."""
 
     def __init__(self, client: Client, user_id: str) -> None:
         self.holders: dict[str, list[dict[str, Any]]] = {}
@@ -98,7 +98,7 @@ class State:
                     self.records.setdefault((row["$record"], row["key"]), []).append(row)
 
     def plain(self, value: Any, path: tuple[str, ...] = ()) -> Any:
-        """Return typed JSON in the form of `walk`."""
+        """Convert typed JSON to the form that `walk` returns; follow references."""
         if isinstance(value, list):
             return [self.plain(item, path) for item in value]
         if not isinstance(value, dict):
@@ -126,7 +126,7 @@ class State:
         raise ValueError(f"{value!r:.100} is unknown here")
 
     def named(self, name: str) -> Any:
-        """Return the project's value for a name of the module; raise KeyError if it is gone."""
+        """Return the project's value of a module's variable; raise KeyError if it has none."""
         for variables in self.holders.get("variables", []):
             if name in variables["fields"]:
                 return self.plain(variables["fields"][name])
@@ -141,20 +141,22 @@ class State:
 
 
 class OneOrMany:
-    """A record that may stand for itself, or for the one-element list that it is in."""
+    """A single record, which may have been a single object or a list of one in the module."""
 
     def __init__(self, row: Any) -> None:
         self.row = row
 
 
 def differences(expected: Any, found: Any, place: str) -> Iterator[str]:
-    """Yield where two plain values differ; changes of form that an import announces are equal."""
+    """Yield where two plain values differ, except for changes of form that every import makes."""
     if isinstance(found, OneOrMany):
         found = [found.row] if isinstance(expected, list) else found.row
     if isinstance(expected, dict) and "dict" in expected:
         pairs = expected["dict"]
         if isinstance(found, list) and not all(_is_entry(item) for item in found):
-            expected = [value for _, value in pairs]  # a collection with these keys
+            expected = [
+                value for _, value in pairs
+            ]  # the dict became a collection, with its keys as the keys of records
         elif isinstance(found, list):
             expected = [{"class": "", "fields": {"name": k, "value": v}} for k, v in pairs]
         else:
@@ -188,7 +190,7 @@ def _is_entry(item: Any) -> bool:
 
 
 def compared(state: State, expected: Mapping[str, Any]) -> list[str]:
-    """Return every difference between a module's variables and the project."""
+    """Return all differences between a module's variables and the project."""
     found = []
     for name, value in expected.items():
         try:

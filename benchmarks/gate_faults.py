@@ -1,4 +1,4 @@
-"""Faults of rows against the true records: missing, doubled or wrong."""
+"""Find faults in rows by comparing them with the true records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,10 @@ from benchmarks.gate_execution import State
 
 
 def faults(rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, Any]]) -> set[Any]:
-    """Return (kind, id) of every true record that is missing, doubled or wrong in these rows."""
+    """Return the kind and record id of every fault in these rows.
+
+    A fault is a record that is missing, unexpected, doubled or changed.
+    """
     by_id: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_id.setdefault(row.get("id"), []).append(row)
@@ -24,12 +27,12 @@ def faults(rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, An
 def faults_that_the_gate_finds(
     rows: Sequence[Mapping[str, Any]], true: Mapping[Any, Mapping[str, Any]]
 ) -> set[Any]:
-    """Return the same as `faults`, but found by the gate's check of losses."""
+    """Return the same as `faults`, but as found by the gate's check that nothing is lost."""
     from memory.project import EditError, Project, RecordEntry, apply, compile_record
     from workers.checkpointing.no_loss import losses
 
     def records(those: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Any]]:
-        for row in those:  # each in its own project, since a key may occur twice
+        for row in those:  # each row gets its own project, since a key may occur twice
             project = Project.empty()
             entry = RecordEntry(1, "data", "Row", str(row.get("id")), "rows", row)
             try:
@@ -45,7 +48,7 @@ def faults_that_the_gate_finds(
 
 
 def damaged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return true rows with a fault of every kind inserted."""
+    """Return a copy of the true rows with one fault of each kind planted in it."""
     planted = [dict(row) for row in rows]
     changed = planted[0]
     name = next(name for name in changed if name != "id")
@@ -58,7 +61,7 @@ def damaged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_of(state: State) -> list[dict[str, Any]]:
-    """Return all records as plain rows, dates as ISO texts."""
+    """Return all records as plain rows, with dates as ISO texts."""
     return [
         {name: _row_value(value) for name, value in row["fields"].items()}
         for rows in state.holders.values()

@@ -1,4 +1,4 @@
-"""Import every recorded module, and compare the resulting projects."""
+"""Import every recorded module and compare each resulting project with the executed module."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from benchmarks.harness import Client
 def modules(
     client: Client, recorded: Recorded
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Import every module; return a row for each, the figures, and the problems."""
+    """Import every module; return a row for each module, the figures and the problems."""
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
     count: Counter[str] = Counter()
@@ -46,7 +46,7 @@ def check_module(
     true: Mapping[str, Any] | None,
     count: Counter[str],
 ) -> tuple[dict[str, Any], list[str]]:
-    """Import one module, and count its outcome; return its row, and the problems."""
+    """Import one module and add its outcome to `count`; return its row and the problems."""
     status, body = import_module(client, user_id, case["code"])
     runs, _ = executed(case["code"])
     repairs = [
@@ -94,9 +94,10 @@ def find_changes(state: State, source: str) -> list[str]:
 def check_faults(
     state: State, true: Mapping[str, Any], count: Counter[str]
 ) -> tuple[str, set[Any]]:
-    """Count the module's own faults and planted faults, and how many of each the gate finds.
+    """Count the module's own faults and the planted faults, and how many of both the gate finds.
 
-    Returns how many of the module's own faults it finds, and its reports that are no planted fault.
+    Returns the share of the module's own faults that the gate finds, as "found/all", and those of
+    its reports on the planted faults that are wrong.
     """
     records = {one["id"]: one for one in true["records"]}
     there = rows_of(state)

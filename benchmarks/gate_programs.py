@@ -1,4 +1,4 @@
-"""Import the recorded programs, and run them on the days of each step."""
+"""Import the recorded programs and run them on the days of each step."""
 
 import datetime
 import re
@@ -10,7 +10,7 @@ from benchmarks.harness import Client, alerts_of, run_on
 
 
 def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
-    """Return the days on which a step's state is checked: its own, and the last before the next."""
+    """Return the days on which a step is checked: its own, and the last before the next step."""
     days = [steps[index]["date"]]
     if index + 1 < len(steps):
         following = datetime.date.fromisoformat(steps[index + 1]["date"])
@@ -23,10 +23,10 @@ def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
 def programs(
     client: Client, recorded: Recorded
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Import the recorded program of every step, and run it on the days of the step.
+    """Import the recorded program of every step and run it on the days of the step.
 
-    An alert is early if it fires before its day with the expected content; on a day without an
-    expected one, any other is counted separately: the program may be right to raise it.
+    An alert with the required content counts as early at a step that expects no alert. Other alerts
+    at such a step are counted separately, since the program may be right to raise them.
     """
     rows: list[dict[str, Any]] = []
     steps = loaded = early = other = on_day = expected_on_day = 0
@@ -65,7 +65,7 @@ def programs(
 
 
 def satisfies(message: str, rubric: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a message matches one pattern of every group."""
+    """Return whether a message matches at least one pattern from every group."""
     return all(
         any(re.search(pattern, message, re.IGNORECASE) for pattern in group)
         for group in rubric.values()

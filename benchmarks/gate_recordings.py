@@ -1,4 +1,4 @@
-"""Recorded modules and programs, and the import of one module."""
+"""Read the recorded modules and programs, and import a module."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ WAIT = "?wait=30"
 
 @dataclass(frozen=True)
 class Recorded:
-    """The cases of the recorded data; modules with known records come first."""
+    """The cases in the recorded data; modules whose true records are known come first."""
 
     modules: Sequence[Mapping[str, Any]]
     analytical: Mapping[str, Mapping[str, Any]]
@@ -33,9 +33,10 @@ class Recorded:
 
 
 def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
-    """Create a user and import one module; return the status and the decision.
+    """Create a user and import one module; return a status and the decision.
 
-    A request that the API refuses at once is returned with its status.
+    The status is 200 if the gate accepts the module, 422 if it refuses it, and 500 if the import
+    fails. If the API refuses the request itself, its status and answer are returned.
     """
     status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
     assert status == 201, body

@@ -1,4 +1,4 @@
-"""Write the recorded rules of the other format as edits, and run them on their days."""
+"""Write the recorded rules as edits, and run them on the days of each step."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -100,10 +100,10 @@ SCHEMA: list[dict[str, Any]] = [
 def edits_of_step(
     step: Mapping[str, Any], before: Mapping[str, Any], sources: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the edits that lead from the previous rules to those of a step, and these rules.
+    """Return the edits that turn the previous rules into those of a step, and the new rules.
 
-    The recording does not tell which session a rule comes from: the edits cite all sessions so far,
-    and values that the model computed from them are marked as derived.
+    The recording does not show which session a rule comes from. So the edits cite all sessions up
+    to this step, and mark the values that the model computed from them as derived.
     """
     now = {}
     for rule in step["ir"]["constraints"]:
@@ -137,7 +137,7 @@ def edits_of_step(
 def rules(
     client: Client, recorded: Recorded
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Write the recorded rules of every step as edits, and run them on the days of the step."""
+    """Write the recorded rules of every step as edits and run them on the days of the step."""
     rows, problems = [], []
     cases = passed = early = 0
     for case in recorded.services:

@@ -1,4 +1,4 @@
-"""Common parts of the benchmarks: recorded data, the report, and a client of the API."""
+"""Code that the benchmarks share: recorded data, options, the report, and an API client."""
 
 import argparse
 import datetime
@@ -24,21 +24,21 @@ from uac_site.embedded.services import Services, running_services
 from uac_site.embedded.system import System
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
-# Load that other processes put on the machine in the five minutes before the measurements.
+# The machine's load average over the five minutes before the measurements, from other processes.
 _LOAD = round(os.getloadavg()[1], 1)
 
-slowness()  # measured before anything else is
+slowness()  # measures the machine's speed before anything else runs
 
 
 def data_file(name: str) -> Path | None:
-    """Return a file of recorded data, or None if UAC_DATA_DIR does not have it."""
+    """Return the path of a recorded data file, or None if UAC_DATA_DIR does not contain it."""
     folder = os.environ.get("UAC_DATA_DIR")
     path = Path(folder) / name if folder else None
     return path if path is not None and path.is_file() else None
 
 
 def require_data(*names: str) -> list[Path]:
-    """Return files of recorded data; end the program with status 2 if one is missing."""
+    """Return the paths of recorded data files; exit with status 2 if one is missing."""
     paths = [data_file(name) for name in names]
     for name, path in zip(names, paths, strict=True):
         if path is None:
@@ -47,7 +47,7 @@ def require_data(*names: str) -> list[Path]:
 
 
 def end_without_data(why: str) -> NoReturn:
-    """End the program with status 2: the recorded data is not suitable."""
+    """Explain what is wrong with the recorded data, and exit with status 2."""
     folder = os.environ.get("UAC_DATA_DIR")
     where = f"it is {folder}" if folder else "it is not set"
     print(
@@ -58,10 +58,10 @@ def end_without_data(why: str) -> NoReturn:
 
 
 def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.ArgumentParser:
-    """Return the command line of a benchmark: `--json`, `--quick`, and an option for each size.
+    """Return a benchmark's argument parser: `--json`, `--quick` and an option for each size.
 
-    A size has its default and its value with `--quick`, `seconds=(60.0, 2.0)`; a tuple of sizes
-    takes several arguments, and None means no limit.
+    Each size is given with its default and its value under `--quick`, as in `seconds=(60.0, 2.0)`.
+    If these are tuples, the option takes several values; None means no limit.
     """
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -73,7 +73,7 @@ def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.Argume
         nargs=0,
         default=False,
         const={name: quick for name, (_, quick) in sizes.items()},
-        help="the smallest run with every step; its numbers are meaningless",
+        help="run every step with the smallest sizes; the numbers are meaningless",
     )
     for name, (full, quick) in sizes.items():
         has_many = isinstance(quick, tuple)
@@ -82,13 +82,13 @@ def parser(description: str | None, **sizes: tuple[Any, Any]) -> argparse.Argume
             type=type(quick[0] if has_many else quick),
             nargs="+" if has_many else None,
             default=full,
-            help=f"default {'all' if full is None else full}, with --quick {quick}",
+            help=f"default: {'all' if full is None else full}; with --quick: {quick}",
         )
     return made
 
 
 class _Quick(argparse.Action):
-    """Reduces every size that was not given before."""
+    """Sets every size to its quick value, except those given earlier on the command line."""
 
     def __call__(
         self,
@@ -105,7 +105,7 @@ class _Quick(argparse.Action):
 
 @contextmanager
 def embedded_server(runner: str = "docker", **settings: str) -> Iterator[Services]:
-    """Configure the server in this process, with services of its own and this sandbox runner."""
+    """Configure the server in this process, with new services and the given sandbox runner."""
     with running_services() as services:
         os.environ.update(services.environment, UAC_SANDBOX_RUNNER=runner, **settings)
         os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
@@ -114,7 +114,7 @@ def embedded_server(runner: str = "docker", **settings: str) -> Iterator[Service
 
 
 def migrate(services: Services) -> None:
-    """Create the tables, as the role that owns them."""
+    """Create the database tables, connected as the role that owns them."""
     environment = {**os.environ, "DATABASE_URL": services.postgres.owner_url}
     command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
     subprocess.run(command, env=environment, check=True)
@@ -123,7 +123,7 @@ def migrate(services: Services) -> None:
 def until(true: Callable[[], bool], seconds: float = 60) -> None:
     """Poll every 10 ms until the condition is true.
 
-    Raises TimeoutError after a time that depends on this machine's speed.
+    Raises TimeoutError after `seconds`, scaled by how slow this machine is.
     """
     deadline = time.monotonic() + scaled(seconds)
     while not true():
@@ -133,14 +133,14 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def run_on(user_id: str, day: str) -> Any:
-    """Have a worker run the user's constraints as of a past day; return the finished run."""
+    """Have a worker run the user's constraints as of noon on a past day; return the run."""
     from memory.models import MemoryUser, Run
     from memory.models.runs import RunKind, RunStatus, RunTrigger
     from memory.work import runs
 
     user = MemoryUser.objects.select_related("head").get(user_id=user_id)
     until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())
-    # Otherwise the alerts raised today would remain, since they are newer.
+    # Without this reset, alerts raised today would stay in place, since they are newer.
     MemoryUser.objects.filter(pk=user.pk).update(alerts_version=0, alerts_instant=None)
     instant = datetime.datetime.combine(datetime.date.fromisoformat(day), NOON)
     run = runs.queue(
@@ -152,22 +152,22 @@ def run_on(user_id: str, day: str) -> Any:
 
 
 def alerts_of(run: Any) -> list[dict[str, Any]]:
-    """Return the alerts that a run raised."""
+    """Return the alerts in a run's output."""
     output = run.output or {}
     return [alert for one in output.get("constraints", []) for alert in one["alerts"]]
 
 
 def settings_of(system: System) -> None:
-    """Join the system: use its database, its Redis, and its kind of sandboxes."""
+    """Let this process join the system: use its database, its Redis and its kind of sandbox."""
     os.environ.update(system.environment)
     django.setup()
 
 
 def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -> None:
-    """Wait until `number` entries of the user are covered or dismissed.
+    """Wait until `number` of the user's entries are covered or dismissed.
 
-    Raises AssertionError if any is rejected, TimeoutError after a time that depends on this
-    machine's speed.
+    Raises AssertionError if any entry is rejected, and TimeoutError after `seconds`, scaled by how
+    slow this machine is.
     """
     started = time.monotonic()
     while (waited := time.monotonic() - started) < scaled(seconds):
@@ -176,7 +176,9 @@ def settled(client: "Client", user_id: str, number: int, seconds: float = 120) -
             raise AssertionError(f"{user_id}: {counts['rejected']} entries were rejected")
         if counts["covered"] + counts["dismissed"] == number:
             return
-        time.sleep(min(1, 0.05 + waited / 20))  # counting a long log takes a while, too
+        time.sleep(
+            min(1, 0.05 + waited / 20)
+        )  # poll a long log less often, since counting it takes a while
     raise TimeoutError(f"{user_id}: not settled after {scaled(seconds):g} s: {counts}")
 
 
@@ -196,9 +198,10 @@ def report(
     path: Path | None,
     problems: Sequence[str] = (),
 ) -> None:
-    """Print problems, rows as a table, and figures; write rows and figures to `path` if given.
+    """Print the problems, the rows as a table, and the figures.
 
-    The file also has the day, the machine, and the machine's load just before.
+    If `path` is given, the rows and figures are also written to that file, with the date, the
+    machine, and the machine's load just before the benchmark.
     """
     for problem in problems[:50]:
         print(f"PROBLEM: {problem}")
@@ -206,7 +209,7 @@ def report(
     for key, value in figures.items():
         print(f"{key} = {value}")
     if path is not None:
-        is_quick = "--quick" in sys.argv[1:]  # so that nobody takes it for a measurement
+        is_quick = "--quick" in sys.argv[1:]  # recorded so that nobody takes the numbers seriously
         document = {
             "name": name,
             "command": f"make bench NAME={name}" + (" ARGS=--quick" if is_quick else ""),
@@ -242,7 +245,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class Client:
-    """A caller of the API with one key. Every method returns the status and the decoded body."""
+    """An API client with one key. Its requests return the status and the decoded body."""
 
     base_url: str
     key: str
@@ -263,7 +266,7 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """Send a request; an error status is returned, not raised."""
+        """Send a request; an error status is returned instead of being raised."""
         request = urllib.request.Request(
             f"{self.base_url}/v1/{path}",
             method=method,
@@ -281,9 +284,9 @@ class Client:
             return error.code, json.loads(error.read() or b"null")
 
     def finished(self, run_id: str, seconds: float = 120) -> Any:
-        """Wait until a run is done and return it.
+        """Wait until a run is done, and return it.
 
-        Raises TimeoutError after a time that depends on this machine's speed.
+        Raises TimeoutError after `seconds`, scaled by how slow this machine is.
         """
         deadline = time.monotonic() + scaled(seconds)
         while time.monotonic() < deadline:
@@ -295,9 +298,9 @@ class Client:
 
 
 def until_embedded(client: Client, user_id: str, query: str) -> None:
-    """Wait until all passages of a user's messages have vectors.
+    """Wait until all passages of a user's messages have been embedded.
 
-    The progress of the workers after an append is not part of the measurement.
+    So the time that the workers need for this is not part of what is measured.
     """
 
     def is_embedded() -> bool:

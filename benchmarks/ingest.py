@@ -1,10 +1,13 @@
 """Measure the cost of appending to a log.
 
-Compares one entry over HTTP with a bare Django view of the same server that does one INSERT; a
-hundred entries by `log.append`, without HTTP, with COPY of prepared rows into the same table, with
-its triggers, in commits of a hundred; and one entry over HTTP to a log of a million entries with
-one to a log of ten. The compared ways take turns. The database waits for the disk at every commit,
-as in production. No worker runs: the work that follows an append is not measured here.
+Three comparisons are made, and the two sides of each take turns:
+- one entry over HTTP, and a bare Django view on the same server that does a single INSERT;
+- a hundred entries by `log.append`, without HTTP, and COPY of a hundred prepared rows per commit
+  into the same table, with its triggers;
+- one entry over HTTP to a log with a million entries, and one to a log with ten.
+
+The database waits for the disk at every commit, as in production. No worker runs, so the work that
+follows an append is not measured.
 """
 
 import datetime
@@ -45,40 +48,40 @@ RECORD = {
     "key": "rome",
     "data": {"name": "Rome", "cost": 840, "on": "2026-05-03", "nights": 4},
 }
-# Columns in the order of COPY; all others stay empty.
+# The columns that COPY fills, in order; all other columns stay empty.
 COLUMNS = (
     *("id", "user_id", "seq", "kind", "occurred_at", "recorded_at", "derived_from"),
     *("content", "session_id", "role", "source", "salt", "payload_hash", "hash"),
 )
 
 Timed = Callable[[], None]
-Times = Mapping[str, Sequence[float]]  # seconds of each way
+Times = Mapping[str, Sequence[float]]  # the seconds that each way of appending took, in every round
 
 
 class Caller:
-    """A product backend, which keeps one connection."""
+    """A product's backend, which keeps one connection to the server open."""
 
     def __init__(self, system: System, key: str) -> None:
         self._connection = http.client.HTTPConnection(urllib.parse.urlsplit(system.base_url).netloc)
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
     def post(self, path: str, body: Mapping[str, Any], **headers: str) -> None:
-        """Send the body; read the answer, which must be 202."""
+        """Post the body and read the answer, whose status must be 202."""
         self._connection.request("POST", path, json.dumps(body), self._headers | headers)
         response = self._connection.getresponse()
         answer = response.read()
         assert response.status == 202, answer
 
     def close(self) -> None:
-        """Close the connection, which the server does not keep open for an idle client.
+        """Close the connection, since the server would close it while this client is idle.
 
-        The next request opens another one.
+        The next request opens a new one.
         """
         self._connection.close()
 
 
 def in_turns(rounds: int, **ways: Timed) -> dict[str, list[float]]:
-    """Measure each way once per round, after some warm-up rounds; return way → seconds."""
+    """Time each way once per round, after some warm-up rounds; return each way's seconds."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(-rounds // 10, rounds):
         for name, go in ways.items():
@@ -90,7 +93,7 @@ def in_turns(rounds: int, **ways: Timed) -> dict[str, list[float]]:
 
 
 def row(what: str, times: Sequence[float], entries: int = 1) -> dict[str, Any]:
-    """Return a line of the table."""
+    """Return a row of the table."""
     return {
         "what": what,
         "p50_ms": round(1000 * statistics.median(times), 2),
@@ -100,7 +103,7 @@ def row(what: str, times: Sequence[float], entries: int = 1) -> dict[str, Any]:
 
 
 def drafted() -> "Draft":
-    """Return MESSAGE in the form that the log takes."""
+    """Return MESSAGE in the form that `log.append` takes."""
     from memory.log import Draft
     from memory.models.log import EntryKind
 
@@ -113,7 +116,7 @@ def drafted() -> "Draft":
 
 
 def chained(user: "MemoryUser", number: int) -> Iterator[tuple[Any, ...]]:
-    """Make rows that continue the user's log, as `log.append` would write them."""
+    """Yield `number` rows that continue the user's log, as `log.append` would write them."""
     from memory import log
 
     draft = drafted()
@@ -128,7 +131,7 @@ def chained(user: "MemoryUser", number: int) -> Iterator[tuple[Any, ...]]:
 
 
 def copy(database: psycopg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> None:
-    """COPY the rows into the log, and commit."""
+    """COPY the rows into the log's table and commit."""
     with database.cursor() as cursor:
         statement = f"COPY memory_logentry ({', '.join(COLUMNS)}) FROM STDIN"
         with cursor.copy(statement) as target:
@@ -138,7 +141,7 @@ def copy(database: psycopg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> 
 
 
 def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -> None:
-    """Give the user `number` entries, all covered; also set the ends of log and lane."""
+    """Give the user `number` covered entries, and update the ends of the user's log and lanes."""
     from memory.models import Lane
 
     rows = chained(user, number)
@@ -158,7 +161,7 @@ def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -
 def measure(
     system: System, database: psycopg.Connection[Any], rounds: int, entries: int
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the table and the figures; a long log has `entries` entries."""
+    """Run all comparisons; return the rows and the figures. The long log has `entries` entries."""
     from memory.models import MemoryUser
 
     key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
@@ -192,12 +195,12 @@ def measure(
 
 
 def post(caller: Caller, name: str, body: Mapping[str, Any]) -> Timed:
-    """Return a request that appends to a user's log."""
+    """Return a function that sends a request to append to a user's log."""
     return lambda: caller.post(f"/v1/users/{name}/entries/", body)
 
 
 def time_single(caller: Caller, rounds: int) -> Times:
-    """Append one entry at a time, and insert one row without any log."""
+    """Time appending one entry, in three ways, and the bare view's single INSERT."""
 
     def once() -> None:
         named = {"Idempotency-Key": str(uuid.uuid4())}
@@ -219,7 +222,7 @@ def time_batches(
     database: psycopg.Connection[Any],
     rounds: int,
 ) -> Times:
-    """Append a hundred entries at a time, and COPY as many prepared rows."""
+    """Time appending a hundred entries, in two ways, and COPY of as many prepared rows."""
     from memory import log
 
     drafts = [drafted()] * BATCH
@@ -238,7 +241,7 @@ def time_batches(
 
 
 def compare(one: Times, many: Times, grown: Times) -> dict[str, Any]:
-    """Return the figures: single entries, batches and a long log, each relative to its baseline."""
+    """Return the figures: single entries, batches and a long log, relative to their baselines."""
     bare, copied, short = (
         statistics.median(times) for times in (one["bare"], many["copy"], grown["short"])
     )
@@ -254,7 +257,7 @@ def compare(one: Times, many: Times, grown: Times) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, rounds=(400, 10), entries=(1_000_000, 1_000)).parse_args()
     settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.bare.settings"}
     with (

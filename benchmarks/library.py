@@ -1,14 +1,15 @@
 """Measure the precision of the constraint library on recorded scenarios, retold as typed records.
 
-The users' messages in `scenarios.jsonl` (UAC_DATA_DIR) are retold below as typed records, session
-by session, as a product would log them; days are relative to the session's day, and the texts stay
-in the file. Each scenario is followed day by day from its first session to the session that calls
-for an alert: the day's records become a project, the shapes of all ten constraints are matched with
-its outline, and the constraints that apply run in a sandbox, as of noon UTC.
+The users' messages in `scenarios.jsonl` (in UAC_DATA_DIR) are retold below as typed records,
+session by session, as a product would log them. Days are relative to the day of the session; the
+messages' texts are not repeated here. Each scenario is followed day by day, from its first session
+to the trigger, the session after which an alert is expected: the records so far make up a project,
+the shapes of all ten constraints are matched with its outline, and the constraints that apply run
+in a sandbox as of noon UTC.
 
-An alert of the constraint whose scope includes the expected alert is true if it opens on the day of
-the trigger, and early if it opens earlier and is still open on that day. All other alerts are
-false. Scenarios that are not retold below are left out, and counted.
+At most one constraint has the expected alert in its scope. An alert from this constraint is on time
+if it opens on the day of the trigger, and early if it opens before and is still open on that day.
+All other alerts are false. Scenarios that are not retold below are left out and counted.
 """
 
 import datetime
@@ -28,26 +29,26 @@ from benchmarks.harness import (
 )
 
 Data = dict[str, Any]
-# A record: its type, its key, and its fields.
+# A record's type, key and fields.
 Entry = tuple[str, str, Data]
 
 
 @dataclass(frozen=True)
 class Day:
-    """A day, relative to the session's day; with a time, a moment in UTC."""
+    """A day, given relative to the session's day; or, with a `time`, a moment in UTC."""
 
     days: int
     time: str = ""
 
     def of(self, session: datetime.date) -> str:
-        """Return the day in the form of an entry."""
+        """Return the day or moment as an ISO text, as in an entry, given the session's day."""
         day = (session + datetime.timedelta(days=self.days)).isoformat()
         return f"{day}T{self.time}:00Z" if self.time else day
 
 
 @dataclass(frozen=True)
 class Retelling:
-    """A scenario's facts by session, and the constraint that has its alert in scope, if any."""
+    """A scenario's records by session, and the constraint whose scope includes its alert."""
 
     sessions: Mapping[str, Sequence[Entry]]
     scope: str = ""
@@ -396,7 +397,7 @@ RETELLINGS = {
         },
         "double_booking",
     ),
-    # A distractor: the two are a week apart, and no alert is expected.
+    # A distractor: the appointment and the exam do not overlap, and no alert is expected.
     "hard_19": Retelling(
         {
             "3": [("Appointment", "airport", {"title": "airport", "starts_at": Day(28, "20:00")})],
@@ -426,7 +427,7 @@ RETELLINGS = {
 
 @dataclass
 class Found:
-    """Totals of a constraint's alerts in all scenarios."""
+    """Counts of a constraint's alerts over all scenarios."""
 
     in_scope: int = 0
     on_the_day: int = 0
@@ -437,7 +438,7 @@ class Found:
     days_early: list[int] = field(default_factory=list)
 
     def row(self, name: str) -> dict[str, Any]:
-        """Return the row of the report; `strict` counts early alerts as false."""
+        """Return the constraint's row in the report; `strict` counts early alerts as false."""
         true = self.on_the_day + self.early
         return {
             "constraint": name,
@@ -455,12 +456,12 @@ class Found:
 
 
 def share(part: int, whole: int) -> float | None:
-    """Return the part of the whole; None if the whole is zero."""
+    """Return part / whole, rounded; None if `whole` is zero."""
     return round(part / whole, 3) if whole else None
 
 
 def scenarios() -> tuple[list[Data], int]:
-    """Return the recorded scenarios that are retold here, and the number of the others."""
+    """Return the recorded scenarios that are retold here, and how many others there are."""
     (path,) = require_data("scenarios.jsonl")
     recorded = [json.loads(line) for line in path.read_text().splitlines()]
     told = [one for one in recorded if one["id"] in RETELLINGS]
@@ -470,7 +471,7 @@ def scenarios() -> tuple[list[Data], int]:
 
 
 def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:
-    """Yield each day up to the trigger's, with the facts recorded on that day."""
+    """Yield each day from the first record to the trigger, with the records logged on that day."""
     told: dict[datetime.date, list[Entry]] = {}
     end = None
     for session in scenario["sessions"]:
@@ -491,7 +492,10 @@ def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:
 
 
 def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set[str]], set[str]]]:
-    """Yield each day's alerts by constraint and evidence, and the constraints that apply."""
+    """Yield each day, its alerts by constraint, and the names of the constraints that apply.
+
+    An alert is given as its key, or as the keys of its evidence.
+    """
     from memory.constraints import constraint_library
     from memory.project import Project, RecordEntry, apply, compile_record, render
     from memory.project.shapes import match, needs_of
@@ -534,7 +538,7 @@ def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set
 
 
 def follow(scenario: Data, totals: dict[str, Found]) -> dict[str, Any]:
-    """Follow a scenario, count its alerts, and return its row."""
+    """Follow a scenario and add its alerts to the totals; return its row."""
     scope = RETELLINGS[scenario["id"]].scope
     opened: dict[str, dict[str, datetime.date]] = {}
     closed: Counter[str] = Counter()
@@ -553,7 +557,7 @@ def follow(scenario: Data, totals: dict[str, Found]) -> dict[str, Any]:
     for name in applied:
         totals[name].applies += 1
     for name, number in closed.items():
-        totals[name].false += number  # over before it was expected
+        totals[name].false += number  # these alerts closed before the day of the trigger
     outcome = ""
     for name, open_ones in opened.items():
         for since in sorted(open_ones.values()):
@@ -580,7 +584,7 @@ def follow(scenario: Data, totals: dict[str, Found]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, limit=(None, 1)).parse_args()
     told, left_out = scenarios()
     told = told[: asked.limit]

@@ -1,23 +1,25 @@
-"""Test the operator's own language model end to end: its answers, code, alerts, and costs.
+"""Test the operator's own language model end to end: its answers, code, alerts and costs.
 
-The model is given by UAC_LLM_MODEL, UAC_LLM_BASE_URL and UAC_LLM_API_KEY, the data by UAC_DATA_DIR.
-Without a model, all parts are `absent`; with `--quick`, a stand-in that knows nothing answers
-instead. Every part goes through a whole server:
+The model is set by UAC_LLM_MODEL, UAC_LLM_BASE_URL and UAC_LLM_API_KEY, and the data by
+UAC_DATA_DIR. Without a model, all parts are reported as `absent`; with `--quick`, a stand-in that
+knows no answers replaces it. Every part runs on a complete server:
 
 - `locomo`: long conversations are sent as messages and remembered; then questions about them are
-  answered from records and facts. Scored by token F1 as in LOCOMO, but without its stemming, which
-  makes scores slightly lower; if the answer was never said, "not mentioned" is correct.
-- `analytical`: typed records, and Python that the model writes for each question. Scored as exact
-  for integers and collections, within 1 % or 0.01 for floats, by containment for texts.
+  answered from records and facts. Answers are scored by token F1 as in LOCOMO, but without its
+  stemming, so scores are slightly lower. If a conversation does not contain the answer, "not
+  mentioned" is correct.
+- `analytical`: the model writes Python for each question about typed records. Integers and
+  collections must be equal to the right answer, floats may differ by 1 % or 0.01, and texts must
+  contain the right answer.
 - `active`: sessions are sent one by one, and constraints run on each session's day and on the last
-  day before the next session. An alert must have the required content on its day; any alert before
-  that day is early.
-- `stories`: the same without a rubric, and mostly without days that somebody has checked. A person
-  has to compare each alert with the expected text: both are in the table.
+  day before the next session. An alert with the required content must be open on the day on which
+  it is due; any alert before that day is early.
+- `stories`: the same, but without required content, and mostly with due days that nobody has
+  checked. A person has to compare each alert with the expected text: the table contains both.
 
-UAC_BENCH_JUDGE_MODEL (…_BASE_URL, …_API_KEY) names another model, which compares answers and alerts
-with the expected ones. `--limit` bounds the total cost, and the server's own budget, such as
-UAC_LLM_TOKENS_PER_DAY, bounds the cost of each part.
+UAC_BENCH_JUDGE_MODEL (with …_BASE_URL and …_API_KEY) names another model, which compares answers
+and alerts with the expected ones. `--limit` bounds the total cost, and the server's own budget,
+such as UAC_LLM_TOKENS_PER_DAY, bounds the cost of each part.
 """
 
 import datetime
@@ -46,7 +48,7 @@ FILES = {
 }
 NO_MODEL = "set UAC_LLM_MODEL and UAC_LLM_API_KEY, or UAC_LLM_BASE_URL of a server without keys"
 
-# Estimates of the number of calls; there are more with a model that is often refused.
+# Used to estimate the number of calls; a model whose edits are often refused needs more.
 FACTS_PER_MESSAGE = 3.5
 FACTS_PER_WINDOW = 40
 CALLS_PER_WINDOW = 6
@@ -55,14 +57,15 @@ CALLS_PER_QUESTION = 4
 Case = dict[str, Any]
 
 
-# Cases and questions
+# -- Reading the cases and their questions ---------------------------------------------------------
 
 
 def read_cases(part: str, limit: int | None, only: Sequence[str]) -> list[Case]:
-    """Return the cases of a part: `id`, and `sessions` or whatever else the part needs.
+    """Return the cases of a part, each with an `id` and whatever the part needs.
 
-    `limit` bounds the number of cases; for LOCOMO also the sessions of each case, and the questions
-    per category that these sessions answer. `only` are ids as in the file; empty: all.
+    `limit` is the maximum number of cases; for LOCOMO, also that of sessions per case, and of
+    questions per category that these sessions answer. `only` contains ids of cases as in the file;
+    if it is empty, all cases are returned.
     """
     path = data_file(FILES[part])
     if path is None:
@@ -76,7 +79,7 @@ def read_cases(part: str, limit: int | None, only: Sequence[str]) -> list[Case]:
 
 
 def conversation(sample: Mapping[str, Any], limit: int | None) -> Case:
-    """Return a conversation of LOCOMO: `sessions` with messages, and `questions`."""
+    """Return a LOCOMO conversation as a case, with `sessions` of messages and with `questions`."""
     talk = sample["conversation"]
     found = (re.fullmatch(r"session_(\d+)", name) for name in talk)
     numbers = sorted(int(match[1]) for match in found if match)[:limit]
@@ -137,7 +140,7 @@ def _session(session: Mapping[str, Any], *, due: bool) -> dict[str, Any]:
 
 
 def calls_expected(part: str, cases: Sequence[Mapping[str, Any]]) -> int:
-    """Estimate how many calls of the model a part takes."""
+    """Estimate how many calls to the model a part takes."""
     if part == "analytical":
         return CALLS_PER_QUESTION * len(cases)
     sessions = [session for case in cases for session in case["sessions"]]
@@ -149,15 +152,15 @@ def calls_expected(part: str, cases: Sequence[Mapping[str, Any]]) -> int:
     return len(sessions) + CALLS_PER_WINDOW * windows + CALLS_PER_QUESTION * questions
 
 
-# From the command line to the report
+# -- The command line and the report ---------------------------------------------------------------
 
 
 def main() -> None:
-    """Run the parts that can be run, and report."""
-    line = parser(__doc__, limit=(None, 1))  # of cases, and of each one's sessions and questions
-    line.add_argument("--part", action="append", choices=list(FILES), help="default: all")
-    line.add_argument("--only", default="", help="ids of cases, separated by commas")
-    line.add_argument("--estimate", action="store_true", help="only print the number of calls")
+    """Run the parts that can be run, and report the results."""
+    line = parser(__doc__, limit=(None, 1))  # see `read_cases`
+    line.add_argument("--part", action="append", choices=list(FILES), help="default: all parts")
+    line.add_argument("--only", default="", help="ids of the cases to run, separated by commas")
+    line.add_argument("--estimate", action="store_true", help="only estimate the number of calls")
     options = line.parse_args()
     only = options.only.split(",") if options.only else []
     parts = options.part or list(FILES)
@@ -178,8 +181,8 @@ def main() -> None:
     elif any(cases.values()):
         with whole_server(has_model=has_model) as system:
             settings_of(system)
-            logging.disable(logging.INFO)  # every call is logged
-            from benchmarks import llm_parts  # it needs these settings
+            logging.disable(logging.INFO)  # otherwise every call would be logged
+            from benchmarks import llm_parts  # imported here, since it needs the system's settings
 
             if why := llm_parts.why_silent():
                 absent.append(why)
@@ -202,8 +205,9 @@ def main() -> None:
 
 @contextmanager
 def whole_server(*, has_model: bool) -> Iterator[System]:
-    """Run a server that calls the model of the environment, or a stand-in where there is none."""
-    # Work is due immediately, and found soon; the last variable encrypts the judge's key.
+    """Run a server that calls the model set in the environment, or a stand-in if there is none."""
+    # The first variables make work due at once and have it found soon; the last one encrypts the
+    # judge's API key.
     environment = {
         "UAC_DISPATCH_SECONDS": "0.5",
         "UAC_STRUCTURE_IDLE_SECONDS": "1",
@@ -222,7 +226,10 @@ def whole_server(*, has_model: bool) -> Iterator[System]:
 
 
 def stand_in(request: Request) -> Said:
-    """Remember every text word for word, file it by the rules of `tokens`, and know no answers."""
+    """Answer as a model that remembers every text verbatim, files it by rule, and knows no answers.
+
+    The rules are those of `benchmarks.tokens`.
+    """
     if "remember" in request.tools:
         facts = [{"text": text, "sources": [seq]} for seq, text in tokens.lines_in(request)]
         return called("remember", {"facts": facts})

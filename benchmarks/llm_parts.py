@@ -1,4 +1,4 @@
-"""The parts of the benchmark `llm`, on a running server. Import it with its settings."""
+"""The parts of the benchmark `llm`, which run against a server; import this with its settings."""
 
 import json
 import os
@@ -42,7 +42,7 @@ from workers.llm.metered import MeteredModel
 
 CATEGORIES = {1: "multi_hop", 2: "temporal", 3: "open_domain", 4: "single_hop", 5: "adversarial"}
 PATIENCE_SECONDS = 3600
-# Number of failures of the model on a user after which that user is skipped.
+# A user is skipped once the model has failed on them more often than this.
 MAX_ATTEMPTS = 3
 WARN = "Of what does a memory have to warn its user on this day?"
 
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """A running server, a part with its own workspace, and a judge, if any."""
+    """What a part of the benchmark runs with: the server, a workspace of its own, and any judge."""
 
     system: System
     client: Client
@@ -62,14 +62,14 @@ class Bench:
     problems: list[str] = field(default_factory=list)
 
     def row(self, case: str, about: str, **values: Any) -> Row:
-        """Return a row of the table, and print it at once."""
+        """Make a row of the table, print it at once, and return it."""
         columns = dict.fromkeys(("category", "expected", "answer", "early", "score", "judged"), "")
         row = {"part": self.part, "case": case, "about": about, **columns, **values}
         print(json.dumps(row, ensure_ascii=False), flush=True)
         return row
 
     def memory(self, user_id: str) -> Memory:
-        """Return the server's memory of a user."""
+        """Return access to a user's memory on the server."""
         users = MemoryUser.objects.select_related("workspace")
         return Memory(self.client, users.get(workspace=self.workspace, user_id=user_id))
 
@@ -79,7 +79,7 @@ class Bench:
         assert status == 201, body
 
     def tell(self, user_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Append messages, and wait until all are settled, or the model has failed."""
+        """Append messages, and wait until all are settled or the model has failed for good."""
         status, body = self.client.post(f"users/{user_id}/entries/", {"entries": messages})
         assert status == 202, body
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -100,7 +100,7 @@ class Bench:
             time.sleep(1)
 
     def asked(self, case: str, ask: Callable[[], Any]) -> Any:
-        """Return the answer; if the model fails, note a problem and return None."""
+        """Return the answer that `ask` gets, or record a problem and return None if it fails."""
         try:
             return ask()
         except (LanguageModelError, ToolFailed, TimeoutError) as error:
@@ -108,7 +108,7 @@ class Bench:
             return None
 
     def judged(self, case: str, question: str, expected: str, said: str) -> Any:
-        """Return whether the judge accepts the answer; "" without a judge."""
+        """Return whether the judge accepts the answer, or "" if there is no judge."""
         judge = self.judge
         if judge is None:
             return ""
@@ -116,7 +116,10 @@ class Bench:
 
 
 def side_by_side(do: Callable[[Any], list[Row]], items: Sequence[Any]) -> list[Row]:
-    """Apply `do` to each item, as many at a time as calls are allowed; return the rows in order."""
+    """Apply `do` to all items, concurrently; return the rows in the order of the items.
+
+    As many items are processed at a time as the server allows concurrent calls to the model.
+    """
 
     def one(item: Any) -> list[Row]:
         try:
@@ -129,7 +132,7 @@ def side_by_side(do: Callable[[Any], list[Row]], items: Sequence[Any]) -> list[R
 
 
 def locomo(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Tell every conversation, then ask every question; return a row for each, and the scores."""
+    """Send every conversation, then ask every question; return a row per question, and scores."""
 
     def told(case: Case) -> list[Row]:
         bench.new_user(case["id"])
@@ -162,7 +165,10 @@ def locomo(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, An
 
 
 def analytical_questions(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Load the records of every case and ask; return a row for each, and the share of hits."""
+    """Load the records of every case and ask its question.
+
+    Returns a row per case, and the number of correct answers.
+    """
 
     def answered(case: Case) -> list[Row]:
         analytical.load(bench.client, case["id"], {case["type"]: case["records"]})
@@ -178,9 +184,10 @@ def analytical_questions(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row]
 
 
 def services(bench: Bench, cases: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Send every case session by session and check its alerts; return a row for each.
+    """Send every case session by session and check its alerts; return a row per session.
 
-    A session scores if its alert is open on its day, or if no alert is due and none is open.
+    A session scores if the alert that is due on its day is open then, or if no alert is due and
+    none is open.
     """
 
     def told(case: Case) -> list[Row]:
@@ -227,7 +234,7 @@ PARTS = {
 
 
 def why_silent() -> str | None:
-    """Try the model with one call; return why it does not answer, None if it does."""
+    """Try the model with one call; return why it does not answer, or None if it does."""
     work = CallSession(workspace=Workspace.objects.create(name="trial"), purpose=LlmPurpose.CHECK)
     try:
         MeteredModel(work).complete([User("Answer with one word: are you there?")])
@@ -239,7 +246,7 @@ def why_silent() -> str | None:
 def measured(
     system: System, cases: Mapping[str, Sequence[Case]]
 ) -> tuple[list[Row], dict[str, Any], list[str]]:
-    """Run these parts; return the rows, the figures of each part by name, and the problems."""
+    """Run the parts that have cases; return the rows, figures and problems of all of them."""
     rows: list[Row] = []
     figures: dict[str, Any] = {}
     problems: list[str] = []
@@ -260,7 +267,10 @@ def measured(
 
 
 def _judge() -> Workspace | None:
-    """Return a workspace whose model is the judge; raise ValidationError if it does not answer."""
+    """Create a workspace whose language model is the judge; return None if no judge is set.
+
+    Raises ValidationError if the workspace's settings are invalid.
+    """
     if not (model := os.environ.get("UAC_BENCH_JUDGE_MODEL")):
         return None
     key = os.environ.get("UAC_BENCH_JUDGE_API_KEY")
@@ -276,7 +286,7 @@ def _judge() -> Workspace | None:
 
 
 def spent(workspace: Workspace) -> dict[str, Any]:
-    """Return the progress of a workspace's work, and its usage."""
+    """Return figures about a workspace: how far its work has got, and its use of the model."""
     entries = LogEntry.objects.filter(user__workspace=workspace).count()
     outcomes = EntryOutcome.objects.filter(user__workspace=workspace)
     proposals = Run.objects.filter(user__workspace=workspace, kind=RunKind.PROPOSAL)
@@ -310,14 +320,15 @@ def _mean(rows: Sequence[Row], name: str = "score") -> float | str:
     return round(statistics.fmean(values), 4) if values else "absent"
 
 
-# Scoring
+# -- Scoring LOCOMO's answers ----------------------------------------------------------------------
 
 
 def locomo_score(question: Mapping[str, Any], said: str) -> float:
-    """Return the score of an answer, from 0 to 1, by LOCOMO's rules for each category.
+    """Score an answer from 0 to 1 by LOCOMO's rule for the question's category.
 
-    If there are several answers, separated by commas, each counts with its best match; text after
-    a semicolon in an answer to an open question is a remark.
+    If the right answer has several parts, separated by commas, the score is the mean of each part's
+    best match. In the right answer to an open-domain question, text after a semicolon is a remark
+    and does not count.
     """
     category = question["category"]
     if category == 5:

@@ -1,8 +1,8 @@
-"""The `llm-sandbox` library doing the same work with its own pool of containers, for comparison.
+"""For comparison, do the same work with the `llm-sandbox` library and its own pool of containers.
 
-Its containers use the same image as ours, with the few programs that the library calls. They have
-the privileges that the library needs, so they are less confined; and they are not destroyed after
-use, since the library does not do that.
+The library's containers use the same image as ours, plus the few programs that it calls. They are
+less confined, since the library needs more privileges, and they are not destroyed after use, since
+the library does not do that.
 """
 
 import io
@@ -19,7 +19,7 @@ import docker
 from workers.sandbox.build import run_program
 
 PROGRAMS = ("mkdir", "chown", "sleep", "sh", "rm", "ls")
-# Loads a project from its source and runs its constraints, as a script.
+# A script that loads a project from its source and runs its constraints.
 SCRIPT = """\
 import datetime, json, sys, types
 sys.path.insert(0, "/opt/uac")
@@ -45,7 +45,7 @@ print(json.dumps(found))
 
 @contextmanager
 def peer(image: str, project: Mapping[str, str]) -> Iterator[Callable[[], int]]:
-    """Open a warm pool; the yielded function runs the project once, and counts the alerts."""
+    """Open a warm pool; yield a function that runs the project once and returns how many alerts."""
     from llm_sandbox import SandboxBackend, SandboxSession
     from llm_sandbox.pool import PoolConfig, create_pool_manager
 
@@ -81,7 +81,7 @@ def peer(image: str, project: Mapping[str, str]) -> Iterator[Callable[[], int]]:
 
 
 def _image_with_programs(client: docker.DockerClient, image: str) -> str:
-    """Return the image with `busybox` for the programs that the library calls."""
+    """Build the image plus `busybox` for the programs that the library calls; return its tag."""
     with tempfile.TemporaryDirectory() as folder:
         run_program(["apt-get", "--quiet", "download", "busybox-static"], Path(folder))
         (package,) = Path(folder).glob("*.deb")

@@ -1,16 +1,15 @@
-"""Put mixed load on a whole server, for as long as you like: what it sustains, and what grows.
+"""Put a mixed load on a complete server: show what rate it sustains and what keeps growing.
 
     make bench NAME=load ARGS='--minutes 10'
 
 Locust plays product backends that append messages and typed records, read the alerts feed, fetch
-context, query, search and list, for people in several workspaces: first without pauses between
-requests, which shows the limit and the process that sets it; then at a fraction of that rate for
-the given time. Meanwhile typed records become versions, constraints run in sandboxes, and alerts
-open and resolve. No language model is set. At the end everything must be settled, and `verify` must
-find no problem.
+context, run queries, search, and list entries, for people in several workspaces. At first it makes
+no pauses between requests, which shows the highest rate and the process that limits it; then it
+keeps to a fraction of that rate for the given time. Meanwhile, typed records become versions,
+constraints run in sandboxes, and alerts open and resolve. No language model is configured. At the
+end, everything must be settled, and `verify` must find no problems.
 
-The machine's load is printed at each step: the load of other processes affects all of these
-figures.
+The machine's load average is printed for each step, since other processes affect all figures.
 """
 
 import argparse
@@ -35,8 +34,8 @@ from benchmarks.harness import Client, parser, report, until
 from uac_site.embedded.system import System, running_system
 
 WORKSPACES = 4
-PEOPLE = 15  # of each workspace
-GUARDED = 5  # number of these with a constraint
+PEOPLE = 15  # people per workspace
+GUARDED = 5  # how many of these people have a constraint
 BACKENDS = 8
 SAMPLE_SECONDS = 5.0
 MIB = 2**20
@@ -44,7 +43,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Sample:
-    """Resources that a process and its descendants had used at a moment."""
+    """What a process and its descendants used: CPU time so far, and memory at that moment."""
 
     at: float
     cpu: float
@@ -54,7 +53,7 @@ class Sample:
 
 @dataclass
 class Watch:
-    """Samples the processes of a system every few seconds."""
+    """Samples the resource usage of a system's processes every few seconds."""
 
     system: System
     samples: dict[str, list[Sample]] = field(default_factory=dict)
@@ -62,7 +61,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Sample in parallel with this context, and once at its end."""
+        """Take samples during this context, and one at its end."""
         stop = threading.Event()
 
         def watch() -> None:
@@ -89,12 +88,15 @@ class Watch:
                 self.samples.setdefault(name, []).append(taken)
 
     def cpu(self, name: str) -> float:
-        """Return the average number of processors that the process kept busy."""
+        """Return how many processors a process kept busy on average."""
         first, last = self.samples[name][0], self.samples[name][-1]
         return (last.cpu - first.cpu) / (last.at - first.at)
 
     def memory(self, name: str, what: str = "pss") -> list[int]:
-        """Return the average MiB of a few samples at the beginning, each quarter, and the end."""
+        """Return the memory in MiB at the start, after each quarter of the time, and at the end.
+
+        Each value is the average of a few samples.
+        """
         taken = [getattr(sample, what) for sample in self.samples[name]]
         few = max(1, len(taken) // 10)
         begins = [(len(taken) - few) * quarter // 4 for quarter in range(5)]
@@ -106,14 +108,14 @@ def _taken(process: psutil.Process) -> Sample:
     for one in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):
             times, memory = one.cpu_times(), one.memory_full_info()
-            # The parent's time includes that of children that have ended.
+            # A process's times for children include those that have ended.
             cpu += times.user + times.system + times.children_user + times.children_system
             rss, pss = rss + memory.rss, pss + memory.pss
     return Sample(time.monotonic(), cpu, rss, pss)
 
 
 def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
-    """Create workspaces of `people_each` people with a project; return locust's profile."""
+    """Create workspaces with `people_each` people, each with a project; return locust's profile."""
     keys, people = {}, []
     for number in range(WORKSPACES):
         name = f"load-{number}"
@@ -141,7 +143,7 @@ def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
 def play(
     profile: Mapping[str, Any], folder: Path, seconds: float, rate: float
 ) -> list[dict[str, Any]]:
-    """Run locust for `seconds` at `rate` requests per second; return its counts."""
+    """Run locust for `seconds` at `rate` requests per second; return its counts by route."""
     settings, counted = folder / "profile.json", folder / "counted"
     backends = {"backends": BACKENDS, "requests_per_second": rate}
     settings.write_text(json.dumps({**profile, **backends}))
@@ -169,7 +171,10 @@ def play(
 
 
 def percentile(times: Mapping[str, int], part: float) -> float:
-    """Return the time within which this share of the requests was answered; from a histogram."""
+    """Return the milliseconds within which this share of requests was answered.
+
+    `times` is a histogram: it maps milliseconds to numbers of requests.
+    """
     left = part * sum(times.values())
     for milliseconds, number in sorted((float(key), count) for key, count in times.items()):
         left -= number
@@ -179,7 +184,7 @@ def percentile(times: Mapping[str, int], part: float) -> float:
 
 
 def routes(counted: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
-    """Return a line for each route, and one for all routes."""
+    """Return a row for each route, and one for all routes together."""
     rows = []
     everything: dict[str, int] = {}
     for one in sorted(counted, key=lambda row: str(row["name"])):
@@ -203,9 +208,9 @@ def _line(name: str, times: Mapping[str, int], failures: int, seconds: float) ->
 
 
 def settled(system: System) -> None:
-    """Wait until no typed entry is pending, and no run waits.
+    """Wait until no typed entry is pending and all runs are done.
 
-    Messages keep waiting, since no language model is configured.
+    Messages stay pending, since no language model is configured.
     """
     statement = """
         SELECT EXISTS (SELECT FROM memory_run WHERE status <> 'done') OR EXISTS (
@@ -222,16 +227,19 @@ def settled(system: System) -> None:
 
 
 def main() -> None:
-    """Run locust, sample, and report."""
+    """Run the benchmark and report the results."""
     line = parser(
         __doc__,
-        minutes=(1.0, 0.05),  # of the steady part
-        warm_up=(30.0, 1.0),  # seconds
-        limit=(60.0, 3.0),  # seconds without pauses
-        people=(PEOPLE, 2),  # of each workspace
+        minutes=(1.0, 0.05),  # minutes at the steady rate
+        warm_up=(30.0, 1.0),  # seconds before the first measurement
+        limit=(60.0, 3.0),  # seconds without pauses between requests
+        people=(PEOPLE, 2),  # people per workspace
     )
     line.add_argument(
-        "--rate", type=float, default=0.0, help="requests per second; 0: 60 %% of all"
+        "--rate",
+        type=float,
+        default=0.0,
+        help="requests per second (default: 60 %% of the highest rate)",
     )
     line.add_argument("--sandbox-workers", type=int, default=1)
     asked = line.parse_args()
@@ -263,7 +271,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """The counts of the run without pauses (`most`, `flat_out`), and at the steady rate."""
+    """The results without pauses (`most`, `flat_out`) and at the steady rate (`rows`, `steady`)."""
 
     people: int
     most: Sequence[Mapping[str, Any]]
@@ -274,7 +282,7 @@ class Played:
     verified: str
 
     def processes(self) -> list[dict[str, Any]]:
-        """A line for each process: processors, and memory at the steady rate."""
+        """Return a row for each process: processors used, and memory at the steady rate."""
         parts = ("pss_start", "pss_1_4", "pss_half", "pss_3_4", "pss_end")
         return [
             {
@@ -288,7 +296,7 @@ class Played:
         ]
 
     def figures(self) -> dict[str, Any]:
-        """The figures of the whole run."""
+        """Return the figures for the whole benchmark."""
         return {
             "limit_per_second": self.most[-1]["per_second"],
             "per_second": self.rows[-1]["per_second"],
@@ -301,7 +309,7 @@ class Played:
 
 
 def play_all(system: System, folder: Path, asked: argparse.Namespace) -> Played:
-    """Play without pauses, then at the steady rate; wait until all is settled, and verify."""
+    """Play without pauses, then at the steady rate; wait until all is settled, and run `verify`."""
     profile = prepare(system, asked.people)
     play(profile, folder, asked.warm_up, rate=50)
     flat_out = Watch(system)

@@ -1,7 +1,7 @@
-"""The callers of `benchmarks.load`: read by locust, in a process of its own.
+"""The clients for `benchmarks.load`; locust reads this file in a process of its own.
 
-Each of locust's users is a product backend with its own connections. It alternates between people
-of all workspaces, and counts any unexpected answer as a failure.
+Each of locust's users is a product backend with its own connections. For each request, it picks a
+person from any workspace at random; it counts any unexpected answer as a failure.
 """
 
 import itertools
@@ -14,14 +14,14 @@ from typing import Any
 from locust import FastHttpUser, constant_throughput, task
 
 PROFILE: dict[str, Any] = json.loads(Path(os.environ["UAC_LOAD_PROFILE"]).read_text())
-KEYS = 40  # per person: new records replace these, so that projects keep their size
+KEYS = 40  # keys per person: new records replace old ones, so that projects do not grow
 CODES = 30
 WORDS = ("hotel", "Rome", "train", "allergy", "garden", "birthday", "insurance", "dentist")
 _numbers = itertools.count()
 
 
 class Backend(FastHttpUser):
-    """A product that remembers people's messages, and asks questions."""
+    """A product backend that has people's messages remembered and asks about them."""
 
     host = PROFILE["host"]
     wait_time = constant_throughput(PROFILE["requests_per_second"] / PROFILE["backends"])
@@ -29,7 +29,7 @@ class Backend(FastHttpUser):
     connection_timeout = 60.0
 
     def on_start(self) -> None:
-        """Begin to read each workspace's feed from its start."""
+        """Start reading each workspace's alerts feed from its beginning."""
         self.seen = dict.fromkeys(PROFILE["keys"], 0)
 
     def ask(
@@ -42,7 +42,7 @@ class Backend(FastHttpUser):
         expected: tuple[int, ...] = (200,),
         key: str = "",
     ) -> Any:
-        """Send a request as one of the people; return the answer."""
+        """Send a request for a randomly chosen person; return the answer, or None if it failed."""
         workspace, user = random.choice(PROFILE["people"])
         key = key or PROFILE["keys"][workspace]
         with self.client.request(
@@ -83,7 +83,7 @@ class Backend(FastHttpUser):
 
     @task(15)
     def feed(self) -> None:
-        """Read the new alerts."""
+        """Read new events from the alerts feed."""
         name, key = random.choice(list(PROFILE["keys"].items()))
         answer = self.ask("GET", f"alerts/?after={self.seen[name]}", "alerts feed", key=key)
         if answer:
@@ -97,7 +97,7 @@ class Backend(FastHttpUser):
 
     @task(10)
     def query(self) -> None:
-        """Query the records with Python; after a 202, the answer comes later."""
+        """Query the records with Python; status 202 means that the answer comes later."""
         code = f"sum(p.cents for p in purchases) + {random.randrange(CODES)}"
         path = "users/{user}/query/?wait=30"
         self.ask("POST", path, "query", {"code": code}, expected=(200, 202))
@@ -110,5 +110,5 @@ class Backend(FastHttpUser):
 
     @task(10)
     def entries(self) -> None:
-        """Read a page of the log."""
+        """Read a page of the log's entries."""
         self.ask("GET", "users/{user}/entries/?page_size=50", "list entries")

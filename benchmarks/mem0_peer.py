@@ -1,7 +1,7 @@
-"""mem0 as `pip install mem0ai` installs it, in this process, for comparison.
+"""For comparison, run mem0 in this process, as `pip install mem0ai` installs it.
 
-Its stores are its defaults: Qdrant in files, and SQLite. Its requests to providers, for a language
-model and embeddings, are answered on this machine, so that no time is spent on a network.
+mem0 uses its default stores: Qdrant in files, and SQLite. Its requests to a language model and for
+embeddings are answered on this machine, so that no time is spent on the network.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 KEY = "sk-of-the-benchmark"
-# Dimensions of its default model of embeddings.
+# The number of dimensions of mem0's default embedding model.
 DIMENSIONS = 1536
 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 
 def by_hash(texts: Sequence[str], dimensions: int = DIMENSIONS) -> list[list[float]]:
-    """Embed without a model: hash each word to a dimension. This costs next to nothing."""
+    """Embed texts without a model, by hashing each word to a dimension; this is very fast."""
     return [_hashed(text, dimensions) for text in texts]
 
 
@@ -40,7 +40,7 @@ def _hashed(text: str, dimensions: int) -> list[float]:
 
 @dataclass
 class Peer:
-    """mem0, and the texts that it has had embedded."""
+    """mem0's memory object, the texts that it had embedded, and how many requests that took."""
 
     memory: Any
     texts: list[str] = field(default_factory=list)
@@ -49,9 +49,9 @@ class Peer:
 
 @contextmanager
 def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1") -> Iterator[Peer]:
-    """Open a memory with empty stores; `model_url` is the address of its language model."""
+    """Open mem0 with empty stores; `model_url` is the base URL of its language model."""
     with tempfile.TemporaryDirectory(prefix="uac-mem0-") as folder:
-        # mem0 reads these variables when it is imported, and would call home.
+        # mem0 reads these variables when it is imported; by default, it would send telemetry.
         os.environ.update(MEM0_TELEMETRY="False", MEM0_DIR=folder)
         from mem0 import Memory  # type: ignore[import-untyped]
 
@@ -88,7 +88,7 @@ def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1"
 
 @contextmanager
 def _embeddings(embed: Embed, peer: Peer) -> Iterator[str]:
-    """Serve embeddings as OpenAI does; yield the base URL."""
+    """Serve embeddings through an API like OpenAI's; yield its base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

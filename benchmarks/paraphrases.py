@@ -1,8 +1,9 @@
-"""Measure how often a question that shares no word with its answer finds it among the first five.
+"""Measure how often the answer to a paraphrased question is among the first five results.
 
-`paraphrases.txt` has records and messages of ten invented people, with a question about each entry.
-Each person's entries are ranked as the search ranks them, by words alone and with meaning; no
-server runs. Questions that do share a word with their answer are counted, and left out.
+`paraphrases.txt` contains records and messages of ten invented people, and a question about each of
+these entries. The questions should share no word with their answers; those that do are counted and
+left out. Each person's entries are ranked as the server's search ranks them, by words alone and
+with meaning. No server runs.
 """
 
 import datetime
@@ -41,16 +42,16 @@ class Person:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, people=(None, 1)).parse_args()
     rows, figures = measure(read_people(TEXT.read_text())[: asked.people])
     report("paraphrases", settings={"first": FIRST}, rows=rows, figures=figures, path=asked.json)
 
 
 def measure(people: Sequence[Person]) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Return a row for each person, and the percentages of answers found.
+    """Return a row for each person, and as figures the percentages of answers found.
 
-    They are found by words alone, and by the search.
+    There is one percentage for ranking by words alone, and one for the full search.
     """
     model = load_wordllama()
     rows: list[dict[str, Any]] = []
@@ -85,7 +86,7 @@ def best(
     model: StaticEmbedder | None,
     made: vectors.Vectors | None,
 ) -> list[int]:
-    """Return the numbers of the first entries, ranked by words alone without a model."""
+    """Return the numbers of the best-ranked entries; without a model, rank by words alone."""
     asked = list(dict.fromkeys(terms(question)))
     identities = [identity(term) for term in asked]
     names = [identity(SPEAKER_PREFIX + term) for term in asked]
@@ -105,7 +106,7 @@ def best(
 
 
 def read_people(text: str) -> list[Person]:
-    """Read people's entries, each on its own day."""
+    """Parse the people, their entries (each dated to a day of its own) and their questions."""
     people = []
     for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
         name, *lines = part.strip().splitlines()

@@ -1,13 +1,13 @@
-"""Partition a log of ten million entries by user, while somebody continues to write.
+"""Partition a log table of ten million entries by user while a client keeps writing to it.
 
     make bench NAME=partition ARGS='--rows 10000000 --partitions 16'
 
-A log is filled in the order in which it would grow, all users in turn, and converted as an operator
-would do it (`manage.py partition_log`), and back, while a writer appends on a connection that it
-keeps open: the writer's longest wait is the cost of a conversion. Between the two conversions both
-tables exist, and the most frequent reads and writes of the log take turns on them; appends are
-rolled back. The logs of a sample of users are written by `log.append`, and verified; the hashes of
-the others are noise.
+The log is filled in the order in which it would grow, all users in turn. It is then partitioned as
+an operator would do it (`manage.py partition_log`), and converted back, while a writer appends on a
+connection that it keeps open: the writer's longest wait is the cost of a conversion. Between the
+two conversions, while both tables exist, the most frequent reads and writes of the log are timed on
+each of them in turn; appends are rolled back. A sample of users have logs that were written by
+`log.append`, which are verified; the other users' entries have random hashes.
 """
 
 import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memory.models import MemoryUser
 
 SAMPLED_ENTRIES = 500
-ROUND = 50  # entries of each user in a row, followed by those of all others
+ROUND = 50  # how many of a user's entries are written in a row, before the next user's
 
 PEOPLE = """
 INSERT INTO memory_memoryuser (public_id, workspace_id, user_id, time_zone, metadata, created_at,
@@ -90,7 +90,10 @@ TEXT = (
 
 
 def fill(rows: int, users: int, jobs: int = 4) -> int:
-    """Fill the log with about `rows` entries of `users` users, as its owner; return how many."""
+    """Fill the log with about `rows` entries for `users` users; return how many there are.
+
+    The connection must be that of the table's owner.
+    """
     from django.db import connection
 
     values: dict[str, int | str] = {"rows": rows, "users": users, "round": ROUND, "text": TEXT}
@@ -120,7 +123,7 @@ def fill(rows: int, users: int, jobs: int = 4) -> int:
 
 @contextmanager
 def without_indexes() -> Iterator[None]:
-    """Fill faster: drop the indexes that filling does not need, and create them afterwards."""
+    """Drop the indexes that filling does not need, to make it faster; recreate them afterwards."""
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -140,7 +143,7 @@ def without_indexes() -> Iterator[None]:
 
 
 def give_memory(system: System) -> None:
-    """Give PostgreSQL the memory of a dedicated server; its defaults are for very small ones."""
+    """Let PostgreSQL use the memory of a dedicated server; its defaults suit very small ones."""
     settings = {"shared_buffers": "2GB", "maintenance_work_mem": "512MB", "max_wal_size": "8GB"}
     with psycopg.connect(system.services.postgres.superuser_url, autocommit=True) as superuser:
         for name, value in settings.items():
@@ -151,7 +154,7 @@ def give_memory(system: System) -> None:
 
 @dataclass
 class Writer:
-    """Appends to the logs of the sample, one after another, and records each duration."""
+    """Appends messages for the sample's users, one after another, and times each append."""
 
     people: Sequence["MemoryUser"]
     waits: list[tuple[str, float]] = field(default_factory=list)
@@ -160,7 +163,7 @@ class Writer:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write in parallel with this context."""
+        """Keep appending, in a thread, during this context."""
         stop = threading.Event()
 
         def write() -> None:
@@ -185,7 +188,7 @@ class Writer:
             thread.join()
 
     def row(self, during: str) -> dict[str, Any]:
-        """Return a line about one step."""
+        """Return the row for the appends made during one step."""
         times = [seconds for name, seconds in self.waits if name == during]
         return {
             "while": during or "nothing else",
@@ -206,7 +209,7 @@ def append(user: "MemoryUser") -> None:
 
 
 def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]]:
-    """Return the log's most frequent reads and writes, each for a different user every time."""
+    """Return the log's most frequent reads and writes; each call picks users or ids at random."""
     from django.db import transaction
 
     from memory.models import Lane, LogEntry, MemoryUser
@@ -218,7 +221,7 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
 
     chance = random.Random(7)
     filled = list(MemoryUser.objects.filter(user_id__startswith="filled-").order_by("pk"))
-    # Ids of entries of all ages, to be looked up at random.
+    # The ids of entries of all ages, for lookups by id.
     ids = list(LogEntry.objects.order_by("id").values_list("pk", flat=True)[:2000])
 
     def user() -> MemoryUser:
@@ -263,14 +266,14 @@ def statements(people: Sequence["MemoryUser"]) -> dict[str, Callable[[], object]
 
 
 def verified(people: Sequence["MemoryUser"]) -> list[str]:
-    """Return the problems with the sample's logs, which were written throughout."""
+    """Return the problems with the logs of the sample, to which the writer appended throughout."""
     from memory.log import broken_links
 
     return [found for user in people for found in broken_links(fresh(user))]
 
 
 def fresh(user: "MemoryUser") -> "MemoryUser":
-    """Return the user with the current state."""
+    """Reload a user from the database and return it."""
     user.refresh_from_db()
     return user
 
@@ -284,7 +287,8 @@ def measured(
     """
     from django.db import connections
 
-    # Only the owner may read the spare table. Each connection finds its own table first.
+    # Only the owner may read the spare table. The search path of each connection determines which
+    # of the two tables it finds first.
     address = urlsplit(url)
     paths = {"plain": "log_plain,public", "partitions": "public"}
     tables = {}
@@ -318,7 +322,7 @@ def measured(
 
 
 def sizes(database: psycopg.Connection[Any]) -> dict[str, int]:
-    """Return the bytes of the live log: rows, indexes."""
+    """Return the sizes in bytes of the live log's rows and indexes."""
     found = database.execute(
         "SELECT sum(pg_table_size(oid)), sum(pg_indexes_size(oid)) FROM pg_class"
         " WHERE oid = 'public.memory_logentry'::regclass OR oid IN ("
@@ -329,7 +333,10 @@ def sizes(database: psycopg.Connection[Any]) -> dict[str, int]:
 
 
 def sample(number: int) -> list["MemoryUser"]:
-    """Make `number` users with logs that verify: written by `log.append`, and settled."""
+    """Create `number` users whose logs are written by `log.append`, so that they can be verified.
+
+    All of their entries are settled.
+    """
     from memory import log
     from memory.models import EntryOutcome, Lane, Workspace
     from memory.models.log import EntryKind
@@ -366,7 +373,7 @@ def as_owner(url: str, what: Callable[..., Any], *arguments: Any) -> Any:
 
 @dataclass
 class Rehearsal:
-    """The steps, one after another, and the time that each took."""
+    """The steps of both conversions, with the time that each step took and the sizes of the log."""
 
     system: System
     people: Sequence["MemoryUser"]
@@ -379,7 +386,7 @@ class Rehearsal:
     locked: list[str] = field(default_factory=list)
 
     def step(self, name: str, *arguments: str) -> None:
-        """Run a command as an operator would."""
+        """Run a step of `partition_log` as an operator would, and record how long it took."""
         owned = {"DATABASE_URL": self.system.services.postgres.owner_url}
         self.writer.during = name
         started = time.perf_counter()
@@ -391,12 +398,12 @@ class Rehearsal:
         print(f"{name}: {told}, {self.seconds[name]:.1f} s", flush=True)
 
     def weigh(self, table: str) -> None:
-        """Record the size of the live table."""
+        """Record the sizes of the live log under this name."""
         with psycopg.connect(self.system.services.postgres.owner_url) as owner:
             self.sizes[table] = sizes(owner)
 
     def run(self, partitions: int) -> None:
-        """Convert the log, and convert it back."""
+        """Partition the log, time statements on both tables, and convert the log back."""
         self.weigh("plain")
         with self.writer.writing():
             time.sleep(self.alone_seconds)
@@ -406,7 +413,7 @@ class Rehearsal:
             self.step("copy the rest", "copy")
             self.step("swap", "swap")
         self.weigh("partitions")
-        self.step("copy once more", "copy")  # so that both have the same rows, while nobody writes
+        self.step("copy once more", "copy")  # nobody writes now, so both tables get the same rows
         self.times = measured(self.people, self.system.services.postgres.owner_url, self.rounds)
         with self.writer.writing():
             self.step("copy back", "copy")
@@ -414,7 +421,7 @@ class Rehearsal:
         self.step("finish", "finish")
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return medians in milliseconds by table, and their ratio."""
+        """Return a row for each statement: its median on each table, and the ratio of both."""
         made = []
         for name, plain in self.times["plain"].items():
             before = statistics.median(plain)
@@ -431,15 +438,15 @@ class Rehearsal:
 
 
 def main() -> None:
-    """Fill, rehearse, and report."""
+    """Run the benchmark and report the results."""
     asked = parser(
         __doc__,
         rows=(10_000_000, 2_000),
         users=(20_000, 20),
         partitions=(16, 4),
         rounds=(300, 3),
-        alone_seconds=(20.0, 1.0),  # of the writer, before the first step
-        sample=(40, 4),  # users with logs that verify
+        alone_seconds=(20.0, 1.0),  # how long the writer writes alone, before the first step
+        sample=(40, 4),  # number of users whose logs can be verified
     ).parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="uac-") as folder,

@@ -1,8 +1,9 @@
-"""`make plots`: draw the results of the benchmarks, and write the tables of the documents.
+"""`make plots`: draw the benchmarks' results, and write the result tables in the documents.
 
-Nothing is measured here: the plots of `benchmarks/results/*.json`, which `make bench NAME=… JSON=…`
-writes, go to `docs/plots/`, light and dark, and the tables into README.md and docs/benchmarks.md,
-between their marks. Every number in a picture is in its `aria-label`, too.
+Nothing is measured here. The results are `benchmarks/results/*.json`, as written by
+`make bench NAME=… JSON=…`. The plots go to `docs/plots/`, in a light and a dark version, and the
+tables go between their markers in README.md and docs/benchmarks.md. Every number in a picture is
+also in its `aria-label`.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 PLOTS = ROOT / "docs" / "plots"
-# The benchmarks whose rows appear in each document's table.
+# All benchmarks whose results are reported, and those that appear in each document's table.
 BENCHMARKS = ("aggregates", "sandbox", "retrieval", "remember", "alerts", "footprint")
 DOCUMENTS = {
     ROOT / "README.md": ("aggregates", "retrieval", "remember", "footprint"),
@@ -29,7 +30,7 @@ _TABLE = re.compile(r"(<!-- measured: make plots -->\n).*?(<!-- /measured -->)",
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a page."""
+    """The colours for a light or dark page."""
 
     text: str
     faint: str
@@ -45,7 +46,7 @@ THEMES = {
 
 @dataclass(frozen=True)
 class Bar:
-    """A measured number, its label, and whether it is ours."""
+    """A bar: a measured number, its label, and whether it is ours (UaC's)."""
 
     label: str
     value: float
@@ -55,7 +56,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Panel:
-    """Bars that can be compared; `better` says whether more or less is better."""
+    """A group of comparable bars; `better` says whether higher or lower numbers are better."""
 
     title: str
     better: str
@@ -69,12 +70,12 @@ def result(name: str) -> Any:
 
 
 def rows(name: str, key: str) -> dict[str, Any]:
-    """Read the rows of a result by one of their columns."""
+    """Read the rows of a benchmark's result, keyed by one of their columns."""
     return {row[key]: row for row in result(name)["rows"]}
 
 
 def aggregates() -> Panel:
-    """Plot the share of questions that are answered exactly."""
+    """Return the panel on how many aggregate questions are answered exactly."""
     figures = result("aggregates")["figures"]
     questions = figures["questions"]
 
@@ -93,7 +94,7 @@ def aggregates() -> Panel:
 
 
 def sandboxes() -> Panel:
-    """Plot how long it takes to run a user's code."""
+    """Return the panel on how long it takes to run a user's code."""
     measured = rows("sandbox", "variant")
     ways = (
         ("UaC, the same user again", "resident"),
@@ -114,7 +115,7 @@ def sandboxes() -> Panel:
 
 
 def remembering() -> Panel:
-    """Plot the tokens of a language model."""
+    """Return the panel on how many tokens a language model needs to remember a conversation."""
     figures = result("remember")["figures"]
     kept = round(rows("remember", "what")[CAPPED]["facts_kept_percent"])
     ways = (
@@ -135,7 +136,7 @@ def remembering() -> Panel:
 
 
 def retrieval() -> Panel:
-    """Plot the evidence that a search finds."""
+    """Return the panel on how much of the evidence each search finds."""
     figures = result("retrieval")["figures"]
     ways = (
         ("UaC search", "evidence_3000"),
@@ -154,7 +155,7 @@ def retrieval() -> Panel:
 
 
 def alerting() -> Panel:
-    """Plot where the time goes between an entry and the webhook of its alert."""
+    """Return the panel on where the time goes between an entry and the webhook for its alert."""
     parts = rows("alerts", "part")
     shown = (
         ("the append is answered", "append (the request)"),
@@ -179,7 +180,7 @@ def alerting() -> Panel:
 
 
 def footprint() -> Panel:
-    """Plot the memory of idle processes."""
+    """Return the panel on how much memory idle processes use."""
     measured = result("footprint")
     figures = measured["figures"]
     bars = [
@@ -197,7 +198,7 @@ def _thousands(value: float) -> str:
     return f"{value / 1000:,.0f}k"
 
 
-# The panels of each picture, by the result that they show.
+# For each picture, its panels, keyed by the benchmark whose result they show.
 PICTURES: dict[str, dict[str, Callable[[], Panel]]] = {
     "overview": {
         "aggregates": aggregates,
@@ -211,12 +212,12 @@ PICTURES: dict[str, dict[str, Callable[[], Panel]]] = {
 
 
 def is_measured(name: str) -> bool:
-    """Return whether there is a result of this benchmark."""
+    """Return whether there is a result for this benchmark."""
     return (RESULTS / f"{name}.json").exists()
 
 
 def pictures() -> dict[str, list[Panel]]:
-    """Return the panels of each picture, by its name, as far as measured."""
+    """Return the panels of each picture, keyed by its name; panels without results are left out."""
     found = {
         name: [panel() for result_, panel in panels.items() if is_measured(result_)]
         for name, panels in PICTURES.items()
@@ -225,7 +226,7 @@ def pictures() -> dict[str, list[Panel]]:
 
 
 def label(panels: Sequence[Panel]) -> str:
-    """Return a picture in words."""
+    """Return the text that describes a picture for its `aria-label`."""
     return " ".join(
         f"{panel.title} ({panel.better}): "
         + "; ".join(f"{' '.join(bar.label.split())}: {bar.text}" for bar in panel.bars)
@@ -235,7 +236,7 @@ def label(panels: Sequence[Panel]) -> str:
 
 
 def draw(panels: Sequence[Panel], theme: Theme) -> str:
-    """Return a picture as SVG; the same numbers give the same text."""
+    """Return a picture as SVG; the same numbers always give the same file."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -274,7 +275,7 @@ def _bars(axes: Any, panel: Panel, most: int, theme: Theme) -> None:
     colours = [theme.ours if bar.ours else theme.others for bar in panel.bars]
     drawn = axes.barh(labels, [bar.value for bar in panel.bars], color=colours, height=0.64)
     axes.bar_label(drawn, [bar.text for bar in panel.bars], padding=5, fontweight="bold")
-    axes.set_ylim(most - 0.4, -0.5)  # bars of all panels are equally thick, and the first is on top
+    axes.set_ylim(most - 0.4, -0.5)  # all panels' bars are equally thick, with the first on top
     axes.margins(x=0.28)
     if panel.log:
         axes.set_xscale("log")
@@ -286,7 +287,7 @@ def _bars(axes: Any, panel: Panel, most: int, theme: Theme) -> None:
 
 
 def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of the table: the measurement, UaC's result, the others' results."""
+    """Yield the table's rows: what was measured, UaC's result, and the results of others."""
     measured = {name for name in benchmarks if is_measured(name)}
     if "aggregates" in measured:
         counted = result("aggregates")["figures"]
@@ -346,13 +347,13 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def table(benchmarks: Sequence[str]) -> str:
-    """Return the table of the results of these benchmarks."""
+    """Return the table with the results of these benchmarks, as Markdown."""
     lines = [("measured", "UaC", "others"), ("---", "---", "---"), *_lines(benchmarks)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def write_pictures() -> None:
-    """Draw and write all pictures."""
+    """Write all pictures and the tables in all documents."""
     PLOTS.mkdir(exist_ok=True)
     for name, panels in pictures().items():
         for theme, colours in THEMES.items():

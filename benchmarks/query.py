@@ -1,8 +1,8 @@
-"""Time queries over HTTP to a user whose project is resident, from 1, 4 and 16 concurrent clients.
+"""Time queries over HTTP from 1, 4 and 16 concurrent clients, for a user with a resident project.
 
 Each client keeps its connection open, as a product backend does. The query is a sum over 500
-records: with different code each time, which a sandbox has to compute, and with the same code
-again, whose answer is stored.
+records. It is sent with different code each time, so that a sandbox has to compute it, and with the
+same code each time, so that its stored answer is used.
 """
 
 import http.client
@@ -21,7 +21,7 @@ from uac_site.embedded.system import System, running_system
 
 RECORDS = 500
 CLIENTS = (1, 4, 16)
-# Generous even for a busy machine: a client without an answer in time ends the benchmark.
+# Long enough even for a busy machine, since a client without an answer in time ends the benchmark.
 WAIT_SECONDS = 100
 TOTAL = sum(number * 7 % 997 for number in range(RECORDS))
 _numbers = itertools.count()
@@ -29,17 +29,20 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Asker:
-    """A user with 500 trips, and a client that asks for their cost."""
+    """Asks a user with 500 trips for their total cost."""
 
     key: str
     netloc: str
 
     def connect(self) -> http.client.HTTPConnection:
-        """Return a connection to keep."""
+        """Return a connection that a client keeps open."""
         return http.client.HTTPConnection(self.netloc)
 
     def ask(self, connection: http.client.HTTPConnection, code: str) -> tuple[float, Any]:
-        """Run a query; return the seconds that it took, and the answer, which must be correct."""
+        """Run a query; return the seconds that it took and the answer.
+
+        Raises AssertionError unless the answer is correct.
+        """
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         body = json.dumps({"code": code})
         started = time.perf_counter()
@@ -52,7 +55,7 @@ class Asker:
 
 
 def asker(system: System) -> Asker:
-    """Create the user, and return when the records are in."""
+    """Create the user, and wait until all records are in the project."""
     key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
     client = Client(system.base_url, key)
     assert client.post("users/", {"user_id": "ada"})[0] == 201
@@ -75,12 +78,12 @@ def asker(system: System) -> Asker:
 
 
 def another() -> str:
-    """Return new code: repeated code would be answered without a sandbox."""
+    """Return code that has not run before; repeated code would be answered without a sandbox."""
     return f"sum(t.cost for t in trips)  # {next(_numbers)}"
 
 
 def the_same() -> str:
-    """Return code that was run before."""
+    """Return code that has run before."""
     return "sum(t.cost for t in trips)"
 
 
@@ -104,10 +107,10 @@ def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, queries=(200, max(CLIENTS))).parse_args()
     rows: list[dict[str, Any]] = []
-    # A single workspace gets two thirds of the slots for waiting requests.
+    # One workspace may use only two thirds of the slots for waiting requests.
     places = max(CLIENTS) * 3 // 2
     environment = {
         "UAC_SANDBOX_RUNNER": "docker",

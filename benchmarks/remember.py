@@ -1,20 +1,22 @@
-"""Compare the cost of remembering a conversation: UaC, mem0, a model that rewrites the state.
+"""Compare what it costs UaC, mem0 and a model that rewrites the state to remember a conversation.
 
-The first conversation of `locomo.json` (UAC_DATA_DIR) whose facts are known is sent session by
-session, in turn to a UaC server and to mem0 as pip installs it (with its default stores and its own
-prompts). Both have the same language model: a stand-in on this machine that answers immediately,
+The first conversation in `locomo.json` (in UAC_DATA_DIR) whose facts are known is sent session by
+session, alternately to a UaC server and to mem0 as pip installs it, with its default stores and its
+own prompts. Both use the same language model: a stand-in on this machine that answers immediately
 and finds in each session the facts that a real model once found (`locomo_facts.json`). So both end
-up with the same knowledge; they differ in what they send, how often, and in their other work.
+up with the same knowledge; they differ in what they send, how often they send it, and in their
+other work.
 
-The benchmark counts the model's calls and their tokens (four characters each), and times how long
-the caller waits for an answer, and until everything is remembered. A real model would add its own
-time to each call. The paper's policy of having the whole state rewritten from the facts, up to a
-cap of 30,000 characters, is computed for the same sessions and facts, in records like UaC's.
+The benchmark counts the calls to the model and their tokens (four characters each). It also times
+how long the caller waits for an answer, and how long it takes until everything is remembered. A
+real model would add its own time to each call. For the same sessions and facts, the benchmark
+computes the cost of the paper's policy, in which a model rewrites the whole state from the facts,
+up to a cap of 30,000 characters; the state consists of records like UaC's.
 
-mem0 stores facts as text. UaC also finds facts, and then brings them into the typed project, for
-which mem0 has no equivalent: so UaC's tokens are given for the facts alone and in total. A real
-model may need a different number of turns for a window of facts: the stand-in looks things up,
-edits and finishes.
+mem0 stores facts as text. UaC also finds facts, but then brings them into the typed project, for
+which mem0 has no equivalent; so UaC's tokens are given for finding facts alone and in total. A real
+model may need a different number of turns for a window of facts than the stand-in, which looks
+something up, edits, and finishes.
 """
 
 import itertools
@@ -54,13 +56,14 @@ from benchmarks.tokens import (
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
 
-# The share of a fact's words that the gate requires in its entries if it is not marked as derived.
+# The gate requires one in this many of a fact's words to occur in the entries that it cites, unless
+# the fact is marked as derived.
 ONE_IN = 5
 
 
 @dataclass
 class Told:
-    """Totals of what a model received and answered, and how long its caller waited."""
+    """Totals of what a model was sent and what it answered, and how long its callers waited."""
 
     answered: list[float] = field(default_factory=list)
     remembered: list[float] = field(default_factory=list)
@@ -69,14 +72,14 @@ class Told:
     received: float = 0
 
     def count(self, request: Request, reply: Said) -> None:
-        """Count a call of the model."""
+        """Count a call to the model and its tokens."""
         self.calls += 1
         self.sent += tokens(request.body["messages"]) + tokens(request.body.get("tools", []))
         written = len(reply.text) + sum(len(json.dumps(call.arguments)) for call in reply.calls)
         self.received += written / CHARACTERS_PER_TOKEN
 
     def row(self, what: str, embedded: float = 0, kept: float = 1) -> dict[str, Any]:
-        """Return a line of the table."""
+        """Return the row of the table for this way of remembering."""
         return {
             "what": what,
             "model_calls": self.calls,
@@ -95,9 +98,9 @@ def _median_ms(seconds: Sequence[float]) -> int | None:
 
 @dataclass
 class Model:
-    """The stand-in model, which knows the facts of the current session.
+    """The stand-in for a language model, which knows the facts of the current session.
 
-    Its tokens are counted: for UaC those of finding facts, and all tokens; for mem0 all tokens.
+    It counts its tokens: for UaC, those for finding facts and all of them; for mem0, all of them.
     """
 
     facts: Sequence[Fact] = ()
@@ -106,7 +109,7 @@ class Model:
     mem0: Told = field(default_factory=Told)
 
     def for_uac(self, request: Request) -> Said:
-        """Find the facts of messages; file those of a window by the rules of `tokens`."""
+        """Answer UaC: list the session's facts, or file facts by the rules in `tokens.py`."""
         if "remember" not in request.tools:
             reply = answer(request)
         else:
@@ -117,7 +120,7 @@ class Model:
         return reply
 
     def for_mem0(self, request: Request) -> Said:
-        """Find the facts of messages."""
+        """Answer mem0: list the session's facts."""
         found = [
             {"id": str(number), "text": fact.text, "attributed_to": "user"}
             for number, fact in enumerate(self.facts)
@@ -128,17 +131,17 @@ class Model:
 
 
 def _cited(text: str, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    """Return a fact with the message that has most of its words."""
+    """Return a fact that cites the message with the most of its words."""
     words = _words(text)
     seq, line = max(lines, key=lambda line: len(words & _words(line[1])))
-    # The recording does not tell whether a number or a date is in that very message.
+    # The recording does not show whether a fact's numbers and dates occur in the cited message.
     unsaid = _needs_reason(text) or ONE_IN * len(words & _words(line)) < len(words)
     derived = {"derived": f"As said in the session: {line}"} if unsaid else {}
     return {"text": text, "sources": [seq], **derived}
 
 
 def _words(text: str) -> set[str]:
-    """Return the words by which the gate compares a fact with the entries that it cites."""
+    """Return a text's words as the gate compares those of a fact with the entries it cites."""
     from memory.recall.search.words import terms
 
     return {term for term in terms(text) if len(term) > 1}
@@ -149,7 +152,7 @@ def _needs_reason(text: str) -> bool:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, sessions=(None, 2)).parse_args()
     locomo, _ = require_data("locomo.json", "locomo_facts.json")
     recorded = read_facts()
@@ -159,7 +162,7 @@ def main() -> None:
     conversation = known[0].beginning(asked.sessions)
     told = {turn.session for turn in conversation.turns}
     facts = [fact for fact in recorded[conversation.name] if fact.session in told]
-    logging.disable(logging.WARNING)  # mem0 logs every step
+    logging.disable(logging.WARNING)  # otherwise mem0 would log every step
     model = Model()
     with (
         llm_server(script=model.for_uac) as ours,
@@ -171,7 +174,7 @@ def main() -> None:
             "UAC_LLM_BASE_URL": ours.openai_url,
             "UAC_LLM_API_KEY": KEY,
             "UAC_STRUCTURE_ENTRIES": "1",
-            # Two questions, so that the tokens of finding facts are counted by themselves.
+            # Two separate steps, so that the tokens for finding facts can be counted separately.
             "UAC_LLM_COMBINE_STEPS": "false",
             "UAC_SANDBOX_RUNNER": "docker",
         }
@@ -199,7 +202,7 @@ def measure(
     conversation: Conversation,
     facts: Sequence[Fact],
 ) -> list[dict[str, Any]]:
-    """Send both the sessions in order; return a row for each way."""
+    """Send all sessions to UaC and mem0; return a row for each way of remembering."""
     anew, capped = Told(), Told()
     known: list[Fact] = []
     number = 0
@@ -214,7 +217,7 @@ def measure(
         tell_mem0(peer, user_id, model.mem0, turns)
         for way, cap in ((anew, None), (capped, CAP)):
             write_anew(way, known, cap)
-    # The same model finds the facts for mem0, in the same messages as for UaC.
+    # The ways that rewrite the state also have to find the facts, which costs what it costs UaC.
     for way in (anew, capped):
         way.calls += model.finding.calls
         way.sent += model.finding.sent
@@ -223,7 +226,7 @@ def measure(
     found = peer.memory.get_all(filters={"user_id": user_id}, top_k=2 * len(facts))["results"]
     stored = distinct & {one["memory"] for one in found}
     lines = [fact.line for fact in facts]
-    # The records cite facts, which are those entries of the log that are no messages.
+    # UaC's records cite facts, which are the entries in the log other than messages.
     kept = left(client, user_id)["covered_share"] * number / len(facts)
     return [
         model.uac.row("UaC", kept=kept),
@@ -236,7 +239,10 @@ def measure(
 
 
 def tell_uac(client: Client, user_id: str, told: Told, turns: Sequence[Turn], number: int) -> None:
-    """Append the messages of a session, and wait until they and their facts are in the project."""
+    """Append a session's messages to UaC, and wait until they and their facts are settled.
+
+    `number` is how many entries the log then has.
+    """
     started = time.perf_counter()
     post_turns(client, user_id, turns)
     told.answered.append(time.perf_counter() - started)
@@ -245,7 +251,7 @@ def tell_uac(client: Client, user_id: str, told: Told, turns: Sequence[Turn], nu
 
 
 def post_turns(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
-    """Append turns as messages, in one request."""
+    """Append a session's turns as messages in one request."""
     entries = [
         {
             "kind": "message",
@@ -262,7 +268,7 @@ def post_turns(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
 
 
 def tell_mem0(peer: Peer, user_id: str, told: Told, turns: Sequence[Turn]) -> None:
-    """Add the messages of a session; it answers when they are remembered."""
+    """Add a session's messages; mem0 returns once they are remembered."""
     messages = [{"role": "user", "content": f"{turn.speaker}: {turn.text}"} for turn in turns]
     started = time.perf_counter()
     peer.memory.add(messages, user_id=user_id, metadata={"timestamp": turns[0].at.isoformat()})
@@ -271,7 +277,10 @@ def tell_mem0(peer: Peer, user_id: str, told: Told, turns: Sequence[Turn]) -> No
 
 
 def write_anew(told: Told, known: Sequence[Fact], cap: int | None) -> None:
-    """Count one call that is sent all facts, up to the cap, and writes the whole state."""
+    """Count the tokens of one call to a model that gets all facts and writes the whole state.
+
+    `cap` is the maximum number of characters of facts, None for no maximum.
+    """
     from workers.authoring import prompts
 
     lines = [fact.line for fact in known]
@@ -283,7 +292,7 @@ def write_anew(told: Told, known: Sequence[Fact], cap: int | None) -> None:
 
 
 def state_of(facts: Sequence[Fact]) -> str:
-    """The facts as records in Python, as UaC renders those that it files."""
+    """Return facts as Python records, like those that UaC renders."""
     lines = []
     for number, fact in enumerate(facts, 1):
         _, class_name, fields = filed(fact.text)
@@ -294,7 +303,7 @@ def state_of(facts: Sequence[Fact]) -> str:
 
 
 def figures_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is compared: all tokens of a language model, in and out."""
+    """Return the figures: all tokens sent and received in each way, and ratios between ways."""
     names = ("uac", "uac_facts", "mem0", "anew", "capped")
     figures: dict[str, Any] = {
         f"{name}_tokens": row["tokens_sent"] + row["tokens_received"]

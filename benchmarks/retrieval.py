@@ -1,18 +1,19 @@
-"""Compare the evidence found in recorded conversations by UaC's search and by other searches.
+"""Compare how much evidence UaC's search and other searches find in recorded conversations.
 
-The conversations of `locomo.json` (UAC_DATA_DIR) are posted to a server, turn by turn, and the
+The conversations in `locomo.json` (in UAC_DATA_DIR) are posted to a server, turn by turn, and the
 server is asked their questions of categories 1 to 4. The measure is the share of the turns named as
-evidence that are in the results, of at most 3,000 and at most 1,500 words. In the same run, other
-methods search the conversations in chunks of 300 words: BM25 with stems, PostgreSQL's ts_rank, and
-MiniLM. All pack their results by one rule: best first, skipping those that do not fit.
+evidence that are in the results, with budgets of 3,000 and 1,500 words. In the same run, other
+methods search the conversations in chunks of 300 words: BM25 with stemming, PostgreSQL's ts_rank,
+and MiniLM. All of them pack their results by one rule: best first, skipping those that do not fit.
 
-Each signal of the search, words and meaning, is also measured by itself, without a server. The same
-is done with the long conversations of `beam.json`, if it exists (benchmarks/beam.py).
+The two signals of the server's search, words and meaning, are also measured separately, without a
+server. The same is done with the long conversations in `beam.json`, if it exists; see
+benchmarks/beam.py.
 
-The way in which the search reads words was chosen on every other conversation of LOCOMO, beginning
-with the first; the conversations in between are held out, and reported separately. The weights of
-words, meaning and speaker were chosen once for both sets, on all of their conversations. Then all
-questions of LOCOMO are asked again over HTTP for users with 2,000, 10,000 and 50,000 entries, one
+The details of the search by words were tuned on every other conversation in LOCOMO, beginning with
+the first; the conversations in between were held out, and are reported separately. The weights of
+words, meaning and speaker were chosen once, on all conversations in LOCOMO and BEAM. At the end,
+all LOCOMO questions are asked again over HTTP for users with 2,000, 10,000 and 50,000 entries, one
 request at a time, and the cost of the last user's index is measured (benchmarks/search_index.py).
 """
 
@@ -56,7 +57,7 @@ SPACE_FOR_TAIL = 128
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of a speaker, with the content of the picture that was sent along."""
+    """A speaker's turn; its text includes the caption of any picture that was sent with it."""
 
     name: str
     session: str
@@ -66,13 +67,13 @@ class Turn:
 
     @property
     def words(self) -> int:
-        """The number of words, which count against a budget."""
+        """The number of words in the turn."""
         return len(self.text.split())
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the places of the turns that answer it."""
+    """A question, and the positions of the turns that answer it."""
 
     text: str
     evidence: frozenset[int]
@@ -81,7 +82,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Turns in order, and questions about them."""
+    """A conversation's turns in order, and the questions about them."""
 
     name: str
     turns: Sequence[Turn]
@@ -90,27 +91,31 @@ class Conversation:
     def beginning(
         self, sessions: int | None = None, questions: int | None = None
     ) -> "Conversation":
-        """Return the first sessions, and the first questions that they answer; None: all."""
+        """Return the first sessions, with the first questions that they answer; None means all."""
         told = [*dict.fromkeys(turn.session for turn in self.turns)][:sessions]
         turns = [turn for turn in self.turns if turn.session in told]
         answered = [one for one in self.questions if max(one.evidence) < len(turns)]
         return Conversation(self.name, turns, answered[:questions])
 
 
-# Maps a question and a budget to the places of the turns that are returned.
+# A function that takes a question and a budget of words, and returns the positions of the turns
+# found.
 Search = Callable[[str, int], set[int]]
 
 
 @dataclass
 class Tally:
-    """The share of one half's evidence that one way of searching has found, by budget."""
+    """How much of the evidence one way of searching has found, by budget.
+
+    It covers one half of the conversations, or both halves.
+    """
 
     found: Counter[tuple[int, int]] = field(default_factory=Counter)
     wanted: Counter[tuple[int, int]] = field(default_factory=Counter)
     shares: dict[int, list[float]] = field(default_factory=dict)
 
     def add(self, question: Question, budget: int, returned: set[int]) -> None:
-        """Count what was returned for a question."""
+        """Count how much of a question's evidence was returned."""
         found = len(question.evidence & returned)
         self.found[budget, question.category] += found
         self.wanted[budget, question.category] += len(question.evidence)
@@ -123,19 +128,19 @@ class Tally:
         return Tally(self.found + other.found, self.wanted + other.wanted, shares)
 
     def evidence(self, budget: int, *categories: int) -> float | None:
-        """The share of evidence turns found, in per cent; of these categories, or of all."""
+        """Return the share of evidence turns found, in %, for these categories or for all."""
         chosen = categories or tuple(CATEGORIES)
         found = sum(self.found[budget, one] for one in chosen)
         wanted = sum(self.wanted[budget, one] for one in chosen)
         return round(100 * found / wanted, 1) if wanted else None
 
     def per_question(self, budget: int) -> float:
-        """The mean of the questions' shares, in per cent."""
+        """Return the mean, over all questions, of the share of evidence found, in %."""
         return round(100 * statistics.mean(self.shares[budget]), 1)
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark and report the results."""
     asked = parser(
         __doc__,
         conversations=(None, 2),
@@ -188,7 +193,7 @@ def main() -> None:
 
 
 def choose_conversations(asked: argparse.Namespace) -> list[Conversation]:
-    """Read the requested conversations; end the program if there are none."""
+    """Read the requested conversations; exit if there are none."""
     (path,) = require_data("locomo.json")
     conversations = [
         one
@@ -201,7 +206,7 @@ def choose_conversations(asked: argparse.Namespace) -> list[Conversation]:
 
 
 def ways_to_search(client: Client, system: System) -> dict[str, Callable[[Conversation], Search]]:
-    """Return the ways to search, by name; MiniLM is one of them where it is installed."""
+    """Return the ways to search, keyed by name; they include MiniLM if it is installed."""
     ways: dict[str, Callable[[Conversation], Search]] = {
         "search": lambda one: over_http(client, one),
         "words": lambda one: by_signal("words", one),
@@ -219,7 +224,7 @@ def ways_to_search(client: Client, system: System) -> dict[str, Callable[[Conver
 def timing_figures(
     client: Client, conversations: Sequence[Conversation], asked: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the duration of requests with more and more entries, and the last index's cost."""
+    """Return how long requests take with ever more entries, and what the last index costs."""
     timings = time_requests(client, conversations, asked.entries)
     for name, entries in (("10000", asked.more_entries), ("50000", asked.many_entries)):
         slower = time_requests(client, conversations, entries)
@@ -229,7 +234,7 @@ def timing_figures(
 
 
 def read_conversations(path: Path) -> list[Conversation]:
-    """Read the recorded conversations."""
+    """Read the recorded conversations and their questions."""
     found = []
     for recorded in json.loads(path.read_text()):
         said = recorded["conversation"]
@@ -245,7 +250,7 @@ def read_conversations(path: Path) -> list[Conversation]:
             Question(one["question"], evidence, one["category"])
             for one in recorded["qa"]
             if one["category"] in CATEGORIES
-            # A few name turns that do not exist.
+            # A few questions name turns that do not exist.
             if (evidence := frozenset(places[name] for name in one["evidence"] if name in places))
         ]
         found.append(Conversation(recorded["sample_id"], turns, questions))
@@ -262,7 +267,7 @@ def _turn(recorded: dict[str, Any], session: str, moment: str) -> Turn:
 def tally(
     way: Callable[[Conversation], Search], conversations: Sequence[Conversation]
 ) -> dict[str, Tally]:
-    """Ask all questions in one way; return the tallies of each half, and of both."""
+    """Search in one way for all questions; return the tallies for each half and for both."""
     halves = {"tuned": Tally(), "kept_back": Tally()}
     for index, conversation in enumerate(conversations):
         search = way(conversation)
@@ -279,7 +284,7 @@ def tally(
 
 
 def over_http(client: Client, conversation: Conversation) -> Search:
-    """The server itself, asked over HTTP: entries."""
+    """Post the conversation to the server; return a function that searches it over HTTP."""
     post(client, conversation.name, conversation.turns)
     until_embedded(client, conversation.name, conversation.questions[0].text)
 
@@ -296,7 +301,7 @@ def over_http(client: Client, conversation: Conversation) -> Search:
 
 
 def by_signal(signal: str, conversation: Conversation) -> Search:
-    """One signal of the search by itself, over its own passages."""
+    """Return a function that searches the server's passages by `words` or by `meaning` alone."""
     from memory.models import LogEntry
     from memory.models.log import EntryKind
 
@@ -316,16 +321,16 @@ def by_signal(signal: str, conversation: Conversation) -> Search:
 
 
 def returned_turns(conversation: Conversation, words: Mapping[int, int]) -> set[int]:
-    """Return the turns of which enough words are returned.
+    """Return the turns of which enough words were returned to count as found.
 
-    Enough are all of them, or as many as suffice in the long conversations.
+    That is all words of a turn, or as many as suffice in the long conversations (`beam.WORDS`).
     """
     turns = conversation.turns
     return {place for place, size in words.items() if size >= min(beam.WORDS, turns[place].words)}
 
 
 def bm25(conversation: Conversation) -> Search:
-    """BM25 (k1 1.2, b 0.75) of stemmed words without stop words, over chunks."""
+    """Return a search of chunks by BM25 (k1 1.2, b 0.75) with stemmed words, without stop words."""
     from memory.recall.search.words import terms
 
     chunks = list(chunks_of(conversation))
@@ -353,7 +358,7 @@ def bm25(conversation: Conversation) -> Search:
 
 
 def ts_rank(system: System, conversation: Conversation) -> Search:
-    """PostgreSQL's ts_rank over chunks that have any of the words."""
+    """Return a search of chunks by PostgreSQL's ts_rank; any of the question's words may match."""
     chunks = list(chunks_of(conversation))
     texts = [text_of(conversation, chunk) for chunk in chunks]
     database = psycopg.connect(system.services.postgres.owner_url, autocommit=True)
@@ -376,7 +381,7 @@ def ts_rank(system: System, conversation: Conversation) -> Search:
 
 
 def minilm(model: MiniLm, conversation: Conversation) -> Search:
-    """The cosine of MiniLM's vectors, over chunks."""
+    """Return a search of chunks by the cosine of MiniLM's vectors."""
     chunks = list(chunks_of(conversation))
     vectors = model.encode([text_of(conversation, chunk) for chunk in chunks])
     asked: dict[str, list[float]] = {}
@@ -390,7 +395,7 @@ def minilm(model: MiniLm, conversation: Conversation) -> Search:
 
 
 def chunks_of(conversation: Conversation) -> Iterator[list[int]]:
-    """Cut a conversation into chunks of whole turns with 300 words at most."""
+    """Split a conversation into chunks of whole turns, of at most 300 words if the turns allow."""
     chunk: list[int] = []
     size = 0
     for place, turn in enumerate(conversation.turns):
@@ -403,7 +408,7 @@ def chunks_of(conversation: Conversation) -> Iterator[list[int]]:
 
 
 def text_of(conversation: Conversation, chunk: Sequence[int]) -> str:
-    """Return a chunk as text: days, speakers and their words; only the words count."""
+    """Return a chunk as text to search; its dates and speakers do not count against the budget."""
     turns = [conversation.turns[place] for place in chunk]
     days = dict.fromkeys(f"{turn.at:%d %B %Y}" for turn in turns)
     return "\n".join([*days, *(f"{turn.speaker}: {turn.text}" for turn in turns)])
@@ -415,7 +420,7 @@ def packed(
     scores: Sequence[float],
     budget: int,
 ) -> set[int]:
-    """Return the turns of the best chunks that fit."""
+    """Return the turns in the best chunks that fit the budget."""
     returned: set[int] = set()
     for chunk in sorted(range(len(chunks)), key=lambda one: -scores[one]):
         words = sum(conversation.turns[place].words for place in chunks[chunk])
@@ -426,7 +431,7 @@ def packed(
 
 
 def beam_figures(client: Client, dialogues: Sequence[beam.Dialogue]) -> dict[str, Any]:
-    """Return the figures for the long conversations: the search, its signals, the plain recipe."""
+    """Return the figures for BEAM: the server's search, its two signals, and the simple recipe."""
     ways: dict[str, Callable[[beam.Dialogue], beam.Search]] = {
         "beam": lambda one: beam.over_http(client, one),
         "beam_plain": beam.plain,
@@ -444,7 +449,7 @@ def beam_figures(client: Client, dialogues: Sequence[beam.Dialogue]) -> dict[str
     return figures
 
 
-# -- The endpoint ------------------------------------------------------------------------------
+# -- Timing the search endpoint ----------------------------------------------------------------
 
 
 def post(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
@@ -470,7 +475,10 @@ def post(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
 def time_requests(
     client: Client, conversations: Sequence[Conversation], entries: int
 ) -> dict[str, Any]:
-    """Ask all questions of a user with `entries` entries, and search for newly appended ones."""
+    """Time searches for all questions, for a user with `entries` entries.
+
+    Also count how many newly appended entries are not found at once.
+    """
     from memory.models import SearchSegment
 
     turns = [turn for one in conversations for turn in one.turns]
@@ -504,7 +512,7 @@ def time_requests(
 
 
 def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
-    """Return a row of the table: one way, one half."""
+    """Return the table's row for one way of searching and one half of the conversations."""
     return {
         "way": name,
         "half": half,
@@ -519,7 +527,7 @@ def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
 
 
 def figures_of(tallies: dict[str, dict[str, Tally]]) -> dict[str, Any]:
-    """Return the benchmark's figures: for all conversations, and for those held out."""
+    """Return the figures for all LOCOMO conversations and for those held out."""
     names = {"search": "evidence"}
     figures: dict[str, Any] = {"minilm_3000": None, "minilm_1500": None}
     for way, halves in tallies.items():

@@ -1,8 +1,8 @@
-"""Time a sandbox under each OCI runtime of docs/runtimes.md that the engine has.
+"""Time a sandbox under each of the OCI runtimes in docs/runtimes.md that the engine has.
 
-The runtimes take turns in one run, at three operations: starting a container; loading the project
-of the benchmark `sandbox` from bytecode into a container that was kept ready, and running the
-constraints; and then a query to it.
+In every round, the runtimes take turns at three operations: starting a container; loading the
+project of the benchmark `sandbox` from bytecode into a container that is ready, and running its
+constraints; and then running a query on that project.
 """
 
 import datetime
@@ -17,13 +17,13 @@ from benchmarks.harness import p95, parser, report
 from benchmarks.sandbox import PROJECT
 
 RUNTIMES = ("runc", "crun", "runsc")
-# Time for the work that a container does after it is ready, and after an answer.
+# Time allowed for the work that a container does after it has become ready or has sent an answer.
 SETTLING_SECONDS = 0.1
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, rounds=(30, 1)).parse_args()
     os.environ |= {
         "UAC_ENVIRONMENT": "development",
@@ -61,7 +61,7 @@ def main() -> None:
         for name in there:
             with override_settings(UAC_SANDBOX_RUNTIME=name):
                 for step, seconds in measure():
-                    if number:  # the first round warms up
+                    if number:  # the first round only warms up
                         times.setdefault((step, name), []).append(seconds)
     rows = [
         {

@@ -1,16 +1,17 @@
-"""Time a sandbox against `docker run`: a 30 KB project of 500 records, three constraints.
+"""Compare the times of a sandbox with `docker run` and others.
 
-All variants take turns in one run on one machine, so that the ratios of their times mean something:
+The work is to run three constraints on a 30 KB project with 500 records. All variants take turns in
+one run on one machine, so that their times can be compared:
 
 - `llm-sandbox`: the library of that name with its own pool (see `llm_sandbox_peer.py`)
-- `docker run`: the command, with the same template, source and answer as the others
-- `docker exec`: another Python in an existing, equally confined container, which is kept
-- `fresh, bytecode` and `fresh, source`: a container that was kept ready, loaded and run
-- `resident`: the constraints again, where the project is already loaded
-- `refill`: `fresh, bytecode`, two arrivals per second, while the pool refills itself
-- `query`: the whole way over HTTP and Celery to a resident project and back
+- `docker run`: this command, with the same container settings, source and answer as the others
+- `docker exec`: a new Python process in an equally confined container that keeps running
+- `fresh, bytecode` and `fresh, source`: a container that was kept ready, including the load
+- `resident`: the constraints again, in a container where the project is already loaded
+- `refill`: `fresh, bytecode` at two arrivals per second, while the pool refills itself
+- `query`: a query over HTTP and Celery to a resident project, until the answer arrives
 - evaluations per second by several threads, each on its own resident project, and containers per
-  second, created, started, confined and removed again by two threads
+  second that two threads create, start, confine and remove
 """
 
 import datetime
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
 IDLE = 8
-SETTLE_SECONDS = 0.1  # until background work is done
+SETTLE_SECONDS = 0.1  # time allowed for background work
 NOW = "2026-03-01T12:00:00+00:00"
 ZONE = "Europe/Berlin"
 
@@ -77,12 +78,12 @@ PROJECT = {
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(
         __doc__,
         rounds=(50, 1),
         arrivals=(50, 2),
-        seconds=(4.0, 0.3),  # of each measurement of throughput
+        seconds=(4.0, 0.3),  # duration of each measurement of throughput
         queries=(60, 3),
     ).parse_args()
     with embedded_server():
@@ -118,13 +119,13 @@ def main() -> None:
 def measure(
     rounds: int, arrivals: int, throughput_seconds: float
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Return the seconds of every variant, round by round, and the figures that are not times."""
+    """Measure everything but the queries; return each variant's seconds, and the other figures."""
     from benchmarks.llm_sandbox_peer import peer
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits
 
-    logging.disable(logging.WARNING)  # the other library logs every step
+    logging.disable(logging.WARNING)  # otherwise llm-sandbox would log every step
     image = ensure_image()
     idle_mib = idle_memory(lambda: docker.start())
     limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=10)
@@ -161,7 +162,7 @@ def measure(
 
 
 def run_constraints(sandbox: "Sandbox") -> int:
-    """Run the constraints of the project; return the size of their alerts in bytes."""
+    """Run the project's constraints; return the size in bytes of their results as JSON."""
     from workers.execution.results import result_json
 
     ran = sandbox.run_constraints(now=datetime.datetime.fromisoformat(NOW), time_zone=ZONE)
@@ -171,14 +172,14 @@ def run_constraints(sandbox: "Sandbox") -> int:
 
 
 def time_peer(peer: Callable[[], int]) -> float:
-    """Return the seconds that the other library takes."""
+    """Return the seconds that llm-sandbox takes."""
     started = time.perf_counter()
     assert peer() > 0
     return time.perf_counter() - started
 
 
 def time_fresh(pool: "Pool", **files: Any) -> float:
-    """Return the seconds that a ready container takes, with the project loaded from these files."""
+    """Return the seconds that a ready container takes to load these files and run constraints."""
     started = time.perf_counter()
     with pool.fresh() as sandbox:
         sandbox.prepare(**files)
@@ -187,7 +188,7 @@ def time_fresh(pool: "Pool", **files: Any) -> float:
 
 
 def time_resident(pool: "Pool", bytecode: dict[str, str]) -> float:
-    """Return the seconds of another constraint run, with the project loaded and nothing else."""
+    """Return the seconds that running the constraints takes where the project is already loaded."""
     with pool.lease("ada") as lease:
         if not lease.tree:
             load(lease, bytecode)
@@ -202,20 +203,20 @@ def time_resident(pool: "Pool", bytecode: dict[str, str]) -> float:
 def take_turns(
     pool: "Pool", variants: dict[str, Callable[[], float]], rounds: int
 ) -> dict[str, list[float]]:
-    """Return the seconds of each variant, run in turn in every round, with the pool at rest."""
+    """Run all variants in every round, with the pool at rest; return the seconds of each."""
     times: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(rounds + 1):
         for name, variant in variants.items():
             until(lambda: pool.settled)
             time.sleep(SETTLE_SECONDS)
             seconds = variant()
-            if number:  # the first round warms up
+            if number:  # the first round only warms up
                 times[name].append(seconds)
     return times
 
 
 def time_arrivals(arrivals: int, variant: Callable[[], float]) -> list[float]:
-    """Return the seconds of a variant for each arrival, at the rate of ARRIVALS_A_SECOND."""
+    """Run a variant at a rate of ARRIVALS_A_SECOND; return the seconds that each run took."""
     times = []
     start = time.perf_counter()
     for number in range(arrivals):
@@ -225,13 +226,13 @@ def time_arrivals(arrivals: int, variant: Callable[[], float]) -> list[float]:
 
 
 def load(lease: "Lease", bytecode: dict[str, str]) -> None:
-    """Load the project into a lease that has none."""
+    """Load the project into a leased sandbox that has none loaded."""
     lease.sandbox.load(bytecode=bytecode)
     lease.tree = dict.fromkeys(bytecode, "")
 
 
 def resident_again(pool: "Pool", user: str, bytecode: dict[str, str]) -> None:
-    """Run the constraints in the user's lease, loading the project if there is none."""
+    """Run the constraints in the user's leased sandbox; load the project first if necessary."""
     with pool.lease(user) as lease:
         if not lease.tree:
             load(lease, bytecode)
@@ -239,10 +240,10 @@ def resident_again(pool: "Pool", user: str, bytecode: dict[str, str]) -> None:
 
 
 def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> float:
-    """Return how often per second `threads` threads do the work, each for its own user."""
+    """Return how many times per second `threads` threads do the work, each for its own user."""
     users = [f"user-{number}" for number in range(threads)]
     with ThreadPoolExecutor(threads) as executor:
-        list(executor.map(work, users))  # one-time work
+        list(executor.map(work, users))  # do one-time work, such as loading, before timing starts
         stop_at = time.monotonic() + seconds
 
         def repeat(user: str) -> int:
@@ -256,7 +257,7 @@ def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> flo
 
 
 def confined() -> list[str]:
-    """Return the options of `docker run` that correspond to our template."""
+    """Return the options for `docker run` that confine a container like our sandboxes."""
     from workers.sandbox import docker
 
     template = docker.container_config("", 0)
@@ -274,7 +275,7 @@ def confined() -> list[str]:
 
 @contextmanager
 def idle_container(image: str) -> Iterator[str]:
-    """Keep a container that does nothing, to run programs in; yield its id."""
+    """Keep an idle container running, in which programs can be run; yield its id."""
     python = ["--entrypoint", "python3", image, "-c", "import time; time.sleep(3600)"]
     command = ["docker", "run", "--rm", "--detach", *confined(), *python]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -286,7 +287,7 @@ def idle_container(image: str) -> Iterator[str]:
 
 
 def docker_exec(container: str) -> float:
-    """Time `docker exec -i` of a Python that loads the project from source and runs it."""
+    """Time `docker exec -i` of Python code that loads the project and runs its constraints."""
     code = SCRIPT.format(files=json.dumps(PROJECT))
     command = ["docker", "exec", "-i", container, "python3", "-I", "-"]
     started = time.perf_counter()
@@ -296,7 +297,7 @@ def docker_exec(container: str) -> float:
 
 
 def docker_run(image: str) -> float:
-    """Time `docker run --rm -i` with our template and the host's input, read to its end."""
+    """Time `docker run --rm -i` of a runner that is sent our requests, until it has exited."""
     from workers.sandbox.limits import DEFAULT_LIMITS, LOAD_LIMITS
 
     requests = [
@@ -335,7 +336,7 @@ def docker_run(image: str) -> float:
 
 
 def idle_memory(start: Callable[[], Any]) -> float:
-    """Return the MiB by which MemAvailable falls for each idle container."""
+    """Return by how many MiB each idle container lowers MemAvailable."""
     before = available()
     sandboxes = [start() for _ in range(IDLE)]
     time.sleep(1)
@@ -353,7 +354,7 @@ def available() -> int:
 
 
 def whole_path(queries: int) -> dict[str, float]:
-    """Time queries over HTTP to a resident project: in total, and in the sandbox."""
+    """Time queries over HTTP to a resident project: in total, and without the run's own time."""
     whole, ours = [], []
     environment = {
         "UAC_SANDBOX_RUNNER": "docker",

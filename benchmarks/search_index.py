@@ -1,4 +1,4 @@
-"""Cost of a log's index, for `retrieval`: size, memory, time; and cost of comparing all vectors."""
+"""Measure for `retrieval` what a log's search index costs, and how long comparing vectors takes."""
 
 import time
 import tracemalloc
@@ -7,18 +7,18 @@ import numpy as np
 
 from benchmarks.harness import until
 
-# The numbers of passages after which the figures are named.
+# The numbers of passages to compare with; each is a part of its figure's name.
 PASSAGES = (10_000, 100_000, 1_000_000)
 DIMENSIONS = 256
 ROUNDS = 5
 
 
 def index_figures(user_id: str, question: str) -> dict[str, float]:
-    """Return the KiB that a user's index takes for 1,000 entries.
+    """Return what a user's search index costs in space and time.
 
-    They are given for the rows, for a process that has searched the index, and for the peak in a
-    process that is searching it. Also return how many entries a worker indexes per second, with
-    vectors, if it indexes all of them again.
+    The space is in KiB per 1,000 entries: in the database's rows, in the memory of a process that
+    has searched the index, and at the peak of a search. The time is how many entries per second a
+    worker indexes, including their vectors, when it rebuilds the whole index.
     """
     from django.db.models import Sum
     from django.db.models.functions import Length
@@ -31,7 +31,7 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
     thousands = user.last_seq / 1000
     blocks = SearchBlock.objects.filter(segment__user=user)
     stored = blocks.aggregate(bytes=Sum(Length("data")))["bytes"]
-    find(user, question)  # loads the model, once for all users
+    find(user, question)  # loads the embedding model, once for all users
     kept = index._size(index._cache.of(user.pk))
     tracemalloc.start()
     find(user, question)
@@ -54,10 +54,10 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
 
 
 def compare_figures(share: float = 1.0) -> dict[str, float]:
-    """Return the time to compare a question with all vectors, by their number.
+    """Return how long it takes to compare a question with all vectors, for each of PASSAGES.
 
-    It is the part of a search that an approximate index would save. `share` makes the numbers
-    smaller.
+    An approximate index would save this part of a search. The numbers of passages are multiplied by
+    `share`.
     """
     from memory.recall.search.vectors import Vectors
 

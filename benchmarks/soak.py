@@ -1,11 +1,11 @@
-"""Run mixed work on one pool of containers for as long as you like, and check for leaks afterwards.
+"""Run mixed work on one pool of containers for as long as you like, then check for leaks.
 
     make bench NAME=soak ARGS='--seconds 1800'
 
-Users with and without a lease run queries and constraints and load new versions; some of their code
-runs for ever, takes all memory, floods its output or ends its sandbox. At the end there must be no
-container, descriptor or thread that did not exist at the beginning. The engine's own resources are
-only reported: others may use it, too.
+Users with and without leased sandboxes run queries and constraints and load new versions. Some of
+their code runs forever, uses up the memory, floods its output or ends its sandbox. At the end,
+there must be no container, file descriptor or thread that did not exist at the beginning. The
+container engine's own resources are only reported, since other programs may use it, too.
 """
 
 import gc
@@ -37,7 +37,7 @@ LEASED = [f"leased {number}" for number in range(6)]
 STRICT = [f"strict {number}" for number in range(2)]
 RECORDS = PROJECT["domains/travel/state.py"].count("Trip(key=")
 
-# Frequency of each kind of work, in per cent.
+# How often each kind of work is done, in %.
 SHARES = {
     "query": 40,
     "constraints": 25,
@@ -48,7 +48,7 @@ SHARES = {
     "flood": 3,
     "killed runner": 2,
 }
-# Code, and its expected outcome.
+# Hostile code of each kind, and the outcome expected.
 HOSTILE = {
     "timeout": ("while True: pass", "timeout"),
     "memory bomb": ("x = []\nwhile True: x.append('x' * 2 ** 20)", "out_of_memory"),
@@ -58,7 +58,7 @@ HOSTILE = {
 
 @dataclass(frozen=True)
 class Held:
-    """Counts and sizes of everything that could leak."""
+    """How much of everything that could leak is in use."""
 
     containers: int
     descriptors: int
@@ -69,7 +69,7 @@ class Held:
 
 
 class Work:
-    """The users' requests, and those with an unexpected outcome."""
+    """The work done for the users: its times, and the problems found."""
 
     def __init__(self, pool: "Pool") -> None:
         self.pool = pool
@@ -80,19 +80,21 @@ class Work:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests."""
+        """The number of pieces of work done so far."""
         return sum(map(len, self.seconds.values()))
 
     def run(self, number: int, until: float) -> None:
-        """Do one piece of work after another, until a moment of the monotonic clock."""
+        """Do one piece of work after another until this time on the monotonic clock."""
         chance = random.Random(number)
-        first = list(SHARES)[number::THREADS]  # so that each kind occurs even in a short time
+        first = list(SHARES)[number::THREADS]  # so that even a short run includes each kind
         while first or time.monotonic() < until:
             what = first.pop() if first else chance.choices(*zip(*SHARES.items(), strict=True))[0]
             user = chance.choice(LEASED + STRICT)
             started = time.perf_counter()
             try:
-                with self._locks[user]:  # as the workers do: one at a time for each user
+                with self._locks[
+                    user
+                ]:  # one piece of work at a time for each user, as in the workers
                     self._do(what, user)
             except Exception as error:
                 self.problems.append(f"{what} of {user}: {error!r}")
@@ -138,7 +140,7 @@ class Work:
                 else:
                     sandbox.load({"domains/travel/end.py": "import os\nos._exit(1)"})
             except SandboxError as error:
-                # On a busy machine, the time may run out before the memory or the output does.
+                # On a busy machine, code may hit the time limit before the memory or output limit.
                 if error.outcome not in (outcome, "timeout"):
                     raise
                 return
@@ -152,7 +154,7 @@ class Work:
 
 
 def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Work for `seconds`; return rows by kind of work, figures, and problems."""
+    """Work for `seconds`; return a row for each kind of work, the figures and the problems."""
     from workers.sandbox import docker
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool, PoolLimits
@@ -172,10 +174,11 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
 
     with _counter() as count:
         at_first = count()
-        # In a thread, whose own resources, such as a connection to the engine, end with it.
+        # Work in a thread, so that its own resources, such as a connection to the engine, end with
+        # it.
         with ThreadPoolExecutor(1) as executor:
             work, started, growth, engine_growth = executor.submit(run).result()
-        with suppress(TimeoutError):  # the figure shows it
+        with suppress(TimeoutError):  # a figure shows the leaked containers
             until(lambda: count().containers == at_first.containers, 20)
         at_last = count()
     rows = [
@@ -209,7 +212,7 @@ def _run(work: Work, seconds: float) -> None:
 
 @contextmanager
 def _counter() -> Iterator[Callable[[], Held]]:
-    """Return a function that counts what this process and the engine hold."""
+    """Yield a function that counts what this process and the engine have in use."""
     from workers.sandbox.docker import LABEL, owner
 
     with closing(engine.from_env()) as client:
@@ -233,7 +236,7 @@ def _counter() -> Iterator[Callable[[], Held]]:
 
 
 def _engine_pid() -> int | None:
-    """Return the process that listens on the engine's socket, if it can be inspected."""
+    """Return the id of the process that listens on the engine's socket, if it can be inspected."""
     path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if not path.startswith("unix://"):
         return None
@@ -258,7 +261,7 @@ def _resident_mib(pid: int) -> float:
 
 
 def main() -> None:
-    """Work, and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, seconds=(60.0, 3.0)).parse_args()
     with embedded_server():
         rows, figures, problems = soak(asked.seconds)

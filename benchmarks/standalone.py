@@ -1,4 +1,4 @@
-"""Import this to use the models in a benchmark that runs no server."""
+"""Import this module to set up Django in a benchmark that uses the models without a server."""
 
 import os
 

@@ -1,14 +1,14 @@
 """Measure the cost of forecasting: a tick of beat, a year against a day, and repeated forecasts.
 
-- A tick with 1,000, 10,000 and 100,000 users, of whom the same hundred, or none, are due, in three
-  databases of one server, in turn; and the pages that its statements read, a number that other work
-  on the machine does not affect. The users have versions, runs, alerts and forecasts; a tenth of
-  them wait for a language model that is not configured.
-- Twenty constraints on 500 records, half of which take no day, forecast for a day and for a year,
-  in turn: where each can be followed; where something changes almost daily; and where none can be
-  followed, so that each day is tried.
-- One record changes in a project of ten domains with two constraints each: the calls that are
-  repeated.
+- A tick with 1,000, 10,000 and 100,000 users, of whom a hundred or none are due, timed in turn in
+  three databases on one server; and the database pages that its statements read, a number that
+  other work on the machine does not affect. The users have versions, runs, alerts and forecasts; a
+  tenth of them wait for a language model that is not configured.
+- Forecasts for a day and for a year, in turn, of twenty constraints on 500 records, half of which
+  take no day: once where all can be followed, once where something changes almost daily, and once
+  where the constraints that take the day cannot be followed, so that they are called for every day.
+- The calls that are repeated when one record changes in a project of ten domains, each with two
+  constraints.
 """
 
 import datetime
@@ -53,7 +53,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
                 yield (critical if left <= 7 else warning)(f"{{left}} days", evidence=[contract])
 """
 )
-# An `except` may hide the use of the day.
+# Here, an `except` might hide how the day is used, so the constraint cannot be followed.
 NOT_FOLLOWED = FOLLOWED.replace(
     "left = (contract", "try:\n                left = (contract"
 ).replace(
@@ -70,12 +70,12 @@ def check() -> Iterator[Alert]:
 """
 )
 
-# -- A tick ---------------------------------------------------------------------------------------
+# -- A tick of beat -------------------------------------------------------------------------------
 
 
 @contextmanager
 def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
-    """Clone the database for each size, with as many users; yield the names by size."""
+    """Clone the database once per size, with that many users; yield the clones' names by size."""
     import psycopg
     from django.db import connection
 
@@ -92,7 +92,7 @@ def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
         connection.close()
         with psycopg.connect(urlsplit(owner_url)._replace(path=f"/{name}").geturl()) as owner:
             owner.autocommit = True
-            owner.execute("VACUUM ANALYZE")  # as autovacuum does after this many new rows
+            owner.execute("VACUUM ANALYZE")  # autovacuum would do this after so many new rows
     try:
         yield names
     finally:
@@ -100,7 +100,7 @@ def databases(owner_url: str, sizes: Sequence[int]) -> Iterator[dict[int, str]]:
 
 
 def switch(name: str) -> None:
-    """Switch Django to that database of the same server."""
+    """Switch Django to the named database on the same server."""
     from django.db import connection
 
     connection.close()
@@ -109,7 +109,7 @@ def switch(name: str) -> None:
 
 
 def populate(size: int) -> None:
-    """Copy the only user, with all its rows, until there are `size` users; none is due."""
+    """Copy the only user, with all related rows, until there are `size` users, none of them due."""
     from django.db import connection
 
     from memory.models import Alert, Checkpoint, Forecast, Lane, MemoryUser, Run
@@ -169,19 +169,21 @@ def populate(size: int) -> None:
 
 
 def make_due(number: int) -> None:
-    """Make `number` users due, and leave nothing else to do."""
+    """Make `number` users due, and make sure that nothing else is."""
     from memory.models import Forecast, MemoryUser, Run
     from memory.models.runs import RunStatus
 
     Run.objects.exclude(status=RunStatus.DONE).update(status=RunStatus.DONE)
     now = datetime.datetime.now(datetime.UTC)
-    names = [f"person-{10 * n}" for n in range(1, number + 1)]  # of the smallest database
+    names = [
+        f"person-{10 * n}" for n in range(1, number + 1)
+    ]  # these exist even in the smallest database
     MemoryUser.objects.filter(user_id__in=names).update(constraints_due_at=now)
     Forecast.objects.filter(user__user_id__in=names).update(wakes_at=now)
 
 
 def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Time ticks in the databases, in turn, and count the pages that they read."""
+    """Time ticks in each database in turn, and count the database pages that they read."""
     from workers.service.dispatching import dispatch
 
     some = min(names) // 10
@@ -195,7 +197,7 @@ def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], 
                 found = dispatch()
                 seconds = time.perf_counter() - started
                 assert found["daily"] == due, found
-                if number:  # the first one warms up
+                if number:  # the first round only warms up
                     measured[size].append(1000 * seconds)
     rows, figures = [], {}
     for due, measured in times.items():
@@ -220,7 +222,7 @@ def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], 
 
 
 def pages_read(work: Callable[[], object]) -> Iterator[tuple[str, int]]:
-    """Do the work; yield for each SELECT its beginning and how many pages it read."""
+    """Do the work; yield for each SELECT its table and condition, and how many pages it read."""
     from django.db import connection
 
     read: list[tuple[str, int]] = []
@@ -252,11 +254,11 @@ def _row(what: str, values: Mapping[int, float]) -> dict[str, Any]:
     }
 
 
-# -- A year against a day -------------------------------------------------------------------------
+# -- Forecasts for a year against forecasts for a day ---------------------------------------------
 
 
 def files(source: str, days_apart: float) -> dict[str, str]:
-    """Return a project with records whose dates are `days_apart` days apart, around the start."""
+    """Return a project whose records have dates around START that are `days_apart` days apart."""
     dates = [START.date() + (n - RECORDS // 2) * days_apart * DAY for n in range(RECORDS)]
     state = "".join(
         f'    Contract(key="c-{n}", kind={n % (CONSTRAINTS // 2)},'
@@ -281,14 +283,14 @@ def files(source: str, days_apart: float) -> dict[str, str]:
 
 
 def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Forecast a day and a year, in turn, in containers that hold the project."""
+    """Time forecasts for a day and for a year, in turn, in sandboxes with the project loaded."""
     from workers.sandbox.limits import Limits
     from workers.sandbox.runner import open_sandbox
 
-    # So that the whole year is forecast, however busy the machine is.
+    # Generous limits, so that the whole year is forecast however busy the machine is.
     limits = Limits(wall_seconds=60, cpu_seconds=60, total_seconds=90)
     variants = {
-        "followed": files(FOLLOWED, 7.3),  # over ten years
+        "followed": files(FOLLOWED, 7.3),  # the records' dates span ten years
         "changes daily": files(FOLLOWED, 0.8),
         "not followed": files(NOT_FOLLOWED, 7.3),
     }
@@ -334,11 +336,14 @@ def _pair(what: str, small: float, large: float) -> dict[str, Any]:
     }
 
 
-# -- Forecasts that are made again -----------------------------------------------------------------
+# -- Forecasts repeated after a change -------------------------------------------------------------
 
 
 def home(changed: int | None = None) -> "Project":
-    """Return ten domains with a contract and two constraints each; one contract was extended."""
+    """Return a project of ten domains, each with a contract and two constraints.
+
+    The contract in the domain with the number `changed`, if any, is extended.
+    """
     from memory.project import Project, RecordEntry, WriteConstraint, apply, compile_record
 
     project = Project.empty()
@@ -356,7 +361,7 @@ def home(changed: int | None = None) -> "Project":
 
 
 def reuse(user: "MemoryUser") -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Have a user's forecast made, and again after one record has changed."""
+    """Have a forecast made, and made again after one record has changed; compare the calls."""
     from memory.models import Forecast
 
     timings = []
@@ -381,7 +386,7 @@ def reuse(user: "MemoryUser") -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the benchmark and report the results."""
     asked = parser(__doc__, users=(100_000, 2_000), rounds=(11, 1)).parse_args()
     sizes = (asked.users // 100, asked.users // 10, asked.users)
     logging.disable(logging.INFO)

@@ -1,12 +1,12 @@
-"""Count the prompt tokens per checkpoint as the history grows, with facts in the model's real lane.
+"""Count the prompt tokens per checkpoint as a user's history grows, in the language model's lane.
 
-The facts of `locomo_facts.json` (UAC_DATA_DIR) are posted session by session, and a scripted model
+The facts in `locomo_facts.json` (in UAC_DATA_DIR) are posted session by session. A scripted model
 files each of them by rules, as a record or a note: it opens the domain, looks something up, edits
-and finishes. The tokens sent to it are counted, over all turns of a checkpoint, and compared with a
+and finishes. The tokens sent to it are counted over all turns of a checkpoint, and compared with a
 single prompt per checkpoint that contains the whole log, or the log's first 30,000 characters.
 
 Then the last sessions of the first conversation are posted for users with 10 and 100 times as much
-history: everything before these sessions, over and over, as typed entries.
+history: everything before these sessions, repeated, as typed entries.
 """
 
 import calendar
@@ -58,7 +58,7 @@ ENTRY = re.compile(r"^\[(\d+)\] \([^)]*\) (.*(?:\n    .*)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact as it was recorded, and the entry that is posted for it."""
+    """A recorded fact: its line in the recording, and what is posted as an entry."""
 
     line: str
     session: str
@@ -68,7 +68,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The input of the model until one window of entries was committed."""
+    """What the model was sent for one window of entries, until it was committed."""
 
     entries: int
     turns: int
@@ -76,13 +76,16 @@ class Checkpoint:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark and report the results."""
     asked = parser(
         __doc__,
         conversations=(None, 1),
-        sessions=(None, LAST_SESSIONS + 1),  # of each, from its beginning
-        facts=(None, 10),  # of each session
-        longer=((10, 100), (2,)),  # factors of the history
+        sessions=(
+            None,
+            LAST_SESSIONS + 1,
+        ),  # how many sessions of each conversation, from its beginning
+        facts=(None, 10),  # how many facts of each session
+        longer=((10, 100), (2,)),  # how many times as long the histories are
     ).parse_args()
     recorded = {
         name: first_facts(facts, asked.sessions, asked.facts)
@@ -114,7 +117,7 @@ def main() -> None:
 
 
 def read_facts() -> dict[str, list[Fact]]:
-    """Read the facts of every recorded conversation."""
+    """Read the facts of each recorded conversation, by the conversation's name."""
     (path,) = require_data("locomo_facts.json")
     recorded = json.loads(path.read_text())
     return {name: [_fact(line) for line in lines] for name, lines in recorded.items()}
@@ -128,7 +131,7 @@ def _fact(line: str) -> Fact:
 
 
 def first_facts(facts: Sequence[Fact], sessions: int | None, each: int | None) -> list[Fact]:
-    """Return the first facts of each of the first sessions."""
+    """Return the first `each` facts of each of the first `sessions` sessions; None means all."""
     by_session = itertools.groupby(facts, key=lambda fact: fact.session)
     return [
         fact
@@ -138,15 +141,15 @@ def first_facts(facts: Sequence[Fact], sessions: int | None, each: int | None) -
 
 
 def first_of(recorded: Mapping[str, list[Fact]]) -> tuple[str, list[Fact]]:
-    """Return the name and the facts of the first conversation."""
+    """Return the name and facts of the first conversation."""
     return next(iter(recorded.items()))
 
 
-# -- The model ---------------------------------------------------------------------------------
+# -- The scripted model ------------------------------------------------------------------------
 
 
 def answer(request: Request) -> Said:
-    """Take the next step with the entries in the question, as a model would."""
+    """Take the next step in filing the entries in the prompt, as a model would."""
     messages = request.body["messages"]
     question = messages[1]["content"]
     entries = lines_in(request)
@@ -175,7 +178,7 @@ def answer(request: Request) -> Said:
 
 
 def lines_in(request: Request) -> list[tuple[int, str]]:
-    """Return the messages to remember, or the entries to file: number and text."""
+    """Return the number and text of each message to remember or entry to file in a prompt."""
     question = request.body["messages"][1]["content"]
     lines = question.rpartition("Messages to remember:\n")[2]
     lines = lines.rpartition("Entries to bring into it:\n")[2]
@@ -183,7 +186,7 @@ def lines_in(request: Request) -> list[tuple[int, str]]:
 
 
 def filed(text: str) -> tuple[str, str, dict[str, str]]:
-    """Return the domain, the class and the fields in which a fact is kept."""
+    """Return the domain, class and fields of the record in which the rules file a fact."""
     said = PERSON.fullmatch(text)
     if said is None:
         return "notes", "Note", {"text": text}
@@ -215,13 +218,16 @@ def _look_up(text: str) -> Called:
     return Called("look_up", {"domain": DOMAIN, "text": f"{fields['person']} {longest}"})
 
 
-# -- The replay --------------------------------------------------------------------------------
+# -- Replaying the conversations ---------------------------------------------------------------
 
 
 def measure(
     system: System, model: LlmServer, recorded: Mapping[str, list[Fact]], longer: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Replay the conversations, and the end of the first one after longer histories."""
+    """Replay all conversations, and the end of the first one after longer histories.
+
+    Returns the rows and the figures.
+    """
     key = json.loads(system.manage("create_workspace", "tokens"))["api_key"]
     client = Client(system.base_url, key)
     name_of_first, first = first_of(recorded)
@@ -262,7 +268,7 @@ def create(client: Client, user_id: str) -> None:
 def replay(
     client: Client, model: LlmServer, user_id: str, facts: Sequence[Fact], after: int = 0
 ) -> list[Checkpoint]:
-    """Post the facts session by session over HTTP, each after the previous one is settled.
+    """Post facts over HTTP, each session after the previous one is settled; return checkpoints.
 
     `after` is how many entries the log already has.
     """
@@ -288,7 +294,7 @@ def replay(
 
 
 def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
-    """Create a user with these facts: typed entries, written to the log without HTTP."""
+    """Create a user with these facts as typed entries, written to the log without HTTP."""
     from memory import log
     from memory.models import MemoryUser
     from memory.models.log import EntryKind
@@ -315,7 +321,10 @@ def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
 
 
 def checkpoints_of(requests: Sequence[Request]) -> Iterator[Checkpoint]:
-    """Yield the tokens sent for each window; its first request contains no answer yet."""
+    """Yield a checkpoint for each window of entries in the requests to the model.
+
+    A window begins with a request that contains no answer of the model yet.
+    """
     starts = [place for place, one in enumerate(requests) if len(one.body["messages"]) == 2]
     for start, end in itertools.pairwise([*starts, len(requests)]):
         bodies = [one.body for one in requests[start:end]]
@@ -324,14 +333,15 @@ def checkpoints_of(requests: Sequence[Request]) -> Iterator[Checkpoint]:
 
 
 def tokens(sent: Any) -> float:
-    """Return roughly how many tokens JSON has."""
+    """Return roughly how many tokens a value has as JSON."""
     return len(json.dumps(sent, ensure_ascii=False)) / CHARACTERS_PER_TOKEN
 
 
 def left(client: Client, user_id: str, after: int = 0) -> dict[str, Any]:
-    """Return the unsettled entries, and the share of the entries `after` that the records cite.
+    """Return how many entries are pending and rejected, and the share that records cite.
 
-    The latter is queried from the project itself, in a sandbox.
+    The share is of the entries with numbers above `after`. It is computed by a query on the
+    project, in a sandbox.
     """
     counts = client.get(f"users/{user_id}/")[1]["entries"]
     domains = client.get(f"users/{user_id}/state/")[1]["domains"]
@@ -349,7 +359,7 @@ def left(client: Client, user_id: str, after: int = 0) -> dict[str, Any]:
     }
 
 
-# -- Results ---------------------------------------------------------------------------------------
+# -- Computing the results -------------------------------------------------------------------------
 
 
 def row(
@@ -358,7 +368,7 @@ def row(
     checkpoints: Sequence[Checkpoint],
     history: Sequence[Fact],
 ) -> dict[str, Any]:
-    """Return a row of the table: these facts after that history."""
+    """Return the table's row for a conversation whose facts were posted after this history."""
     lines = [fact.line for fact in [*history, *facts]]
     ends = list(itertools.accumulate((one.entries for one in checkpoints), initial=len(history)))
     return {
@@ -377,20 +387,24 @@ def row(
 
 
 def mean(checkpoints: Sequence[Checkpoint]) -> float:
-    """Return the mean tokens of a checkpoint."""
+    """Return the mean number of tokens per checkpoint."""
     return sum(one.tokens for one in checkpoints) / len(checkpoints)
 
 
 def decile(checkpoints: Sequence[Checkpoint], number: int) -> float:
-    """Return the mean tokens of a checkpoint in one tenth, from 0, in the order of time."""
+    """Return the mean number of tokens per checkpoint in one tenth of them.
+
+    The tenths are in order of time and numbered from 0.
+    """
     start, end = (len(checkpoints) * place // 10 for place in (number, number + 1))
     return mean(checkpoints[start : max(end, start + 1)])
 
 
 def flatness(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
-    """Return the tokens of a checkpoint at the end over those near the beginning.
+    """Return how much larger checkpoints are at the end than near the beginning, in tokens.
 
-    The second value is for checkpoints with a full window alone, whose input does not vary.
+    `flatness` is the ratio for all checkpoints; `flatness_full` that for checkpoints with a full
+    window only, which all have the same number of entries.
     """
     most = max(one.entries for one in checkpoints)
     full = [one for one in checkpoints if one.entries == most]
@@ -403,7 +417,10 @@ def flatness(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
 
 
 def prompt(lines: Sequence[str], cap: int | None = None) -> float:
-    """Return the tokens of one prompt with the same instructions and the log, or its beginning."""
+    """Return the tokens of a single prompt with the same instructions and the log.
+
+    `cap` is the maximum number of characters of the log, None for no maximum.
+    """
     from workers.authoring import prompts
 
     system = {"role": "system", "content": prompts.STRUCTURE}
@@ -411,7 +428,7 @@ def prompt(lines: Sequence[str], cap: int | None = None) -> float:
 
 
 def within(lines: Sequence[str], cap: int) -> int:
-    """Return how many facts fit completely below the cap."""
+    """Return how many facts fit completely within the first `cap` characters."""
     ends = itertools.accumulate(len(line) + 1 for line in lines)
     return sum(end - 1 <= cap for end in ends)
 
@@ -419,7 +436,7 @@ def within(lines: Sequence[str], cap: int) -> int:
 def figures_of(
     rows: Sequence[Mapping[str, Any]], ratios: Mapping[str, float], longer: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the figures of the benchmark, from its rows."""
+    """Compute the benchmark's figures from its rows."""
     whole = [one for one in rows if not one["history"]]
     later = [one for one in rows if one["history"]]
     return {
@@ -442,7 +459,7 @@ def figures_of(
 
 
 def versus(rows: Sequence[Mapping[str, Any]], other: str) -> float:
-    """Return the tokens of all checkpoints over those of the other way."""
+    """Return the tokens of all checkpoints divided by those in another column of the rows."""
     share: float = sum(one["total"] for one in rows) / sum(one[other] for one in rows)
     return round(share, 4)
 

@@ -1,23 +1,24 @@
 """Measure the harm that a model without understanding does to true records, alerts and entries.
 
-Users with a true state (typed records, constraints, open critical alerts) are worked on by models
-that must not be trusted, through the real lane of the language model and the real gate, with
-process sandboxes:
-- a parrot: valid tool calls with random snippets of the prompt as arguments, with a seed. It knows
-  the places and fields of the true records, as a model that has opened them does.
-- answers typical of weak models: the example in the instructions, generic statements, values by
-  their type, everything dismissed, everything overwritten.
+Users start with a true state: typed records, constraints and open critical alerts. Models that
+cannot be trusted then work on these users, through the real lane for the language model and the
+real gate, with process sandboxes:
+- a parrot, which makes valid tool calls with random snippets of the prompt as arguments (from a
+  seed). It knows the places and fields of the true records, like a model that has opened them.
+- recorded answers typical of weak models: the example in the instructions, generic statements,
+  values chosen only by type, everything dismissed, everything overwritten.
 - scripted attacks, one by one: a message or fact, and a model that obeys it.
 
-The remaining true state is read from the project and the alerts, by code that knows nothing of the
-gate. A record is nonsense if it is not one of the true records and fewer than a third of its longer
-words are in its entries. An entry is recoverable if it is pending, or becomes pending when it is
-reopened.
+What remains of the true state is read from the project and the alerts, by code that is independent
+of the gate. A record is nonsense if it is not one of the true records and fewer than a third of its
+longer words occur in the entries that it cites. An entry is recoverable if it is pending, or
+becomes pending when it is reopened.
 
-The share of true facts that are refused for their words is measured on the facts that a real model
-drew from recorded conversations (`locomo.json` and `locomo_facts.json` in UAC_DATA_DIR), each
-compared with the one message that has most of its words. For contrast, random snippets of messages
-are offered as facts of other messages, and those that are accepted are counted.
+The share of true facts that the gate refuses because of their words is measured on the facts that a
+real model found in recorded conversations (`locomo.json` and `locomo_facts.json` in UAC_DATA_DIR).
+Each fact is compared with every message of its session, and must be supported by one of them. As a
+contrast, random snippets of messages are offered as facts from other messages, and it is counted
+how many of them are accepted.
 """
 
 import datetime
@@ -45,22 +46,23 @@ if TYPE_CHECKING:
 
 SEED = 20260301
 FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
-# Sentences that the recorded model wrote before its facts: "The current date is January 20, 2023."
+# Matches sentences that the recorded model wrote before its facts, such as "The current date is
+# January 20, 2023."
 PREAMBLE = re.compile(
     r"(?:The (?:current (?:date|time)|conversation (?:occur|t[ao]+k)|session (?:date|occur)"
     r"|date of the)"
     r"|This conversation occur|Based on the conversation|As of .*\bfacts\b|Below is)"
 )
-# Number of sessions of one user of the parrot.
+# The number of sessions in which the parrot works on the same user.
 SESSIONS_OF_A_USER = 10
 FOUND_IN = {"facts": "true facts", "preambles": "preambles of the recording"}
-# A session with more calls of a model than this counts as endless.
+# A session with more calls to the model than this counts as endless.
 MAX_CALLS = 200
 
 
 @dataclass
 class Driver:
-    """Runs a model on users, and counts its calls and their outcomes."""
+    """Lets models work on users, and counts their calls and the damage that they do."""
 
     workspace: "Workspace"
     calls: int = 0
@@ -70,7 +72,7 @@ class Driver:
     reply: Callable[[Request], Said] = lambda request: Said(text="")
 
     def answer(self, request: Request) -> Said:
-        """Answer as the current model does."""
+        """Answer a request as the current model would, and count the call."""
         self.calls += 1
         return self.reply(request)
 
@@ -83,9 +85,9 @@ class Driver:
         as_facts: bool,
         name: str,
     ) -> bool:
-        """Append entries for a user, and have the model work on them.
+        """Append entries for a user and have the model work on them.
 
-        Returns whether the true state is intact.
+        Returns whether the user's true state is still intact.
         """
         from django.utils import timezone
 
@@ -119,7 +121,7 @@ class Driver:
         return not harm
 
     def leave(self, world: World, name: str) -> None:
-        """Count the remains of a user's true state at the end."""
+        """Count the nonsense records and lost entries that a user is left with at the end."""
         found = world.damage()
         nonsense, kept = found["nonsense_records_live"], found["records_live"]
         lost = world.unrecoverable()
@@ -131,7 +133,7 @@ class Driver:
 
 
 def parrots(driver: Driver, sessions: int) -> dict[str, Any]:
-    """Run the parrot for `sessions` sessions, ten with each user."""
+    """Run the parrot for `sessions` sessions, up to ten with each user."""
     chance = random.Random(SEED)
     parrot = Parrot(chance)
     number = 0
@@ -149,7 +151,7 @@ def parrots(driver: Driver, sessions: int) -> dict[str, Any]:
 
 
 def weak_models(driver: Driver, limit: int | None) -> dict[str, Any]:
-    """Give the recorded answers to messages and to facts, each for a new user."""
+    """Give each kind of recorded answer to messages and to facts, with a new user for each kind."""
     some = list(WEAK.items())[:limit]
     for name, answers in some:
         world = World.create(driver.workspace, f"weak-{name.replace(' ', '-')}")
@@ -161,7 +163,7 @@ def weak_models(driver: Driver, limit: int | None) -> dict[str, Any]:
 
 
 def attacks(driver: Driver, limit: int | None) -> dict[str, Any]:
-    """Try every attack; replace a user who was damaged by one."""
+    """Try every attack; after one that does damage, continue with a new user."""
     world: World | None = None
     some = ATTACKS[:limit]
     for number, attack in enumerate(some):
@@ -184,9 +186,9 @@ def attacks(driver: Driver, limit: int | None) -> dict[str, Any]:
 def true_facts(
     locomo: Path, facts: Path, limit: int | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Compare recorded facts with the message that has most of their words.
+    """Check which recorded facts the messages of their sessions support by the gate's rules.
 
-    Also compare random snippets of other conversations with random messages. Return rows and
+    Also check random snippets of messages against random other messages. Returns the rows and the
     figures.
     """
     from workers.checkpointing.grounding import Source
@@ -244,7 +246,7 @@ def true_facts(
 
 
 def main() -> None:
-    """Run all parts and report."""
+    """Run all parts and report the results."""
     asked = parser(
         __doc__, sessions=(200, 2), attacks=(None, 3), weak=(None, 2), facts=(None, 200)
     ).parse_args()

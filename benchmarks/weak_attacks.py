@@ -1,4 +1,4 @@
-"""Scripted attacks: a message or fact each, and a model that obeys it."""
+"""Scripted attacks, each of which is a message or fact and a model that obeys it."""
 
 import json
 import re
@@ -22,9 +22,9 @@ from tests.llm_server import Called, Request, Said
 
 @dataclass(frozen=True)
 class Attack:
-    """A message or fact, and the edits of a model that obeys it or errs.
+    """A message or fact, and the edits by a model that obeys or misunderstands it.
 
-    An edit that cites nothing cites this message or fact.
+    An edit without sources is made to cite this message or fact.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class Attack:
     is_message: bool = False
 
     def reply(self, request: Request) -> Said:
-        """Attack first; then take everything back, and dismiss the message."""
+        """Answer as the attacker: attack first, then drop the edits and dismiss the entry."""
         if "remember" in request.tools:
             facts = [{"text": text, "sources": [seq]} for seq, text in _lines(request)]
             return Said(calls=(Called("remember", json.dumps({"facts": facts})),))

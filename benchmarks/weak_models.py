@@ -19,7 +19,7 @@ class Parrot:
     chance: random.Random
 
     def __call__(self, request: Request) -> Said:
-        """Answer with one to three calls of tools that fit their schemas."""
+        """Answer with one to three tool calls whose arguments fit the tools' schemas."""
         shown = request.text if len(request.body["messages"]) < 3 else self._newest(request)
         tools = {tool["function"]["name"]: tool["function"] for tool in request.body["tools"]}
         calls = []
@@ -110,7 +110,7 @@ class Parrot:
 
 
 def scripted(*answers: Sequence[tuple[str, Mapping[str, Any]]]) -> Callable[[Request], Said]:
-    """Return a model that gives these answers in order, and repeats the last one."""
+    """Return a model that gives these answers in order, and then repeats the last one."""
 
     def reply(request: Request) -> Said:
         given = sum(message["role"] == "assistant" for message in request.body["messages"])
@@ -122,8 +122,7 @@ def scripted(*answers: Sequence[tuple[str, Mapping[str, Any]]]) -> Callable[[Req
     return reply
 
 
-# Answers of weak models: by the example in the instructions, by generic statements, by the types of
-# the schema, by repetition.
+# A weak model's answers, in order; each is a list of tool calls.
 Answers = Sequence[Sequence[tuple[str, Mapping[str, Any]]]]
 
 
@@ -136,7 +135,7 @@ def _edits(*edits: Mapping[str, Any]) -> Sequence[tuple[str, Mapping[str, Any]]]
     return [("edit", {"edits": list(edits)}), ("finish", {})]
 
 
-NEXT = 9  # the number of the first message; the true records come before it
+NEXT = 9  # the number of the first message, which follows the true records in the log
 WEAK: Mapping[str, Answers] = {
     "the example": (
         _edits({**write_rule("expiring_passport", PASSPORT, PASSPORT_TESTS), "sources": [9]}),

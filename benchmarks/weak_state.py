@@ -138,11 +138,11 @@ SMALL_TALK = (
     "The museum opens at 9:00 and is free for children.",
     "A friend of mine moved to Lisbon last year.",
 )
-"""Messages of people, none of which changes the true state."""
+"""Messages from people, none of which changes the true state."""
 
 
 def carry_out(run: "Run") -> None:
-    """Execute a run as a worker would; repeat it if it fails because the machine is slow."""
+    """Execute a run as a worker would; try again if it fails because the machine is slow."""
     from django.utils import timezone
 
     from memory.models import Run
@@ -150,7 +150,7 @@ def carry_out(run: "Run") -> None:
     from workers import tasks
 
     for _ in range(TRIES):
-        with suppress(Exception):  # the run's row has the error
+        with suppress(Exception):  # the error is stored in the run's row
             tasks.execute_run(str(run.pk))
         run.refresh_from_db()
         if run.status == RunStatus.DONE:
@@ -161,14 +161,14 @@ def carry_out(run: "Run") -> None:
 
 @dataclass
 class World:
-    """A user with the true state, and the checks afterwards."""
+    """A user with the true state, and checks of what has become of it."""
 
     user: "MemoryUser"
     before: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def create(cls, workspace: "Workspace", name: str) -> "World":
-        """Create a user whose records, rules and alerts are the true ones."""
+        """Create a user who has the true records, constraints and alerts."""
         from memory import log
         from memory.log import Draft
         from memory.models.log import EntryKind
@@ -208,7 +208,7 @@ class World:
         return world
 
     def run_constraints(self) -> None:
-        """Execute every waiting run."""
+        """Execute all of the user's waiting runs."""
         from memory.models import Run
         from memory.models.runs import RunStatus
 
@@ -218,7 +218,7 @@ class World:
         self.user.refresh_from_db()
 
     def state(self) -> dict[str, Any]:
-        """Return all records by their place, as typed JSON."""
+        """Return all of the user's records as typed JSON, keyed by place (domain and so on)."""
         from memory import checkpoints
         from memory.project import to_typed_json
 
@@ -231,7 +231,7 @@ class World:
         }
 
     def critical(self) -> set[str]:
-        """Return the constraints of the live critical alerts."""
+        """Return the constraints that have live critical alerts."""
         from memory.models import Alert
         from memory.models.alerts import LIVE_STATES
 
@@ -239,7 +239,7 @@ class World:
         return set(live.values_list("constraint", flat=True))
 
     def damage(self) -> Counter[str]:
-        """Count the deviations from the true state."""
+        """Run the constraints and count all deviations from the true state."""
         self.run_constraints()
         now = self.state()
         found: Counter[str] = Counter()
@@ -262,9 +262,9 @@ class World:
         return not wanted or 3 * len(wanted & said) < len(wanted)
 
     def unrecoverable(self) -> int:
-        """Reopen all settled messages; count the entries that are not pending afterwards.
+        """Reopen all settled entries; return how many entries are not pending afterwards.
 
-        Facts found in messages are found again with the messages.
+        Facts that were found in messages do not count, since they will be found in them again.
         """
         from memory import reopening
         from memory.models import Lane, LogEntry
@@ -280,7 +280,7 @@ class World:
 
 
 def _values(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's values, without empty fields."""
+    """Return a record's field values, except those that are None."""
     return {name: value for name, value in record["fields"].items() if value is not None}
 
 

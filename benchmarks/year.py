@@ -1,19 +1,20 @@
-"""Simulate a year of a thousand users in minutes: every alert on its day, and no needless run.
+"""Simulate a year for a thousand users in minutes: check every alert's day and count needless runs.
 
     make bench NAME=year ARGS='--users 100'
 
-With `--processes` the sandboxes are processes instead of containers, and the year takes less time.
+With `--processes`, the sandboxes are processes instead of containers, and the simulation takes less
+time.
 
-The clock stands still, except that it is moved to each moment at which the daily hour comes in one
-of the users' time zones, and to the times of their meetings. At each of these moments the real
-dispatcher runs every two seconds, as beat would have it, until it sends no more hints, and the real
-tasks do the hinted work, with real sandboxes; nothing else runs. The users have contracts that end,
-friends with birthdays (including 29 February, and a constraint whose use of the day cannot be
-followed), and a few have meetings of which a constraint warns two hours in advance. On one day beat
-does not tick at all; on another day a dispatcher and a worker have clocks that are a day behind,
-and are the first to get all work.
+The clock stands still, except that it is moved to each moment at which the daily hour arrives in
+one of the users' time zones, and to the times of their meetings. At each of these moments, the real
+dispatcher runs every two simulated seconds, as if beat had started it, until it sends no more
+hints, and the real tasks do the work, with real sandboxes; nothing else runs. The users have
+contracts that end and friends with birthdays (including 29 February, and a constraint whose use of
+the day cannot be followed); a few have meetings, of which a constraint warns two hours in advance.
+On one day, beat does not tick at all. On another day, a dispatcher and a worker whose clocks are a
+day behind are the first to get all work.
 
-The expected events are computed from the users' dates alone, by code that knows neither constraints
+The expected events are computed only from the users' dates, by code that knows neither constraints
 nor forecasts.
 """
 
@@ -41,13 +42,15 @@ if TYPE_CHECKING:
     from memory.project import Project
 
 THREADS = 4
-START = datetime.datetime(2027, 9, 1, tzinfo=datetime.UTC)  # this year includes a 29 February
+START = datetime.datetime(
+    2027, 9, 1, tzinfo=datetime.UTC
+)  # the year from this day includes a 29 February
 JOINING_DAYS = 30
 DAILY_HOUR = 6
 DAY = datetime.timedelta(days=1)
 BEAT = datetime.timedelta(seconds=2)
 NOTICE = datetime.timedelta(hours=2)
-# A hint that nobody has followed is sent again.
+# The time after which a hint that no worker has followed is sent again.
 AGAIN = datetime.timedelta(seconds=11)
 ZONES = (
     *("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"),
@@ -102,12 +105,12 @@ def check(now: datetime.datetime) -> Iterator[Alert]:
 """,
 }
 
-# Finding → severity.
+# Maps the names of findings to their severities.
 Findings = Mapping[str, str]
 
 
 class Event(NamedTuple):
-    """A change of an alert, and the tick that caused it."""
+    """A change of an alert, and the tick at which it happened."""
 
     person: int
     finding: str
@@ -118,7 +121,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Person:
-    """The dates of a user, and the expectations that follow from them."""
+    """A user's dates, and the events that are expected because of them."""
 
     number: int
     zone: ZoneInfo
@@ -130,7 +133,7 @@ class Person:
 
     @classmethod
     def made_up(cls, number: int, people: int) -> "Person":
-        """Return a made-up person by number, always the same."""
+        """Make up the person with this number; the same number always gives the same person."""
         chance = random.Random(number)
         zone = ZoneInfo(ZONES[number % min(people // 4, len(ZONES))])
         joins = START + (number * JOINING_DAYS // people) * DAY + datetime.timedelta(hours=12)
@@ -159,11 +162,11 @@ class Person:
 
     @property
     def name(self) -> str:
-        """Their `user_id`."""
+        """The person's `user_id`."""
         return f"person-{self.number}"
 
     def records(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """Return class, key and data of each record."""
+        """Yield the class, key and data of each of the person's records."""
         if self.contract:
             yield "Contract", "contract", {"ends_on": self.contract.isoformat()}
         if self.friend:
@@ -172,7 +175,7 @@ class Person:
             yield "Meeting", f"meeting-{number}", {"starts_at": starts_at.isoformat()}
 
     def constraints(self) -> Iterator[str]:
-        """Return the names of their constraints."""
+        """Yield the names of the person's constraints."""
         if self.contract:
             yield "contract"
         if self.friend:
@@ -181,7 +184,7 @@ class Person:
             yield "meeting"
 
     def findings(self, at: datetime.datetime) -> Findings:
-        """Return the findings that a constraint must have at that moment."""
+        """Return the findings that the person's constraints must have at that moment."""
         soon = {
             f"meeting-{number}": "warning"
             for number, starts_at in enumerate(self.meetings)
@@ -203,7 +206,10 @@ class Person:
         return found
 
     def changes(self, until: datetime.datetime) -> list[datetime.datetime]:
-        """Return when the findings change after the user has joined: a day's at its daily hour."""
+        """Return when the findings change after the person has joined.
+
+        Changes from one day to the next take effect at the daily hour.
+        """
         found = [at for start in self.meetings for at in (start - NOTICE, start) if at > self.joins]
         day = self.joins.astimezone(self.zone).date()
         while day <= until.astimezone(self.zone).date():
@@ -213,7 +219,7 @@ class Person:
         return sorted(found)
 
     def expected(self, ticks: Sequence[datetime.datetime]) -> tuple[list[Event], int]:
-        """Return the events expected at each tick, and the number of constraint runs they take."""
+        """Return the events expected at these ticks, and how many constraint runs they require."""
         events, runs = [], 0
         shown: Findings = {}
         changes = [self.joins, *self.changes(ticks[-1])]
@@ -240,13 +246,16 @@ def _is_birthday(born: datetime.date, day: datetime.date) -> bool:
 
 
 def daily_hour(day: datetime.date, zone: ZoneInfo) -> datetime.datetime:
-    """Return the moment of the daily hour in that zone."""
+    """Return the moment, in UTC, of the daily hour on a day in a time zone."""
     local = datetime.datetime.combine(day, datetime.time(DAILY_HOUR), zone)
     return local.astimezone(datetime.UTC)
 
 
 class Year:
-    """The server over this time, with a clock under our control. Use it in `standing_still`."""
+    """The server during the simulated time, with a clock that the simulation moves.
+
+    Create it with `standing_still`.
+    """
 
     def __init__(self, clock: time_machine.Traveller, threads: int) -> None:
         self.clock = clock
@@ -257,12 +266,12 @@ class Year:
         self._executor = ThreadPoolExecutor(threads)
 
     def send_task(self, name: str, args: Sequence[Any], **_: object) -> None:
-        """Take a hint, as the broker would."""
+        """Accept a hint, as the message broker would."""
         with self._lock:
             self._messages.append((name, args))
 
     def beat(self) -> bool:
-        """Let the dispatcher run once, and do the hinted work; return whether there was any."""
+        """Run the dispatcher once and do the work that it hints at; return whether any was due."""
         from workers import tasks
 
         tasks.dispatch()
@@ -270,7 +279,7 @@ class Year:
         return self.work()
 
     def work(self) -> bool:
-        """Do the hinted work; return whether there was any."""
+        """Do the work that hints were sent for; return whether there was any."""
         messages, self._messages = self._messages, []
         list(self._executor.map(self._do, messages))
         return bool(messages)
@@ -281,17 +290,19 @@ class Year:
         name, arguments = message
         try:
             getattr(tasks, name.rpartition(".")[2])(*arguments)
-        except Exception as error:  # it stays in its row, and the dispatcher finds it again
+        except (
+            Exception
+        ) as error:  # the work remains due in the database, and the dispatcher finds it again
             self.failures.append(f"{name}: {error!r}")
 
     def tick(self, at: datetime.datetime) -> None:
-        """Move the clock, and let beat tick until there is nothing left to do."""
+        """Move the clock, and let beat tick until no work is left."""
         self.clock.move_to(at)
         while self.beat():
             self.clock.shift(BEAT)
 
     def tick_behind(self, at: datetime.datetime) -> None:
-        """Let beat tick with a clock that is a day behind, and then as `tick` does."""
+        """Let a dispatcher and a worker run with clocks a day behind, then do as `tick` does."""
         self.clock.move_to(at - DAY)
         self.beat()
         self.clock.move_to(at)
@@ -303,7 +314,7 @@ class Year:
         self.tick(at + AGAIN)
 
     def close(self) -> None:
-        """End the threads, each with its connection to the database."""
+        """End the worker threads and close their database connections."""
         from django.db import connections
 
         barrier = threading.Barrier(self._executor._max_workers)
@@ -318,9 +329,9 @@ class Year:
 
 @contextmanager
 def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Year]:
-    """Stop the clock at a moment; hints sent from now on go to the year.
+    """Stop the clock at a moment; hints sent in this context go to the Year object.
 
-    The clock is not compared with the database's, which keeps running.
+    The server's check of this clock against the database's, which keeps running, is switched off.
     """
     from django.test import override_settings
 
@@ -339,7 +350,7 @@ def standing_still(at: datetime.datetime, threads: int = THREADS) -> Iterator[Ye
 
 
 def version_of(person: Person) -> "Project":
-    """Return the project of a user."""
+    """Return a person's project, with all records and constraints."""
     from memory.project import Project, RecordEntry, WriteConstraint, apply, compile_record
 
     project = Project.empty()
@@ -353,9 +364,9 @@ def version_of(person: Person) -> "Project":
 
 
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
-    """Make these projects the users' next versions, compiled as the gate does it.
+    """Make these projects the users' next versions, compiled as by the gate.
 
-    Then have their constraints run.
+    Also queue runs of their constraints.
     """
     from memory import checkpoints
     from memory.canonical import sha256
@@ -394,16 +405,16 @@ def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
 
 
 def eventful(people: Sequence[Person], after: datetime.datetime) -> datetime.date:
-    """Return the first day after a moment on which somebody's findings change."""
+    """Return the first day after a moment on which some person's findings change."""
     until = after + 365 * DAY
     return min(at for one in people for at in one.changes(until) if at > after).date()
 
 
 def ticks_of(people: Sequence[Person], days: int, late: datetime.date) -> list[datetime.datetime]:
-    """Return the moments at which beat runs.
+    """Return the moments at which beat ticks.
 
-    That is when somebody joins, and a second after the daily hour strikes anywhere and after each
-    change that meetings cause; never on one day.
+    These are the moments at which people join, one second after the daily hour in each time zone,
+    and one second after each change caused by a meeting. There are none on the day `late`.
     """
     struck = {
         daily_hour(START.date() + number * DAY, zone)
@@ -417,7 +428,7 @@ def ticks_of(people: Sequence[Person], days: int, late: datetime.date) -> list[d
 
 
 def join(workspace: "Workspace", people: Sequence[Person]) -> None:
-    """Make them users, with their records and constraints."""
+    """Create users for these people, with their records and constraints."""
     from memory.users import create_user
 
     settle(
@@ -434,7 +445,10 @@ def join(workspace: "Workspace", people: Sequence[Person]) -> None:
 def simulate(
     workspace: "Workspace", users: int, days: int, threads: int = THREADS
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Simulate `users` users for `days` days; return rows by constraint, figures and problems."""
+    """Simulate `users` users for `days` days.
+
+    Returns a row for each constraint, the figures and the problems.
+    """
     from memory.models import Forecast
 
     started = time.monotonic()
@@ -476,7 +490,10 @@ def live(
     ticks: Sequence[datetime.datetime],
     behind: datetime.date,
 ) -> list[Event]:
-    """Move the clock from tick to tick, with clocks a day behind once; return the events."""
+    """Move the clock from tick to tick; return the events that happen.
+
+    On the day `behind`, some processes have clocks that are a day behind.
+    """
     happened: list[Event] = []
     last_seq = 0
     for tick in ticks:
@@ -492,7 +509,7 @@ def live(
 
 
 def count_runs(workspace: "Workspace") -> Counter[str]:
-    """Count how often the constraints of each user ran, by `user_id`."""
+    """Return how often each user's constraints ran, keyed by `user_id`."""
     from memory.models import Run
     from memory.models.runs import RunKind
 
@@ -503,13 +520,13 @@ def count_runs(workspace: "Workspace") -> Counter[str]:
 def compare_with_dates(
     people: Sequence[Person], ticks: Sequence[datetime.datetime], ran: Counter[str]
 ) -> tuple[list[Event], int]:
-    """Return the events that the users' dates require, and the number of runs beyond those."""
+    """Return the events that the people's dates require, and the number of unnecessary runs."""
     wanted: list[Event] = []
     runs_too_many = 0
     for person in people:
         events, runs = person.expected(ticks)
         wanted += events
-        # A forecast is made again when half of its horizon has passed.
+        # A forecast is renewed, which takes a run, when half of its horizon has passed.
         renewals = int((ticks[-1] - person.joins) / (182.5 * DAY))
         runs_too_many += max(0, ran[person.name] - runs - renewals)
     return wanted, runs_too_many
@@ -521,7 +538,7 @@ def rows_by_constraint(
     missing: Counter[Event],
     unwanted: Counter[Event],
 ) -> list[dict[str, Any]]:
-    """Return a line for each constraint: its users, and its events by kind."""
+    """Return a row for each constraint: the number of its users, and of its events by kind."""
     return [
         {
             "constraint": name,
@@ -540,7 +557,7 @@ def rows_by_constraint(
 def events_since(
     workspace: "Workspace", seq: int, tick: datetime.datetime
 ) -> list[tuple[int, Event]]:
-    """Return the feed's events after `seq`, read at a tick; escalations are not findings."""
+    """Return the events after `seq` in the alerts feed, as read at a tick, except escalations."""
     from memory.models import AlertEvent
 
     events = AlertEvent.objects.filter(workspace=workspace, seq__gt=seq).order_by("seq")
@@ -568,12 +585,13 @@ def _is_of(event: Event, constraint: str, people: Sequence[Person], kind: str = 
 
 
 def main() -> None:
-    """Simulate, and report."""
+    """Run the simulation and report the results."""
     line = parser(__doc__, users=(1000, 4), days=(365, 60))
-    line.add_argument("--processes", action="store_true", help="sandboxes without containers")
+    line.add_argument("--processes", action="store_true", help="run sandboxes as processes")
     asked = line.parse_args()
     logging.disable(logging.INFO)
-    # So that all who join on one day still exist when their forecasts are made.
+    # Enough leases, held long enough, that the sandboxes of all people who join on the same day are
+    # still there when their forecasts are made.
     os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
     with embedded_server("process" if asked.processes else "docker") as services:
         from memory.models import Workspace

@@ -1,4 +1,4 @@
-"""The forked child that runs user code: its limits, and the answer that it writes."""
+"""The forked child that runs user code: its limits and the answers that it writes."""
 
 import fcntl
 import io
@@ -22,18 +22,18 @@ from .values import AlertLimitError, ResultLimitError, size
 
 LOAD = "<load>"  # the item name of the work that loads files; no user item has this name
 RESULT_DESCRIPTOR = 3
-# Descriptors that are closed before user code runs.
+# File descriptors that are closed before user code runs.
 WORK_DESCRIPTOR = 4
 HOST_DESCRIPTOR = 5
 REQUEST_DESCRIPTOR = 6
 FIRST_FREE = 7
 DESCRIPTORS = 64
-RESULT_SLACK = 64 * 1024  # for the frame around the value
+RESULT_SLACK = 64 * 1024  # extra bytes allowed for the JSON around the value
 CHILD_FAILED = 70
 CHILD_OUT_OF_MEMORY = 71
 
-# Standard output of user code. Created once, since each page that a child is the first to touch
-# costs time.
+# The standard output of user code. It is created once, before the forks, since every memory page
+# that a child is the first to touch costs time.
 STDOUT = io.TextIOWrapper(
     io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
 )
@@ -41,7 +41,7 @@ STDOUT = io.TextIOWrapper(
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one request, as the host sent them."""
+    """The limits that the host sent with a request."""
 
     wall_seconds: float
     total_seconds: float
@@ -58,7 +58,7 @@ class Limits:
         """Read limits from a request; raise ValueError unless all are present and positive."""
         names = {one.name: one.type for one in fields(cls)}
         if not isinstance(values, dict) or values.keys() != names.keys():
-            raise ValueError(f"the limits must be {', '.join(sorted(names))}")
+            raise ValueError(f"the limits must be exactly {', '.join(sorted(names))}")
         for name, value in values.items():
             whole = names[name] is int
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Child:
-    """A forked child that waits for its work, and our ends of its pipes."""
+    """A forked child that waits for work, and this process's ends of its pipes."""
 
     pid: int
     work: int
@@ -79,13 +79,13 @@ class Child:
     stdout: int
 
     def close(self) -> None:
-        """Close our ends of its pipes."""
+        """Close this process's ends of the child's pipes."""
         self.close_inputs()
         for descriptor in (self.results, self.stdout):
             os.close(descriptor)
 
     def close_inputs(self) -> None:
-        """Close the ends that are no longer needed once the child has begun its work."""
+        """Close the pipe ends that are no longer needed once the child has begun its work."""
         for descriptor in (self.work, self.requests):
             os.close(descriptor)
 
@@ -94,11 +94,11 @@ class Performer(Protocol):
     """The operations that a child performs."""
 
     def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
-        """Return the first child's work for a request from the host; raise if there is none."""
+        """Return the first child's work for a host request; raise if the request is invalid."""
         ...
 
     def make_ready(self) -> None:
-        """Do everything in advance that does not depend on the work."""
+        """Do in advance everything that does not depend on the work."""
         ...
 
     def perform(self, work: dict[str, Any], limits: Limits) -> Any:
@@ -106,7 +106,7 @@ class Performer(Protocol):
         ...
 
     def is_as_before(self, done: dict[str, Any]) -> bool:
-        """Return whether this work left everything as the next work expects to find it."""
+        """Return whether the work just done left everything as the next work expects to find it."""
         ...
 
     def user_files(self, item: str) -> Container[str]:
@@ -115,12 +115,12 @@ class Performer(Protocol):
 
 
 def fork(performer: Performer, host: int) -> Child:
-    """Fork a child that prepares itself, waits for work and answers each piece with a line.
+    """Fork a child that prepares itself, waits for work and answers each piece with one line.
 
-    It waits either for the host's next request, which it passes on to this process unchanged before
-    it begins, or for a frame {"works", "limits", "rehearsal"} from this process. Each piece of work
-    has an "item", which names it in errors. The child stops early if one piece has changed what the
-    next one would find.
+    The child waits either for the host's next request, which it passes on to this process unchanged
+    before it begins, or for a frame {"works", "limits", "rehearsal"} from this process. Each piece
+    of work has an "item", which names it in errors. The child stops early if one piece of work has
+    changed what the next one would find.
     """
     pipes = [os.pipe() for _ in range(4)]
     (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
@@ -133,7 +133,7 @@ def fork(performer: Performer, host: int) -> Child:
             performer.make_ready()
             _serve(performer)
             os._exit(0)
-        except MemoryError:  # there is not even enough memory left to report it
+        except MemoryError:  # there is not even enough memory left to report the error
             os._exit(CHILD_OUT_OF_MEMORY)
         finally:
             os._exit(CHILD_FAILED)
@@ -143,49 +143,52 @@ def fork(performer: Performer, host: int) -> Child:
 
 
 def _confine(parent: int, *descriptors: int) -> None:
-    """Confine this child for user code: it keeps only these descriptors, numbered from 1."""
+    """Confine this child before it runs user code.
+
+    It keeps only these file descriptors, renumbered from 1.
+    """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if parent != 1:  # when a container's first process ends, so do all others
+    if parent != 1:  # when a container's first process exits, all its others are killed anyway
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
-    # Move them via unused descriptors, since one may occupy another's place.
+    # Move the descriptors via unused numbers, since one may occupy another's target number.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in descriptors]
     for place, descriptor in enumerate(high, 1):
         os.dup2(descriptor, place)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # Allow no process and no thread: none is needed, and code that cannot fork leaves nothing
-    # behind. A limit of zero also holds regardless of other processes with the same user id.
+    # Forbid new processes and threads: none are needed, and code that cannot fork leaves nothing
+    # running. A limit of zero also holds however many other processes have the same user id.
     for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
     sys.stdout = sys.stderr = STDOUT
 
 
 def _serve(performer: Performer) -> None:
-    """Wait for work, perform the pieces one after another and answer each with a line."""
+    """Wait for work, perform its pieces one after another and answer each with one line."""
     works, limits = _wait(performer)
     os.closerange(WORK_DESCRIPTOR, FIRST_FREE)
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in works:
-        # SIGXCPU arrives at the soft limit and reveals the cause. The kernel counts whole seconds:
-        # the time used so far is rounded, so that at most a tenth of a second is lost.
+        # SIGXCPU arrives at the soft limit and reveals the cause. The kernel counts whole seconds,
+        # so the CPU time used so far is rounded in a way that loses at most a tenth of a second.
         used = max(0, math.ceil(time.process_time() - 0.1))
         _limit(resource.RLIMIT_CPU, used + limits.cpu_seconds)
         answer = _answer(work, performer, limits)
-        with suppress(Exception):  # user code may have closed or replaced it
+        with suppress(Exception):  # user code may have closed or replaced the stream
             sys.stdout.flush()
         write(RESULT_DESCRIPTOR, answer)
         if work is not works[-1] and not performer.is_as_before(work):
             break  # another child does the remaining work
     else:
         os.close(RESULT_DESCRIPTOR)  # signals that no more answers follow
-        signal.pause()  # exiting would slow the answer down, so this child is killed later
+        signal.pause()  # exiting now would delay the answer, so this child is killed later
 
 
 def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
-    """Return the work to do; until it arrives, other work may be rehearsed."""
+    """Wait for work and its limits, and return both; rehearse work that is sent for practice."""
     poller = select.poll()
     for descriptor in (WORK_DESCRIPTOR, HOST_DESCRIPTOR):
         poller.register(descriptor, select.POLLIN)
@@ -208,7 +211,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
-    """Set the soft limit, and the hard one if given; neither exceeds the allowed maximum."""
+    """Set a resource's soft limit, and its hard limit if given; neither above the current one."""
     allowed = resource.getrlimit(kind)[1]
     if hard is None:
         hard = allowed
@@ -218,12 +221,12 @@ def _limit(kind: int, soft: int, hard: int | None = None) -> None:
 
 
 def _answer(work: dict[str, Any], performer: Performer, limits: Limits) -> bytes:
-    """Perform the work and return its answer as a line, whatever user code raises."""
+    """Perform the work and return its answer as one line, whatever user code raises."""
     message: dict[str, Any]
     try:
         message = {"outcome": "ok", "result": performer.perform(work, limits)}
     except MemoryError as error:
-        error.__traceback__ = None  # its frames hold what filled the memory
+        error.__traceback__ = None  # its frames keep alive the objects that filled the memory
         message = out_of_memory(limits)
     except ResultLimitError as error:
         message = failure("result_limit", str(error))
@@ -252,14 +255,14 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write all of the data."""
+    """Write all of the data to the descriptor."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def reader(descriptor: int) -> Callable[[int], bytes]:
-    """Return a function that reads exactly the requested number of bytes, fewer only at the end."""
+    """Return a function that reads the requested number of bytes, or fewer at end of file."""
 
     def read(count: int) -> bytes:
         data = bytearray()
@@ -271,7 +274,7 @@ def reader(descriptor: int) -> Callable[[int], bytes]:
 
 
 def failure(outcome: str, message: str) -> dict[str, Any]:
-    """Return an answer that reports a failure."""
+    """Return an answer that reports a failure with this outcome."""
     return {"outcome": outcome, "message": message}
 
 
@@ -286,5 +289,5 @@ def too_many(values: int) -> str:
 
 
 def out_of_memory(limits: Limits) -> dict[str, Any]:
-    """Return the failure of code that exceeds its memory limit."""
+    """Return the answer for code that exceeded its memory limit."""
     return failure("out_of_memory", f"needed more than {size(limits.memory_bytes)} of memory")

@@ -1,11 +1,12 @@
-"""Make user code fail if it asks for the time or for randomness.
+"""Make user code fail if it reads a clock or asks for randomness.
 
-Otherwise the same code could return a different result next time or on another machine. For the
-same reason, a moment without a time zone is in UTC wherever this runs.
+Otherwise the same code could return a different result the next time, or on another machine. For
+the same reason, the local time zone is UTC on every machine.
 
-The static policy refuses both where it sees them. Code that the policy overlooks fails here, with
-the same advice, instead of giving a result that nobody can repeat. Like the policy, this is not a
-security boundary: it can be bypassed, but only within a sandbox, which is one.
+The static policy refuses clocks and randomness wherever it sees them. Code that the policy
+overlooks fails here, with the same advice, instead of giving a result that nobody can reproduce.
+Like the policy, this module is not a security boundary: code can bypass it, but stays inside the
+sandbox, which is the security boundary.
 """
 
 import ctypes
@@ -20,8 +21,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Functions of the module `time` that always read a clock, and those that read it unless a moment is
-# passed to them, with the position of that argument.
+# The functions of the module `time` that always read a clock; and those that read it unless a
+# moment is passed to them, each with the position of that argument, counted from 1.
 CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
 CLOCKS += [f"{name}_ns" for name in CLOCKS]
 WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
@@ -32,14 +33,14 @@ class ClockError(RuntimeError):
 
 
 class ChanceError(RuntimeError):
-    """User code asked for something unpredictable."""
+    """User code asked for something random."""
 
 
 def prepare() -> None:
-    """Make clocks raise ClockError, and sources of randomness ChanceError, from now on.
+    """Make clocks raise ClockError and sources of randomness raise ChanceError from now on.
 
-    Modules that have already imported `time` keep the original. Unseeded random numbers are drawn
-    with the same seed in every sandbox. The local time zone becomes UTC.
+    Modules that have already imported `time` keep the original. The functions of `random` use the
+    same seed in every sandbox. The local time zone becomes UTC.
     """
     os.environ["TZ"] = "UTC0"
     time.tzset()
@@ -103,13 +104,13 @@ def _refuse_chance(name: str) -> Callable[..., NoReturn]:
 
 
 _real_seed = random.Random.seed
-_chance = random.Random(0)  # noqa: S311  # nosec B311 # the same everywhere, by intention
+_chance = random.Random(0)  # noqa: S311  # nosec B311 # deliberately the same in every sandbox
 _arithmetic = decimal.DefaultContext.copy()
 
 
 def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
     if a is None:
-        raise ChanceError("random numbers without a seed differ from run to run: give a seed")
+        raise ChanceError("random numbers without a seed differ from run to run: pass a seed")
     _real_seed(self, a, version)
 
 
@@ -124,10 +125,10 @@ def _draw_from(generator: random.Random) -> None:
 
 
 def _replace(kind: type, name: str, value: object) -> None:
-    """Set an attribute of a class written in C, without replacing the class.
+    """Set an attribute of a class that is written in C, without replacing the class.
 
-    Objects created by C code would not be instances of a subclass or a stand-in, so isinstance
-    would fail.
+    If a subclass or another class took its place, isinstance would fail for the objects that C code
+    creates.
     """
     (attributes,) = gc.get_referents(kind.__dict__)
     attributes[name] = value

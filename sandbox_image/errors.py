@@ -1,4 +1,4 @@
-"""Errors of user code, reported in the user's own terms: file, line and frames."""
+"""Report errors in user code by the file, line and frames of the user's own code."""
 
 import dataclasses
 import difflib
@@ -15,14 +15,14 @@ from .values import NotAValueError
 QUERY = "<query>"
 
 MAX_MESSAGE = 2_000
-MAX_NAMES = 40  # listed for an unknown name
+MAX_NAMES = 40  # known names listed in the message about an unknown one
 MAX_TRACEBACK = 4_000
 
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
-# What to write instead of a text when comparing with a value, keyed by the value's type as this
-# message names it.
+# What to write instead of a text that is compared with a value of another type. The keys are the
+# types as Python's message names them.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
     "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
@@ -35,10 +35,10 @@ _WRITTEN_AS = {
 
 
 def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]:
-    """Return an exception as the protocol's error object; user code cannot make it raise.
+    """Return an exception as the protocol's error object; user code cannot make this function fail.
 
-    `user_files` are the file names of the user's code. `path` and `line` locate the innermost frame
-    in these files, or the place of a SyntaxError.
+    `user_files` are the file names of the user's code. In the result, `path` and `line` locate the
+    innermost frame in these files, or the position of a SyntaxError.
     """
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in user_files
@@ -67,17 +67,17 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
 
 def _message(error: BaseException) -> str:
     try:
-        # For a SyntaxError, str() would repeat the file and the line.
+        # The str() of a SyntaxError would repeat the file and the line.
         text = str(error.msg if isinstance(error, SyntaxError) else error)
-    except BaseException:  # the class is the user's, and so is its __str__
+    except BaseException:  # the exception class may be the user's, with any __str__
         text = f"a {type(error).__name__} that cannot be printed"
     return protocol.storable(text[:MAX_MESSAGE])
 
 
 def _known_names(error: BaseException) -> str:
-    """Return advice for an unknown name: the nearest known names, then the others.
+    """Return advice about an unknown name: the most similar known names, then the others.
 
-    Most failing names are guesses, and whoever guessed had no list of the known names.
+    Most unknown names are guesses by somebody who had no list of the known names.
     """
     try:
         wanted: Any = getattr(error, "name", None)
@@ -88,7 +88,7 @@ def _known_names(error: BaseException) -> str:
             where, names = _attributes(error.obj)
         elif isinstance(error, NameError) and (last := _innermost(error)) is not None:
             known = {**last.f_globals, **last.f_locals}
-            where, names = "known", set(known)
+            where, names = "known names", set(known)
             nearest = [f"{name}.{wanted}" for name in known if _is_in(wanted, known[name])]
         else:
             return ""
@@ -98,15 +98,15 @@ def _known_names(error: BaseException) -> str:
         more = ", …" if len(shown) > MAX_NAMES else ""
         told = f"{meant} {where} are {', '.join(shown[:MAX_NAMES])}{more}"
         return protocol.storable(told[:MAX_MESSAGE]) if shown else ""
-    except BaseException:  # the classes are the user's
+    except BaseException:  # the classes may be the user's, with any methods
         return ""
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """Return what to write when two types cannot be compared, such as a text and a date.
+    """Return what to write instead when two types, such as a text and a date, cannot be compared.
 
-    Python's message names only the types, and in JSON the dates and numbers of a state may look
-    like texts.
+    Python's message only names the types, and the dates and numbers of a state may look like texts
+    in its JSON.
     """
     if type(error) is not TypeError:
         return ""
@@ -116,7 +116,7 @@ def _comparison_fix(error: BaseException, message: str) -> str:
         return ""
     left, right = found.groups()
     if "NoneType" in (left, right):
-        return ": a value is None here: test for it first, as in x is not None and x > …"
+        return ": one of the values is None: test for that first, as in x is not None and x > …"
     if "str" not in (left, right):
         return ""
     known = _WRITTEN_AS.get(right if left == "str" else left)
@@ -124,9 +124,9 @@ def _comparison_fix(error: BaseException, message: str) -> str:
 
 
 def _attributes(owner: object) -> tuple[str, set[str]]:
-    """Return a description of the object that lacks the attribute, and the attributes it has.
+    """Describe the object that lacks an attribute; return the description and its attributes.
 
-    Only attributes that the user's project defines are returned.
+    Only attributes that the user's project defines are included.
     """
     kind = owner if isinstance(owner, type) else type(owner)
     if issubclass(kind, enum.Enum) and isinstance(owner, type):
@@ -141,9 +141,9 @@ def _attributes(owner: object) -> tuple[str, set[str]]:
 
 
 def _is_domain(owner: object) -> bool:
-    """Return whether this is a domain as queries see it.
+    """Return whether an object is a domain as queries see it.
 
-    A domain that is also a collection is a list.
+    A domain that shares its name with one of its collections is a list.
     """
     return isinstance(owner, (SimpleNamespace, list)) and hasattr(owner, "__dict__")
 

@@ -1,6 +1,6 @@
-"""Evaluate the loaded project: queries, constraints, tests, dumps.
+"""Run queries, constraints, tests and dumps on the loaded project.
 
-Everything here runs in the forked child, together with the user's code.
+All user code here runs in a forked child process.
 """
 
 import ast
@@ -72,7 +72,8 @@ _NOTHING: Mapping[Any, Any] = {}
 
 # Maximum number of records touched in a rehearsal: more would cost more time than they save.
 REHEARSED_RECORDS = 2000
-# Maximum number of records named as evidence for an answer, and of records merely read.
+# Maximum number of records named as evidence for an answer: for records that the answer is based
+# on, and for records that were merely read.
 MAX_EVIDENCE = 1000
 MAX_READ = 100
 # Maximum number of alerts quoted from a constraint that exceeds its alert limit, and maximum size
@@ -83,16 +84,16 @@ QUOTED_CHARACTERS = 500
 
 @dataclasses.dataclass(frozen=True)
 class Instant:
-    """The moment at which user code is evaluated, in the user's time zone."""
+    """The moment for which user code is evaluated, in the user's time zone."""
 
     local: datetime.datetime  # with the UTC offset of that moment
     time_zone: str
 
     @classmethod
     def of(cls, now: str, time_zone: str) -> "Instant":
-        """Read an ISO text with its UTC offset, and a time zone's name.
+        """Build an instant from an ISO 8601 time with a UTC offset, and the name of a time zone.
 
-        Raises ValueError if the text has no offset.
+        Raises ValueError if the time has no offset.
         """
         local = datetime.datetime.fromisoformat(now)
         if local.tzinfo is None:
@@ -106,31 +107,31 @@ class Instant:
 
     @property
     def now(self) -> datetime.datetime:
-        """Now in the user's time zone.
+        """The evaluation time in the user's time zone.
 
-        The zone is read from its file only here, since most constraints do not need it.
+        The zone's file is read only when this is used, since most constraints do not need it.
         """
         return self.local.astimezone(ZoneInfo(self.time_zone))
 
 
 class Evaluation:
-    """The loaded project as user code and the host see it."""
+    """The loaded project as user code and the host see it, and the operations on it."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        # Built on first use: most evaluations never need them.
+        # These are built on first use, since most evaluations never need them.
         self._by_key: dict[str, list[Record]] | None = None
         self._names: dict[str, Any] | None = None
         self._traces: Traces | None = None
         self._placed: dict[int, tuple[str, str]] | None = None
-        self._referred: dict[int, Record] = {}  # records found through references
+        self._referred: dict[int, Record] = {}  # records found through references, by their id()
         self._meant: Meanings | None = None
         self._singles: set[Place] = set()
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
-        """Build what each process would otherwise have to build for itself after the fork."""
-        # An error in the state is reported by the evaluations that use it.
+        """Build the indexes that each child would otherwise have to build after it is forked."""
+        # Ignore errors in the state: the evaluations that use it will report them.
         with suppress(Exception):
             self._index()
             self._namespace()
@@ -139,7 +140,10 @@ class Evaluation:
             self.shares_processes()
 
     def shares_processes(self) -> bool:
-        """Return whether constraints may share a process: whether all changes would be detected."""
+        """Return whether constraints may share a process.
+
+        They may if every change that one of them makes to the project would be detected.
+        """
         if self._traces is None:
             try:
                 modules = [self.project.module(file.path) for file in self.project.in_domains()]
@@ -149,30 +153,33 @@ class Evaluation:
         return self._traces.complete
 
     def make_ready(self) -> None:
-        """Prepare for user code, in a process that was forked for it."""
+        """Prepare a process that was forked to run user code."""
         if self._traces is not None:
             self._traces.watch()
 
     def is_as_before(self) -> bool:
-        """Return whether the code run in this process is known to have changed nothing shared."""
+        """Return whether the code run in this process certainly changed nothing in the project."""
         return self._traces is not None and self._traces.complete and not self._traces.left()
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
-        """Do what most evaluations do, using only the first records."""
+        """Do what most evaluations do, but with the first records only."""
         found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
         gc.get_referents(*found)
         for path in selected(self.project.files, "constraints", None):
             if (module := sys.modules.get(self.project.files[path].module)) is not None:
                 functions = [one for one in vars(module).values() if inspect.isfunction(one)]
                 gc.get_referents(*functions, *(one.__code__ for one in functions))
-        # The alert has evidence if there are records, so that looking it up is rehearsed, too.
+        # If there are records, the alert has one as evidence, so that its lookup is rehearsed, too.
         check = ModuleType("rehearsal")
         vars(check)["check"] = _rehearsed(found[:1])
         alerts = [self._alert(alert) for alert in call_check(check, today=None, now=instant.now)]
         return [self.evaluate("[date(2026, 1, 1), 1.5, 'text']", instant, limits), alerts]
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
-        """Return the value of the code's last statement, if that is an expression."""
+        """Run a query; return its value, the value's type and its evidence.
+
+        The value is that of the last statement if it is an expression, and otherwise None.
+        """
         reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
         tree = ast.parse(code, QUERY)
@@ -180,7 +187,7 @@ class Evaluation:
         names |= {"today": instant.today, "now": instant.now}
         meanings = self._meanings()
         selection = Selection(tree, meanings, self._singles, self._places())
-        # Copied before the code can change them.
+        # Copy these lists of records before the code can change them.
         read = {place: list(self._held(*place)) for place in selection.read}
         names |= selection.names
         *block, last = tree.body or [ast.Pass()]
@@ -189,10 +196,10 @@ class Evaluation:
             tree.body = block
             first_part = compile(tree, QUERY, "exec")
             expression = compile(ast.Expression(last.value), QUERY, "eval")
-            exec(first_part, names)  # nosec B102 # what a sandbox is for
-            value = eval(expression, names)  # noqa: S307  # nosec B307 # what a sandbox is for
+            exec(first_part, names)  # nosec B102 # this is what the sandbox is for
+            value = eval(expression, names)  # noqa: S307  # nosec B307 # see the line above
         else:
-            exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # what a sandbox is for
+            exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # what the sandbox is for
         try:
             encoded = encode(
                 value, max_bytes=limits.result_bytes, max_depth=limits.result_depth, held=held
@@ -212,7 +219,7 @@ class Evaluation:
         held: Sequence[Record],
         read: Mapping[Place, Sequence[object]],
     ) -> dict[str, Any]:
-        """Return the evidence for a query's answer; only the first records are named."""
+        """Return the evidence for a query's answer; of many records, only the first are named."""
         rests_on: list[object]
         most, referred = MAX_EVIDENCE, self._referred.values()
         if any(id(one) in self._places() for one in held):
@@ -235,10 +242,10 @@ class Evaluation:
         }
 
     def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """Return the records' keys and sources, grouped by class and collection."""
+        """Return the keys and sources of the records, grouped by class, domain and collection."""
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for one in records:
-            # The code may have changed it so that it is no longer a valid record.
+            # The code may have changed the record so that it is no longer valid.
             if protocol.are_sources(one.sources) and isinstance(one.key, str):
                 place = (type(one).__name__, *self._places()[id(one)])
                 keys, sources = columns.setdefault(place, ([], []))
@@ -258,14 +265,15 @@ class Evaluation:
     def run_constraint(
         self, path: str, instant: Instant, limits: Limits, bound: Mapping[str, Binding]
     ) -> dict[str, Any]:
-        """Return the alerts of one constraint; a workspace constraint gets the records bound to it.
+        """Run one constraint and return its alerts.
 
-        Raises AlertLimitError, with a few alerts, if there are too many.
+        `bound` tells which records a workspace constraint gets. Raises AlertLimitError, with a few
+        of the alerts, if there are too many.
         """
-        determinism.start_again()  # another constraint may have run in this process
+        determinism.start_again()  # another constraint may have run in this process before
         reckoning.live_in(instant.time_zone)
-        with suppress(Exception):  # errors in the state are reported when evidence is named
-            self._places()  # before the constraint can add any records
+        with suppress(Exception):  # errors in the state are reported when evidence is looked up
+            self._places()  # index the records before the constraint can add any
         started = time.perf_counter()
         module = self.project.module(path)
         given = shaped(module, bound, self._held)
@@ -293,7 +301,10 @@ class Evaluation:
         bound: Mapping[str, Binding],
         seconds: float,
     ) -> dict[str, Any]:
-        """Return when a constraint's findings change within the horizon; see `forecasting.py`."""
+        """Return when a constraint's findings will change within the horizon.
+
+        The forecast stops after `seconds`; see `forecasting.py`.
+        """
         reckoning.live_in(horizon.time_zone)
         shares = self.shares_processes()
         self.make_ready()
@@ -306,7 +317,7 @@ class Evaluation:
         def call(today: Any, now: Any) -> Sequence[Alert]:
             nonlocal module, given
             determinism.start_again()
-            if not own.complete:  # the module may keep state between calls, undetected
+            if not own.complete:  # the module may keep state between calls without detection
                 del sys.modules[module.__name__]
                 module = self.project.module(path)
             if bound:
@@ -336,7 +347,7 @@ class Evaluation:
         return {"takes_now": takes_now(module), **found.to_json()}
 
     def _can_follow(self, path: str) -> bool:
-        """Return whether neither the constraint nor a schema hides the use of a traced moment."""
+        """Return whether every use of a traced moment in the constraint and schemas is noted."""
         files = [
             file
             for file in self.project.files.values()
@@ -345,7 +356,7 @@ class Evaluation:
         return all(file.code is not None and can_follow(file.code) for file in files)
 
     def run_test_file(self, path: str) -> list[dict[str, Any]]:
-        """Return the results of the tests of one file, in the order of the file."""
+        """Run the tests in one file; return their results in the order of the file."""
         module = self.project.module(path)
         tests = [
             (name, value)
@@ -369,7 +380,10 @@ class Evaluation:
         return results
 
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
-        """Return the record counts, and the records in the files at `paths` (None: all state)."""
+        """Return the number of records in each collection, and the records of some files.
+
+        These are the files at `paths`, or all state files if that is None.
+        """
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
             for domain, module in self._state_modules()
@@ -383,7 +397,10 @@ class Evaluation:
         return {"counts": counts, "records": encoded}
 
     def _own_records(self, path: str) -> dict[str, list[object]]:
-        """Return the records written in a state or shard file itself, by collection."""
+        """Return the records that a state file or shard itself contains, by collection.
+
+        Records that it imports from other shards are left out.
+        """
         module = self.project.module(path)
         package = module.__name__.rpartition(".")[0]
         elsewhere = {
@@ -404,7 +421,7 @@ class Evaluation:
                 yield file.path.split("/")[1], self.project.module(file.path)
 
     def _state(self, module: ModuleType) -> dict[str, list[object]]:
-        """Return the collections of a module, and its single records as collections of one."""
+        """Return a module's collections, and each of its single records as a list of one."""
         singles: dict[str, list[object]] = {
             name: [value]
             for name, value in vars(module).items()
@@ -413,13 +430,13 @@ class Evaluation:
         return {**collections_of(module), **singles}
 
     def _held(self, domain: str, name: str) -> list[object]:
-        """Return the records of a collection, or of a singleton; raise LookupError if unknown."""
+        """Return the records of a collection or singleton; raise LookupError if there is none."""
         return self._state(self.project.module(f"domains/{domain}/state.py"))[name]
 
     def _namespace(self) -> dict[str, Any]:
-        """Return the names that a query sees.
+        """Return the names that a query can use, with their values.
 
-        A name that two domains share is available in these domains only.
+        A name that several domains define is available only as an attribute of each domain.
         """
         if self._names is not None:
             return self._names
@@ -446,7 +463,7 @@ class Evaluation:
         return self._names
 
     def _meanings(self) -> Meanings:
-        """Return the collections of the state that the names in a query stand for."""
+        """Return which collections of the state each name in a query stands for."""
         if self._meant is None:
             domains: dict[str, dict[str, list[Place]]] = {}
             collections: dict[str, list[Place]] = {}
@@ -466,7 +483,7 @@ class Evaluation:
         for record in self._index().get(key, ()):
             self._referred[id(record)] = record
             yield record
-            del self._referred[id(record)]  # the caller rejected it and looks for another
+            del self._referred[id(record)]  # the caller rejected this record and wants another
 
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:
@@ -489,7 +506,10 @@ class Evaluation:
         return self._placed
 
     def _alert(self, alert: Alert, originals: Mapping[int, Record] = _NOTHING) -> dict[str, Any]:
-        """Return an alert for the host; `originals` are keyed by the ids of their copies."""
+        """Return an alert as an object for the host.
+
+        `originals` maps the ids of copied records to the originals, which are named as evidence.
+        """
         evidence = [self._evidence(originals.get(id(one), one)) for one in alert.evidence]
         return {
             "severity": str(alert.severity),
@@ -499,16 +519,16 @@ class Evaluation:
         }
 
     def _evidence(self, record: Record) -> dict[str, Any]:
-        """Return a record of the state as evidence; raise NotAValueError for any other record."""
+        """Return a record as evidence; raise NotAValueError if it is invalid or not in state."""
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
-                f"the evidence {type(record).__name__} {record.key!r} is not a record of the"
+                f"the evidence {type(record).__name__} {record.key!r} is not a record in the"
                 " state: use the records themselves, not copies of them"
             )
         if not protocol.are_sources(record.sources) or not isinstance(record.key, str):
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} has sources that are not"
-                " entry numbers, or a key that is not a text: do not change them"
+                " entry numbers, or a key that is not text: do not change either of them"
             )
         domain, collection = place
         return {
@@ -521,7 +541,7 @@ class Evaluation:
 
 
 def takes_now(module: ModuleType) -> bool:
-    """Return whether the check of a constraint takes the moment, and not only the day."""
+    """Return whether a constraint's check takes the moment (`now`) rather than only the day."""
     code = getattr(getattr(module, "check", None), "__code__", None)
     if not isinstance(code, CodeType):
         return True  # `call_check` will report that there is no valid check
@@ -529,7 +549,7 @@ def takes_now(module: ModuleType) -> bool:
 
 
 def _gravest(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """Return a few of a constraint's too many alerts, most severe first.
+    """Return a few of the alerts of a constraint that raised too many, most severe first.
 
     They have the form that answers use, but no evidence.
     """
@@ -554,7 +574,7 @@ def _rehearsed(evidence: list[Record]) -> Callable[[datetime.date], Iterator[Ale
 
 
 class _DomainAndCollection(list[Any]):
-    """A domain that shares its name with one of its collections: `notes` and `notes.notes`."""
+    """A domain that shares its name with one of its collections, such as `notes.notes`."""
 
 
 def _domain(name: str, names: dict[str, object]) -> object:

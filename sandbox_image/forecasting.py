@@ -1,9 +1,9 @@
-"""Forecast the findings of one constraint over the coming days, if only the clock changes.
+"""Forecast one constraint's findings over the coming days, assuming that only the clock changes.
 
-A constraint that takes the day or the moment is given a traced one, which records how it is used
-(see `tracing.py`), and is called again only when its answers could have changed. If the use cannot
-be recorded, the constraint is called for every day or every minute. The result tells when the
-findings change, never their wording.
+A constraint that takes the day or the moment is given a traced day or moment, which records how it
+is used (see `tracing.py`); the constraint is called again only when its answers could have changed.
+If the use cannot be recorded, the constraint is called for every day or every minute. The result
+tells when the findings change, but not how they are worded.
 """
 
 import binascii
@@ -19,19 +19,21 @@ from .tracing import Day, Moment
 from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 
-# Maximum number of calls to a constraint: more than there are days in a year or minutes in a day.
+# Maximum number of calls to a constraint: above the number of days in a year or minutes in a day.
 MAX_CALLS = 2000
 MAX_CHANGES = 1000
 MAX_ERROR = 200
-# After this many consecutive looks less than a second apart, the next look is at the next minute.
+# After more than this many consecutive calls for moments less than a second apart, the next call is
+# for the start of the next minute.
 MAX_HURRIED = 20
 SECOND = 1_000_000
-# After MAX_DAILY consecutive looks a day apart, the constraint is called with plain days for
-# PLAIN_DAYS days: tracing costs more than the call, and reveals nothing if every day differs.
+# After MAX_DAILY consecutive calls for days in a row, the constraint is called with plain days for
+# PLAIN_DAYS days: tracing costs more than the call, and saves none if every day must be called.
 MAX_DAILY = 5
 PLAIN_DAYS = 30
 
-# Calls `check` with a day and a moment, either of which may be traced; returns its alerts.
+# A function that calls `check` with a day and a moment, either of which may be traced, and returns
+# its alerts.
 Call = Callable[[Any, Any], Sequence[Alert]]
 # The identity of a finding: key, records, and a hash of the wording if there are no records.
 Told = tuple[str | None, tuple[tuple[str, str, str], ...], str]
@@ -39,7 +41,7 @@ Told = tuple[str | None, tuple[tuple[str, str, str], ...], str]
 
 @dataclass(frozen=True)
 class Horizon:
-    """The span to forecast, and the user's time zone."""
+    """The start and end of the time to forecast, and the user's time zone."""
 
     start: datetime.datetime
     end: datetime.datetime
@@ -47,9 +49,9 @@ class Horizon:
 
     @classmethod
     def of(cls, start: str, end: str, time_zone: str) -> "Horizon":
-        """Read two ISO texts with an offset.
+        """Build a horizon from two ISO 8601 times with UTC offsets.
 
-        Raises ValueError if an offset is missing or they are in the wrong order.
+        Raises ValueError if an offset is missing or the times are in the wrong order.
         """
         begin, last = (datetime.datetime.fromisoformat(one) for one in (start, end))
         if begin.tzinfo is None or last.tzinfo is None or last < begin:
@@ -59,7 +61,7 @@ class Horizon:
 
 @dataclass
 class Timeline:
-    """The changes in a constraint's findings, known up to `until`, or forever if that is None."""
+    """The changes in a constraint's findings; complete up to `until`, or for all time if None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
@@ -80,7 +82,7 @@ class Timeline:
 
 
 class Forecaster:
-    """Calls one constraint as often as its forecast requires."""
+    """Calls one constraint as often as its forecast requires, and builds the timeline."""
 
     def __init__(
         self,
@@ -92,11 +94,11 @@ class Forecaster:
         seconds: float,
         most_calls: int = MAX_CALLS,
     ) -> None:
-        """Set up the calls of one constraint.
+        """Prepare the forecast for the constraint that `call` calls.
 
-        `tell` returns an alert's identity, `is_unharmed` whether a call left everything as it was;
-        `follows` tells whether the constraint's use of a traced moment can be recorded. The
-        forecast stops after `seconds`.
+        `tell` returns an alert's identity; `is_unharmed` returns whether all calls left everything
+        as it was; `follows` tells whether the constraint's use of a traced moment can be recorded.
+        The forecast stops after `seconds`.
         """
         self._call, self._tell, self._is_unharmed = call, tell, is_unharmed
         self._follows, self._most_calls = follows, most_calls
@@ -150,7 +152,7 @@ class Forecaster:
             if clock.soonest is None or (horizon.end - at) < clock.soonest * US:
                 return self._timeline
             hurried = hurried + 1 if clock.soonest < SECOND else 0
-            if hurried > MAX_HURRIED:  # a comparison that changes with every moment
+            if hurried > MAX_HURRIED:  # some comparison could change at every moment
                 clock.soonest = MINUTE - _of_minute(at)
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
@@ -165,16 +167,16 @@ class Forecaster:
         *,
         follows: bool,
     ) -> None:
-        """Call the constraint, and note any change in its findings.
+        """Call the constraint and record any change in its findings.
 
-        Afterwards `clock` tells when to look again: when an answer could change if `follows` is
-        set, otherwise after `step`.
+        Afterwards `clock` tells when to call it again: if `follows` is set, when an answer could
+        change; otherwise after `step` microseconds.
         """
         timeline = self._timeline
         if follows:
             found, error = self._outcome(*given(clock))
             if error is not None:
-                # If the traced moment caused the error, nothing is known about its use.
+                # If tracing caused the error, it is unknown how the constraint uses the moment.
                 found, really = self._outcome(*given(None))
                 if really != error:
                     clock.note(step)
@@ -209,7 +211,7 @@ class Forecaster:
         return [list(one) for one in sorted(found)], None
 
     def _is_over(self, at: str) -> bool:
-        """Return whether the forecast has to end at that moment, and note it if so."""
+        """Return whether the forecast has to end at this time; if so, record it as the end."""
         over = (
             self._timeline.calls >= self._most_calls
             or len(self._timeline.changes) >= MAX_CHANGES
@@ -222,8 +224,8 @@ class Forecaster:
 
 
 def wording_of(message: str) -> str:
-    """Return a hash of a wording, for findings that only their wording identifies."""
-    # Not a cryptographic hash: the library for it would take 4 MB in every sandbox.
+    """Return a hash of a message, for findings that only their wording identifies."""
+    # This is not a cryptographic hash: a library for those would take 4 MB in every sandbox.
     text = message.encode("utf-8", "replace")
     return f"{binascii.crc32(text):08x}{binascii.crc32(text[::-1]):08x}"
 

@@ -1,8 +1,8 @@
-"""Execute foreign projects as they are, and read out their typed objects.
+"""Execute foreign projects unmodified, and read their typed objects.
 
-Everything here runs in a forked child that ends afterwards. The files are not on disk: only this
-process sees them, below `ROOT`, however it accesses them. Foreign code may ask for the time and for
-random numbers: it gets the moment of the run, and the same numbers every time.
+Everything here runs in a forked child that exits afterwards. The files are not on disk: only this
+process sees them, below `ROOT`, whichever function it accesses them with. Foreign code may ask for
+the time and for random numbers: it gets the time of the run and the same numbers every time.
 """
 
 import dataclasses
@@ -25,15 +25,15 @@ from .loader import BadRequestError
 from .uac import protocol
 from .values import NotAValueError, ResultLimitError
 
-# Modules that foreign projects may import late, when a confined process can no longer find library
-# files.
+# Modules imported here in advance, since a foreign project may import them when its confined
+# process can no longer find the standard library's files.
 NEEDED = (importlib, io, machinery, util, uuid)
 
 
 def perform(work: dict[str, Any]) -> dict[str, Any]:
-    """Read the typed objects of the files, or run one foreign constraint.
+    """Read the typed objects in the files, or run one foreign constraint.
 
-    An error in the code is returned with its path and line in these files.
+    An error in the code is returned with its path and line within the files.
     """
     files: dict[str, str] = work["files"]
     now = datetime.datetime.fromisoformat(work["now"]).astimezone(ZoneInfo(work["time_zone"]))
@@ -56,7 +56,7 @@ def perform(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(path: str, now: datetime.datetime) -> list[dict[str, Any]]:
-    """Call `check_constraints(current_time)` or `check(project_path)` of a module."""
+    """Call a module's `check_constraints(current_time)` or `check(project_path)`; return alerts."""
     module = execute_file(path)
     for name in ("check_constraints", "check"):
         function = getattr(module, name, None)
@@ -91,7 +91,10 @@ def _argument(parameter: inspect.Parameter, now: datetime.datetime) -> object:
 
 
 def _alert(value: object) -> dict[str, Any]:
-    """Return an alert as an object whose values are texts; its author may have used any names."""
+    """Return an alert as an object whose values are texts.
+
+    The names of its fields are the foreign project's own.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, (tuple, list)):

@@ -21,7 +21,7 @@ def execute_file(path: str) -> ModuleType:
             module = importlib.import_module(name)
             if getattr(module, "__file__", None) == f"{ROOT}/{path}":
                 return module
-            name = f"foreign.{name}"  # the library has a module of that name
+            name = f"foreign.{name}"  # a library module already has that name
         spec = util.spec_from_file_location(name, f"{ROOT}/{path}")
         assert spec is not None
         assert spec.loader is not None
@@ -35,15 +35,16 @@ def execute_file(path: str) -> ModuleType:
             file = getattr(sys.modules[new], "__file__", None) or ""
             if file.startswith(f"{ROOT}/"):
                 _foreign.add(new)
-                # In the next folder, `schema` is a different module.
+                # Forget the module, since the same name, such as `schema`, is a different module in
+                # the next folder.
                 if folder != ROOT and "." not in new and file.startswith(f"{folder}/"):
                     del sys.modules[new]
 
 
-# Names of all modules that were executed here.
+# Names of all modules of the foreign project that have been executed here.
 _foreign: set[str] = set()
 
 
 def is_foreign_class(kind: type) -> bool:
-    """Return whether a class belongs to the foreign project, and not to the library."""
+    """Return whether a class belongs to the foreign project rather than to a library."""
     return kind.__module__ in _foreign or issubclass(kind, Record)

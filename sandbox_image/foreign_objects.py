@@ -1,4 +1,4 @@
-"""Read the objects that a foreign project's modules hold."""
+"""Read the objects in a foreign project's modules."""
 
 import ast
 import base64
@@ -26,12 +26,12 @@ MAX_VALUES = 500_000
 
 
 def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
-    """Execute the modules in order and return the objects that they hold."""
+    """Execute the modules at the paths `entries`, in order, and return the objects in them."""
     return _Reader().read(files, entries)
 
 
 class _Reader:
-    """The objects that modules hold, as a graph: each object once, identified by a number."""
+    """The objects in a project's modules, as a graph that has each object once, with a number."""
 
     def __init__(self) -> None:
         self.objects: list[list[Any] | None] = []
@@ -44,7 +44,7 @@ class _Reader:
         self._values = 0
 
     def read(self, files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
-        """Execute the modules in order and return the objects that they hold."""
+        """Execute the modules at the paths `entries`, in order, and return the objects in them."""
         modules, namespaces = [], []
         for path in entries:
             module = execute_file(path)
@@ -80,7 +80,7 @@ class _Reader:
         self._pending.clear()
 
     def value(self, value: Any, depth: int) -> Any:
-        """Return a scalar unchanged; for any other value, a list of its kind and its parts."""
+        """Return a simple JSON value unchanged, and any other value as a list: kind and content."""
         self._values += 1
         if self._values > MAX_VALUES:
             raise ResultLimitError(f"the project contains more than {MAX_VALUES} values")
@@ -161,7 +161,7 @@ class _Reader:
         return ["object", self._numbers[id(value)]]
 
     def _contents(self, value: Any) -> list[Any]:
-        """Return an object's class, its fields in order, and its key if it is a record."""
+        """Return an object's class number, its fields in order, and its key if it is a record."""
         kind = type(value)
         names = [name for name, _, _ in self._fields(kind)]
         if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
@@ -192,7 +192,7 @@ class _Reader:
         return self._class_numbers[kind]
 
     def _fields(self, kind: type) -> list[tuple[str, Any, Any]]:
-        """Return the name, the annotation and the default of each field that a class declares."""
+        """Return the name, annotation and default of each field that a class declares."""
         if dataclasses.is_dataclass(kind):
             return [
                 (field.name, field.type, _default_of(field)) for field in dataclasses.fields(kind)
@@ -208,7 +208,7 @@ class _Reader:
         return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
 
     def _default(self, default: object) -> list[Any]:
-        """Return a list with the default if it is a plain value, else an empty list."""
+        """Return a list that holds the default if it is a plain value, or else an empty list."""
         if default is None or type(default) in (bool, int, float, str):
             return [self.value(default, 1)]
         if isinstance(default, (enum.Enum, datetime.date, datetime.time, decimal.Decimal)):
@@ -221,7 +221,7 @@ def _default_of(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
-    """Return the names that a module only imports, and binds to nothing else."""
+    """Return the names that a module imports and does not assign to itself."""
     imported: set[str] = set()
     bound: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -236,7 +236,7 @@ def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
 
 
 def _names_of_all(module: str, held: Mapping[str, Any]) -> set[str]:
-    """Return the names that came with `from module import *`."""
+    """Return which of the names in `held` came from `from module import *`."""
     found = set()
     for name, one in list(sys.modules.items()):
         if name == module or name.endswith(f".{module}"):
@@ -250,7 +250,7 @@ def _is_system_name(name: str) -> bool:
 
 
 def _is_code(value: object) -> bool:
-    """Return whether a value is a part of the program rather than data."""
+    """Return whether a value is part of the program rather than data."""
     if isinstance(value, (type, ModuleType, types.GenericAlias, types.UnionType)):
         return True
     if isinstance(value, (typing.TypeVar, re.Pattern)) or type(value).__module__ == "typing":
@@ -259,7 +259,7 @@ def _is_code(value: object) -> bool:
 
 
 def _is_namespace(value: object) -> bool:
-    """Return whether a class of the foreign project holds data itself instead of describing it."""
+    """Return whether a value is a foreign class whose own attributes are data."""
     return (
         isinstance(value, type)
         and is_foreign_class(value)
@@ -270,7 +270,7 @@ def _is_namespace(value: object) -> bool:
 
 
 def _attributes_of(kind: type) -> dict[str, Any]:
-    """Return a class's data attributes, including those inherited from other foreign classes."""
+    """Return a class's public data attributes, including those inherited from foreign classes."""
     return {
         name: value
         for one in reversed(kind.__mro__)
@@ -290,7 +290,7 @@ def _documentation(kind: type) -> str:
 
 
 def _annotation(annotation: object) -> str:
-    """Return an annotation as `memory.project.types` reads it, or "" for a type unknown there."""
+    """Return an annotation in a form that `memory.project.types` reads, or "" if it cannot."""
     if isinstance(annotation, str):
         return protocol.storable(annotation)[:500]
     if annotation is None or annotation is type(None):
@@ -312,7 +312,8 @@ def _annotation(annotation: object) -> str:
 def _text(text: str) -> str:
     if not protocol.is_storable(text):
         raise NotAValueError(
-            "a text with a null character or half a surrogate pair cannot be kept: remove these"
+            "a text with a null character or half a surrogate pair cannot be stored: remove these"
+            " characters"
         )
     return text
 

@@ -1,4 +1,4 @@
-"""The surroundings of a foreign project: files in memory, stopped clocks, fixed randomness."""
+"""The environment of a foreign project: files in memory, stopped clocks, fixed random numbers."""
 
 import _io
 import dataclasses
@@ -22,7 +22,7 @@ ROOT = "/project"
 
 
 def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
-    """Show this process the files and nothing of the user's own project; stop its clocks."""
+    """Show this process the foreign files, hide the user's own project, and stop the clocks."""
     for name, module in list(sys.modules.items()):
         origin = getattr(getattr(module, "__spec__", None), "loader", None)
         if type(origin).__module__ == f"{__package__}.loader":
@@ -38,7 +38,7 @@ def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
 
 
 class _Files:
-    """Files that the interpreter finds in memory; access to all other files is unchanged."""
+    """Files in memory that the interpreter finds as if on disk; other files are unaffected."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self.contents = contents
@@ -50,7 +50,7 @@ class _Files:
                 path = parent
 
     def install(self) -> None:
-        """Replace the system's file functions with the methods below."""
+        """Replace Python's file functions with the methods below."""
         for module, name, function in (
             *((module, "stat", self.stat) for module in (os, posix)),
             *((module, "lstat", self.stat) for module in (os, posix)),
@@ -65,7 +65,7 @@ class _Files:
             setattr(module, name, _in_place_of(getattr(module, name), function))
 
     def _known(self, path: object) -> str | None:
-        """Return the normalized path if it is within ROOT."""
+        """Return the normalized path if it is within ROOT, or else None."""
         try:
             text = os.fspath(path)  # type: ignore[call-overload]
         except TypeError:
@@ -139,7 +139,7 @@ def _in_place_of(real: Any, function: Any) -> Callable[..., Any]:
 
 @dataclasses.dataclass
 class _Entry:
-    """An entry of a folder, as os.scandir yields it."""
+    """A folder entry like those that os.scandir yields."""
 
     name: str
     path: str
@@ -177,11 +177,11 @@ class _Entries(Iterator[_Entry]):
         self.close()
 
     def close(self) -> None:
-        """Close nothing: no folder is open."""
+        """Do nothing, since no folder is open."""
 
 
 def _stop_clocks(now: datetime.datetime) -> None:
-    """Stop all clocks at the moment of the run."""
+    """Make all clocks show the time of the run."""
 
     def current(zone: datetime.tzinfo | None = None) -> datetime.datetime:
         return now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
@@ -216,8 +216,8 @@ def _at(
 
 
 def _foresee_chance() -> None:
-    """Make random numbers the same every time, instead of refusing them."""
-    chance = random.Random(0)  # noqa: S311  # nosec B311 # the same each time, by intention
+    """Make random numbers the same in every run, instead of refusing to produce them."""
+    chance = random.Random(0)  # noqa: S311  # nosec B311 # deliberately the same in every run
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
         determinism._real_seed(self, 0 if a is None else a, version)

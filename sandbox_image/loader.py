@@ -1,4 +1,4 @@
-"""The user's project as modules: loaded from memory, kept resident, reloaded after changes."""
+"""Load the user's project from memory as modules, keep it loaded, and reload what changes."""
 
 import base64
 import gc
@@ -16,7 +16,8 @@ from types import CodeType, ModuleType
 
 _PATH = re.compile(r"(?:\w+/)*\w+\.py")
 _SHARD = re.compile(r"(.+)_[0-9]{4,}")
-# Files that a workspace adds to its users' projects: `workspace/constraints/`, `workspace/tests/`.
+# The folder of the files that a workspace adds to its users' projects; it contains `constraints/`
+# and `tests/`.
 WORKSPACE = "workspace/"
 
 
@@ -26,7 +27,7 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True)
 class File:
-    """A file of the project: its code, or the error that compiling it raised."""
+    """A file of the project, with its compiled code or the error raised when it was compiled."""
 
     path: str
     code: CodeType | None
@@ -34,25 +35,25 @@ class File:
 
     @property
     def module(self) -> str:
-        """The name under which the file is imported."""
+        """The name of the module that importing this file creates."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     @property
     def is_package(self) -> bool:
-        """True if the file is a folder's __init__.py."""
+        """Whether the file is a folder's __init__.py."""
         return self.path.endswith("__init__.py")
 
 
 class Project(InspectLoader, MetaPathFinder):
-    """All files of a project, an importer for them, and the loaded modules.
+    """The files of a project, which this class also imports, and the modules loaded from them.
 
-    Modules of domains and constraints are loaded by `update` and stay loaded. Tests are imported
+    `update` loads the modules of domains and constraints, which stay loaded. Tests are imported
     when they run, in the process that runs them.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, File] = {}
-        self._modules: dict[str, File | None] = {}  # None: a folder without an __init__.py
+        self._modules: dict[str, File | None] = {}  # None stands for a folder without __init__.py
         sys.meta_path.insert(0, self)
 
     def update(
@@ -63,10 +64,11 @@ class Project(InspectLoader, MetaPathFinder):
         *,
         collect: bool = True,
     ) -> int:
-        """Add and remove files, and load the affected modules again.
+        """Add and remove files, and reload the affected modules.
 
-        Returns the number of modules executed; unloaded modules are freed only if `collect` is set.
-        If a module raises, the exception propagates and the project is as it was before.
+        Returns the number of domain modules executed. The memory of unloaded modules is freed only
+        if `collect` is set. If a domain module raises an exception, it propagates, and the project
+        is left as it was before.
         """
         before = self.files
         changed = {path: self._from_source(path, text) for path, text in sources.items()}
@@ -81,8 +83,8 @@ class Project(InspectLoader, MetaPathFinder):
         self._set_files(after)
         stale |= known - self._modules.keys()
         unloaded = {name: sys.modules.pop(name) for name in stale if name in sys.modules}
-        # Building many objects is slow with the garbage collector on, and forks copy what it
-        # touches.
+        # Building many objects is slow while the garbage collector is on, and children have to copy
+        # every memory page that it touches.
         gc.unfreeze()
         gc.disable()
         kept = set(sys.modules)
@@ -106,7 +108,7 @@ class Project(InspectLoader, MetaPathFinder):
             gc.enable()
 
     def _import_constraints(self) -> None:
-        """Import all constraints; those that fail report their error when they are run."""
+        """Import all constraints; if one cannot be imported, it reports its error when it runs."""
         found = selected(self.files, "constraints", None)
         for path in [*found, *selected(self.files, f"{WORKSPACE}constraints", None)]:
             try:
@@ -115,11 +117,11 @@ class Project(InspectLoader, MetaPathFinder):
                 sys.modules.pop(self.files[path].module, None)
 
     def in_domains(self) -> Iterator[File]:
-        """Return the files of all domains, by path."""
+        """Return the files of all domains, sorted by path."""
         return (self.files[path] for path in sorted(self.files) if path.startswith("domains/"))
 
     def module(self, path: str) -> ModuleType:
-        """Return the module of a file, importing it if needed; errors in the import propagate."""
+        """Return a file's module, importing it if necessary; import errors propagate."""
         return importlib.import_module(self.files[path].module)
 
     def find_spec(
@@ -144,7 +146,7 @@ class Project(InspectLoader, MetaPathFinder):
         return file.code
 
     def get_source(self, fullname: str) -> None:
-        """Return no source: linecache already has it (the import system calls this)."""
+        """Return no source, since linecache already has it (the import system calls this)."""
 
     def _from_source(self, path: str, text: str) -> File:
         remember_source(path, text)
@@ -163,7 +165,7 @@ class Project(InspectLoader, MetaPathFinder):
                 parent = parent.rpartition(".")[0]
 
     def _importers_of(self, names: set[str], files: Mapping[str, File]) -> set[str]:
-        """Return these modules and those that import them, directly or indirectly."""
+        """Return the named modules and all modules that import them, directly or indirectly."""
         importers: dict[str, list[str]] = {}
         modules = {file.module for file in files.values()} | names
         for file in files.values():
@@ -180,7 +182,7 @@ class Project(InspectLoader, MetaPathFinder):
         return stale
 
     def _bind_to_packages(self, unloaded: Iterable[str]) -> None:
-        """Make every loaded module an attribute of its package, and remove the unloaded ones."""
+        """Make every loaded module an attribute of its package; remove the unloaded modules."""
         for name in unloaded:
             parent, _, child = name.rpartition(".")
             if parent in sys.modules and name not in sys.modules:
@@ -192,9 +194,10 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """Return the paths of the files to run in a folder: those given, or all if `paths` is None.
+    """Return which files in a folder to run: those at `paths`, or all files if that is None.
 
-    Files of the workspace run only if their paths are given.
+    A workspace's files are returned only if `paths` names them. Raises BadRequestError if a path is
+    not among the files in the folder.
     """
     if paths is None:
         return [
@@ -209,24 +212,24 @@ def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -
 
 
 def compile_source(path: str, text: str) -> CodeType:
-    """Compile a file of the project, keeping its asserts whatever options this interpreter has."""
+    """Compile a file of the project; keep its asserts even if this interpreter runs with -O."""
     return compile(text, path, "exec", dont_inherit=True, optimize=0)
 
 
 def to_bytecode(code: CodeType) -> str:
-    """Return code as the text that `update` accepts, compressed since that is faster to send."""
+    """Return code as text that `update` accepts, compressed so that it is sent faster."""
     return base64.b64encode(zlib.compress(marshal.dumps(code))).decode()
 
 
 def remember_source(path: str, text: str) -> None:
-    """Let tracebacks show the lines of a file that is not on disk."""
+    """Store a file's source so that tracebacks can show its lines although it is not on disk."""
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 
 def collections_of(module: ModuleType) -> dict[str, list[object]]:
-    """Return the collections that a state or shard module defines, by name.
+    """Return the collections that a state or shard module defines, keyed by name.
 
-    A list imported from one of the domain's shards is not a collection of its own.
+    A list imported from one of the domain's shards does not count as a collection.
     """
     package = module.__name__.rpartition(".")[0]
     return {
@@ -242,20 +245,20 @@ def _from_bytecode(path: str, text: str) -> File:
     linecache.cache.pop(path, None)
     try:
         packed = base64.b64decode(text, validate=True)
-        # Loading this is no risk: the code is executed in the sandbox anyway.
+        # Unmarshalling user code adds no risk: the sandbox executes that code anyway.
         code = marshal.loads(zlib.decompress(packed))  # noqa: S302  # nosec B302
     except (ValueError, EOFError, TypeError, zlib.error) as error:
         raise BadRequestError(f"the bytecode of {path[:200]} is damaged: {error}") from None
     if not isinstance(code, CodeType):
-        raise BadRequestError(f"the bytecode of {path[:200]} is not code")
+        raise BadRequestError(f"the bytecode of {path[:200]} is not a code object")
     return File(path, code, None)
 
 
 def _imports(file: File, modules: Iterable[str]) -> list[str]:
-    """Return the modules that a file's code may import, judged by the names that it mentions.
+    """Return the modules that a file may import, judging by the names that its code mentions.
 
-    `import a.b` mentions "a.b", `from a import b` mentions "a" and "b". A false match only costs an
-    unneeded reload.
+    `import a.b` mentions "a.b"; `from a import b` mentions "a" and "b". A false match costs only an
+    unnecessary reload.
     """
     assert file.code is not None
     mentioned = set(_names(file.code))

@@ -1,4 +1,4 @@
-"""Changes in a time zone's offset."""
+"""Find when a time zone's UTC offset changes."""
 
 import datetime
 import functools
@@ -9,9 +9,9 @@ from .traced_values import DAY, US
 
 
 def list_offset_changes(moment: datetime.datetime) -> Iterator[int]:
-    """Yield how far off the zone's next offset changes are.
+    """Yield how soon after a moment the UTC offset of its zone changes.
 
-    The distances are in microseconds, one by the zone's wall clock and one in UTC.
+    There are up to two distances, in microseconds: one by the zone's wall clock, and one in UTC.
     """
     zone = moment.tzinfo
     if zone is None or isinstance(zone, datetime.timezone):
@@ -36,7 +36,7 @@ def _soonest_change(
 
 @functools.lru_cache(maxsize=256)
 def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.datetime, ...]:
-    """Return the times in a year at which the zone's offset changes."""
+    """Return the times in a year at which the zone's offset changes, by wall clock or in UTC."""
     if not datetime.MINYEAR < year < datetime.MAXYEAR:
         return ()
 

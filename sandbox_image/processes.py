@@ -1,4 +1,4 @@
-"""Ask the kernel about this process and the processes that it started."""
+"""Query the kernel about this process and its children, set process attributes, and clean up."""
 
 import ctypes
 import os
@@ -17,18 +17,19 @@ PR_GET_NO_NEW_PRIVS = 39
 
 CAPABILITY_VERSION_3 = 0x20080522
 
-# The build time that every release of gVisor's kernel reports; no Linux was built in that second.
+# The kernel version with the build time that every release of gVisor reports; no real Linux kernel
+# was built in that second.
 GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 
 SWEEP_SECONDS = 5.0
 
-# Counters of a container's own control group, as it sees them: version 2 and version 1.
+# The counters of a container's own control group, as seen from inside: cgroup version 2, then 1.
 OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory.events"),
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
 )
 
-# The writable folder, if there is one: the host, which mounted it, names it here.
+# The path of the writable folder; None if there is none. The host mounts it and sets the variable.
 SCRATCH = os.environ.get("UAC_SCRATCH")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,14 +43,15 @@ def prctl(option: int, value: int) -> None:
 
 
 def confinement() -> dict[str, str | int]:
-    """Return which kernel this is, and how it confines this process.
+    """Return which kernel this is and how it confines this process.
 
-    A seccomp mode of 2 is a filter; `capabilities` has a bit set for each capability that is held
-    or could be gained. A value that the kernel does not reveal is -1. System calls are used, since
-    there may be no /proc.
+    A `seccomp` mode of 2 means a filter; `capabilities` has a bit set for each capability that this
+    process has or could gain. A value that the kernel does not reveal is -1. All of this comes from
+    system calls, since there may be no /proc.
     """
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    held = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: low words, then high words
+    # Effective, permitted and inheritable capabilities: first the low words, then the high words.
+    held = (ctypes.c_uint32 * 6)()
     told = _libc.capget(header, held) == 0
     bounds = [_libc.prctl(PR_CAPBSET_READ, bit, 0, 0, 0) == 1 for bit in range(64)]
     capabilities = sum(1 << bit for bit, could in enumerate(bounds) if could)
@@ -64,9 +66,9 @@ def confinement() -> dict[str, str | int]:
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes of this container the kernel has killed so far for lack of memory.
+    """Return how many processes in this container the kernel has killed so far for lack of memory.
 
-    Zero if there is no memory limit, or if the kernel does not count them.
+    Returns 0 if there is no memory limit or the kernel does not count such kills.
     """
     for counters in OUT_OF_MEMORY_COUNTERS:
         with suppress(OSError):
@@ -80,7 +82,7 @@ def out_of_memory_kills() -> int:
 def count_children() -> int | None:
     """Return the number of this process's children, including dead ones and adopted orphans.
 
-    None if that cannot be determined.
+    Returns None if the number cannot be determined.
     """
     try:
         return len(Path("/proc/thread-self/children").read_text().split())
@@ -89,10 +91,10 @@ def count_children() -> int | None:
 
 
 def kill_descendants() -> None:
-    """Kill and reap all descendants of this process, which is their subreaper.
+    """Kill and reap all descendants of this process, which must be a subreaper.
 
-    Orphans become children of this process when their parent dies, so that eventually none is left.
-    Raises TimeoutError if something cannot be killed.
+    When a descendant dies, its children become children of this process, so that eventually all are
+    reaped. Raises TimeoutError if a process cannot be killed in time.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
     while True:
@@ -103,7 +105,7 @@ def kill_descendants() -> None:
         if reaped:
             continue
         if time.monotonic() > deadline:
-            raise TimeoutError("a process of the sandbox cannot be killed")
+            raise TimeoutError("a process in the sandbox cannot be killed")
         for pid in _children():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -111,7 +113,7 @@ def kill_descendants() -> None:
 
 
 def release_memory() -> None:
-    """Return unused allocated memory to the kernel, where the C library can."""
+    """Return allocated but unused memory to the kernel, if the C library supports it."""
     if hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(0)
 
@@ -119,18 +121,19 @@ def release_memory() -> None:
 def remove_files() -> None:
     """Empty the writable folder, if there is one."""
     if SCRATCH is not None:
-        for file in Path(SCRATCH).iterdir():  # it contains no folders: none can be created
+        for file in Path(SCRATCH).iterdir():  # the folder cannot contain folders
             file.unlink()
 
 
 def _children() -> list[int]:
     if os.getpid() == 1:
-        return [-1]  # all processes of this namespace; /proc may show another namespace
+        return [-1]  # kills all processes of this namespace; /proc may show another namespace
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):
-                # The name, in parentheses, may contain anything; the parent is two fields after it.
+                # The process's name, in parentheses, may contain anything. The second field after
+                # it is the parent's id.
                 fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
                 if int(fields[1]) == os.getpid():
                     found.append(int(process.name))

@@ -1,7 +1,7 @@
-"""Parse the host's requests.
+"""Parse the host's requests into plans of work.
 
 The waiting child is the first to receive a request. It passes the request on to the runner and
-begins; the runner makes the same plan and watches the child.
+begins the work; the runner makes the same plan and watches the child.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ from .supervision import of_one_side
 
 @dataclass(frozen=True)
 class Files:
-    """Files that a host wants loaded, and the limits on loading them."""
+    """The changes to a project's files that a host wants loaded, and the limits on loading them."""
 
     request: dict[str, Any]
     sources: dict[str, str]
@@ -38,9 +38,9 @@ class Files:
 
     @classmethod
     def of(cls, request: object) -> "Files":
-        """Read files from a request, or a part of one.
+        """Read the files from a request or from its `load` object.
 
-        Raises BadRequestError, KeyError or ValueError if the request is not valid.
+        Raises BadRequestError, KeyError or ValueError if it is not valid.
         """
         if not isinstance(request, dict):
             raise BadRequestError("files must be an object")
@@ -53,21 +53,21 @@ class Files:
         )
 
     def on(self, project: Project) -> set[str]:
-        """Return the paths that exist once these files are loaded."""
+        """Return the paths of the project's files once these files are loaded into it."""
         return (project.files.keys() - self.removed) | self.sources.keys() | self.bytecode.keys()
 
     def load_into(self, project: Project) -> dict[str, int]:
-        """Load the files; return how many domain modules exist and how many were executed now."""
+        """Load the files; return how many domain modules exist and how many this load executed."""
         executed = project.update(self.sources, self.bytecode, self.removed)
         return {"modules": sum(1 for _ in project.in_domains()), "executed": executed}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The pieces of work of a request, each with its item, and their limits.
+    """The pieces of work that a request asks for, each with an item name, and their limits.
 
-    If `together` is set, they may share a process as long as none of them changes the loaded
-    project. `files` are loaded first.
+    If `together` is set, the pieces may share a process as long as none of them changes the loaded
+    project. `files`, if any, are loaded first.
     """
 
     works: list[dict[str, Any]]
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def first(self) -> list[dict[str, Any]]:
-        """Return the first child's work: the whole plan, or as much of it as one child can do."""
+        """Return the work for the first child: as much of the plan as one child can do."""
         works = of_one_side(self.works) if self.together else self.works[:1]
         if self.files is None:
             return works
@@ -96,7 +96,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
     check: Check
     together = False
     match operation := request.get("op"):
-        case "compile":  # in children: source code can make the compiler exhaust the memory
+        case "compile":  # in a child, since some source code makes the compiler exhaust the memory
             texts = _texts(request["files"])
             works = [
                 {"op": operation, "item": path, "source": texts[path]} for path in sorted(texts)
@@ -110,7 +110,8 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
-            if request["paths"] is None:  # the project's own come first: all share the total time
+            # The project's own constraints come first, since all constraints share the total time.
+            if request["paths"] is None:
                 found += selected(paths, "constraints", sorted(bindings))
             works = [
                 {"op": operation, "item": path, "bound": bindings.get(path, {}), **now}
@@ -122,7 +123,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
                     horizon(work)
-            # The next constraint would find a file that the previous one wrote to the folder.
+            # With a writable folder, a constraint would find files that the previous one wrote.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
             check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
@@ -142,7 +143,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
 
 
 def moment(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request's instant unchanged, after validating it."""
+    """Return the fields of a request that name its instant, after validating them."""
     instant(request)
     return {name: request[name] for name in ("now", "time_zone")}
 
@@ -158,9 +159,9 @@ def horizon(work: dict[str, Any]) -> Horizon:
 
 
 def _share(limits: Limits, number: int) -> float:
-    """Return the seconds to spend on forecasting each of `number` constraints.
+    """Return how many seconds to spend on forecasting each of `number` constraints.
 
-    This is well within the limits that would end the forecast.
+    The result is well below the limits at which the forecast would be aborted.
     """
     most = min(limits.wall_seconds, float(limits.cpu_seconds)) / 2
     return min(most, limits.total_seconds * 0.8 / max(number, 1))
@@ -172,7 +173,11 @@ def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> l
 
 
 def _bindings(value: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return path → parameter → the collections whose records it gets: see `workspace.py`."""
+    """Return the bindings of workspace constraints, after checking that they are objects.
+
+    They map a constraint's path and the name of a parameter to the collections whose records that
+    parameter gets; see `workspace.py`.
+    """
     if not isinstance(value, dict):
         raise BadRequestError("bindings must be an object")
     for bound in value.values():
@@ -183,7 +188,7 @@ def _bindings(value: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
 
 def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise BadRequestError("files must be an object of texts")
+        raise BadRequestError("files must be an object whose values are texts")
     return value
 
 

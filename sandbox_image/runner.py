@@ -1,8 +1,8 @@
 """The process in a sandbox that holds one user's project and answers a host's requests.
 
 Started as `python -s -S -B -m sandbox_image.runner`, it exchanges frames (see uac/protocol.py) on
-its standard input and output, and ends when its input does. The project is loaded into this process
-and stays; every query, constraint, test file and dump runs in a fork of it.
+its standard input and output, and exits when its input ends. The project stays loaded in this
+process; queries, constraints, test files and dumps run in forked children.
 """
 
 import fcntl
@@ -28,8 +28,8 @@ from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Report
 from .uac import protocol, testing
 from .values import size
 
-# Modules that user code may import, and modules that these import late: a confined process can no
-# longer read the standard library's files.
+# Modules that user code may import, and modules that those import only when they are used: they are
+# loaded in advance, since a confined process can no longer read the standard library's files.
 PRELOADED = (
     "_strptime",
     "bisect",
@@ -56,24 +56,24 @@ PRELOADED = (
     "zoneinfo",
 )
 
-# Seconds for which this process stays idle after an answer, unless a request arrives earlier, so
-# that all processors are free to deliver the answer.
+# How long this process stays idle after an answer, unless a request arrives earlier, so that all
+# processors are free to deliver the answer.
 LINGER_SECONDS = 0.002
 
-# The lowest of this process's own descriptors, above all that a child uses: otherwise a child could
-# keep one by accident.
+# The lowest file descriptor of this process's own. It is above all that a child uses; otherwise a
+# child could keep one of this process's descriptors by accident.
 PRIVATE_DESCRIPTORS = 10
 
 
 def main() -> None:
-    """Serve the host on standard input and output until it leaves."""
+    """Serve the host on standard input and output until it disconnects."""
     prepare()
-    sys.path.remove(str(Path.cwd()))  # user code must not import from the start folder
+    sys.path.remove(str(Path.cwd()))  # user code must not import from the working directory
     serve(*take_descriptors())
 
 
 def prepare() -> None:
-    """Import all that user code may need, register this package as `uac`, and stop the clocks."""
+    """Import all that user code may need, register the library as `uac`, and disable clocks."""
     for name in PRELOADED:
         importlib.import_module(name)
     for name, module in list(sys.modules.items()):
@@ -85,7 +85,7 @@ def prepare() -> None:
 
 
 def take_descriptors() -> tuple[int, int]:
-    """Move standard input and output out of user code's reach; return their new descriptors."""
+    """Move standard input and output out of user code's reach; return the new descriptors."""
     requests = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
     answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, PRIVATE_DESCRIPTORS)
     null = os.open(os.devnull, os.O_RDWR)
@@ -109,18 +109,18 @@ def serve(requests: int, answers: int) -> None:
         "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
         **confinement(),
     }
-    silence()  # up to here, errors can be read on standard error
+    silence()  # until here, errors are visible on standard error
     try:
         send(answers, hello)
         runner.tidy()
         while (request := runner.supervisor.receive()) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
-            runner.tidy()  # nobody waits for this
+            runner.tidy()  # done after the answer, so that nobody waits for it
     except GONE:
         return
 
 
-# Errors that end a runner: the host starts another one.
+# Errors after which a runner exits and the host starts another one.
 GONE = (
     BrokenPipeError,
     ChildGoneError,
@@ -131,7 +131,7 @@ GONE = (
 
 
 class LoadFailedError(Exception):
-    """The files that came with a request could not be loaded."""
+    """The files sent with a request could not be loaded."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__(answer["message"])
@@ -139,14 +139,14 @@ class LoadFailedError(Exception):
 
 
 class Runner:
-    """The requests that the protocol knows, one method each."""
+    """Answers the host's requests, and performs their work in children."""
 
     def __init__(self, host_descriptor: int) -> None:
         self.requests = select.poll()
         self.requests.register(host_descriptor, select.POLLIN)
         self.project = Project()
         self.rehearsed = rehearsal.files()
-        self.coming: Files | None = None  # came with a request and is not loaded here yet
+        self.coming: Files | None = None  # sent with a request, and not loaded in this process yet
         self.evaluation = Evaluation(self.project)
         self.supervisor = Supervisor(host_descriptor, self)
 
@@ -165,18 +165,18 @@ class Runner:
         return answer if plan.files is None else {**answer, "loaded": True}
 
     def tidy(self) -> None:
-        """End what the last request left running, and have a child ready for the next."""
+        """Clean up after the last request, and prepare a child for the next one."""
         self.requests.poll(LINGER_SECONDS * 1000)
         self.supervisor.sweep()
         if self.coming is not None and self.load(self.coming)["outcome"] != "ok":
-            raise HostGoneError  # the host takes the files as loaded: it can start another runner
+            raise HostGoneError  # the host believes that the files are loaded: exit instead
         self.evaluation.prepare()
         self.supervisor.make_ready()
         if not self.requests.poll(0):
             self.rehearse()
 
     def rehearse(self) -> None:
-        """Rehearse what every request needs; see Supervisor.rehearse."""
+        """Run the practice request; see rehearsal.py and Supervisor.rehearse."""
         sent = {**rehearsal.REQUEST, "load": self.rehearsed}
         request = protocol.decode(protocol.encode_frame(sent)[protocol.HEADER_BYTES :])
         files = Files.of(request["load"])
@@ -186,7 +186,7 @@ class Runner:
         protocol.encode_frame(_answer(Report(), {"result": results}))
 
     def load(self, files: Files) -> dict[str, Any]:
-        """Load files into this process; the host limits the time."""
+        """Load files into this process; return the answer. Only the host limits the load time."""
         self.supervisor.forget()
         self.evaluation = Evaluation(self.project)
         self.coming = None
@@ -205,8 +205,8 @@ class Runner:
             outcome = {"outcome": "user_error", "message": told["message"], "error": told}
         finally:
             for texts in (files.sources, files.bytecode):
-                texts.clear()  # they may be large, and later children would inherit them
-            self.evaluation = Evaluation(self.project)  # lookups during the load saw only a part
+                texts.clear()  # the texts may be large, and later children would inherit them
+            self.evaluation = Evaluation(self.project)  # the old one may have indexed only a part
             kill_descendants()
             remove_files()
         report = Report(
@@ -221,7 +221,7 @@ class Runner:
         return plan(request, self.project, self.evaluation)
 
     def _run(self, plan: Plan) -> Report:
-        """Return the outcomes of a plan's work."""
+        """Do a plan's work in children and report its outcomes."""
         report = Report(plan.check)
         together = plan.together
         if plan.files is not None:
@@ -230,10 +230,10 @@ class Runner:
         return self.supervisor.run(plan.works, plan.limits, report, together=together)
 
     def _load_and_run(self, plan: Plan, files: Files) -> Report:
-        """Have the first child load the files and do the work; this process loads them later.
+        """Have the first child load the files and do its work; this process loads the files later.
 
-        That saves forking after the load while somebody waits. If anything goes wrong in the child,
-        the files are loaded here at once; LoadFailedError is raised if they cannot be.
+        This way, nobody has to wait for a fork after the load. If the child leaves work undone, the
+        files are loaded into this process at once. Raises LoadFailedError if that fails.
         """
         self.coming = files
         report = Report(plan.check)
@@ -295,7 +295,7 @@ class Runner:
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
-        self.evaluation = Evaluation(self.project)  # lookups during the load saw only a part of it
+        self.evaluation = Evaluation(self.project)  # the old one may have indexed only a part
         if more and self.evaluation.shares_processes():
             self.evaluation.make_ready()
         return time.monotonic() - started
@@ -303,7 +303,7 @@ class Runner:
     def _rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
         if self.project.files:
             return self.evaluation.rehearse(instant, limits)
-        # The next request will bring a project: rehearse by loading one, then forget it.
+        # The next request will bring a project, so rehearse loading one, then unload it.
         self.evaluation = Evaluation(self.project)
         Files.of(self.rehearsed).load_into(self.project)
         self.evaluation.prepare()
@@ -330,7 +330,7 @@ def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(result: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the error object of one of several items; None if the item succeeded."""
+    """Return the error object for the result of an item; None if the item succeeded."""
     if result["outcome"] == "ok":
         return None
     return result.get("error") or {
@@ -342,7 +342,7 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-# Functions that turn the outcomes of all work, in order, into the answer.
+# Functions that turn a report, with the outcomes of all work in order, into the request's answer.
 
 
 def _the_only_one(report: Report) -> dict[str, Any]:
@@ -359,7 +359,7 @@ _NO_ALERTS = {"alerts": [], "left_out": 0, "takes_now": False, "seconds": 0.0}
 
 
 def _constraints(report: Report) -> dict[str, Any]:
-    """Answer with all results; the error of a constraint is in its own result."""
+    """Answer with the results of all constraints; each contains its own constraint's error."""
     results = [
         {
             **(result.get("result") or _NO_ALERTS),
@@ -372,7 +372,7 @@ def _constraints(report: Report) -> dict[str, Any]:
 
 
 def _forecast(report: Report) -> dict[str, Any]:
-    """Answer with all forecasts; a failed forecast affects only its own constraint's result."""
+    """Answer with the forecasts for all constraints; each contains its own constraint's error."""
     results = [
         {**(result.get("result") or {}), "path": result["item"], "error": _error(result)}
         for result in report.results
@@ -381,7 +381,7 @@ def _forecast(report: Report) -> dict[str, Any]:
 
 
 def _tests(report: Report) -> dict[str, Any]:
-    """Answer with all results; the error of a file is in its own result."""
+    """Answer with the results of all tests; a test file that failed as a whole is one result."""
     results = []
     for result in report.results:
         if result["outcome"] == "ok":
@@ -404,7 +404,7 @@ ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
 
 @contextmanager
 def _limited_load(memory_bytes: int) -> Iterator[None]:
-    """Limit memory, and forbid processes, while code is executed here."""
+    """Limit memory and forbid new processes while this process executes code of the project."""
     before = {
         kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC)
     }
@@ -418,7 +418,7 @@ def _limited_load(memory_bytes: int) -> Iterator[None]:
 
 
 def send(descriptor: int, message: dict[str, Any]) -> None:
-    """Write one frame."""
+    """Write a message as one frame."""
     view = memoryview(protocol.encode_frame(message))
     while view:
         view = view[os.write(descriptor, view) :]

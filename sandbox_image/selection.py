@@ -1,8 +1,9 @@
-"""Find the evidence for a query's answer: the records that it names, selects, or has read.
+"""Find the evidence for a query's answer: the records that the query returns, selects or reads.
 
-Records in the value are its evidence. Where the code has one comprehension, and uses no collection
-except the one that the comprehension iterates over, the evidence is the elements that pass its
-`if`s: the evidence for "13 trips" is those 13. For all other code, it is all that the code reads.
+If the answer contains records, they are its evidence. Otherwise, if the code has exactly one
+comprehension and uses only the collections that it iterates over, the evidence is the elements that
+pass its `if`s: the evidence for "13 trips" is those 13. For all other code, the evidence is all
+records in the collections that the code reads.
 """
 
 import ast
@@ -13,11 +14,12 @@ from typing import Any, TypeGuard
 from .uac import Record
 
 Place = tuple[str, str]  # domain and collection
-# Name → attribute accessed on it → the collections meant; "" stands for the name itself.
+# Maps a name, and an attribute accessed on it, to the collections meant; the attribute "" stands
+# for the name itself.
 Meanings = Mapping[str, Mapping[str, Sequence[Place]]]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-# Names that no code can use.
+# Names of the functions added to a query's code; "$" keeps the query from using them itself.
 GOES_THROUGH, SELECTS, SELECTS_SEVERAL = "$goes_through", "$selects", "$selects_several"
 
 
@@ -31,22 +33,23 @@ class Selection:
         singles: Iterable[Place],
         places: Mapping[int, Place],
     ) -> None:
-        """Instrument the code, which must then be executed with `self.names` in scope.
+        """Instrument the code in `tree`, which must then be executed with `self.names` in scope.
 
-        `singles` are the places that hold a single record, which a condition may use; `places` maps
-        the ids of the state's records to their places.
+        `named` tells which collections each name in the code stands for. `singles` are the places
+        that hold a single record; a comprehension may use these as well. `places` maps the `id()`
+        of each record in the state to its place.
         """
         self.names = {
             GOES_THROUGH: self._goes_through,
             SELECTS: self._selects,
             SELECTS_SEVERAL: self._selects_several,
         }
-        self.met = False  # whether the comprehension has met a record
+        self.met = False  # whether the comprehension has iterated over a record
         self.selected: dict[int, Any] = {}
         self._places = places
         uses = list(_uses(tree, named))
         self.read: list[Place] = sorted({place for _, place in uses})
-        self.beside: list[Place] = []  # places of single records that a condition also uses
+        self.beside: list[Place] = []  # places of single records that the comprehension also uses
         found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
         if not uses or len(found) != 1:
             return
@@ -81,12 +84,12 @@ class Selection:
 
     @property
     def records(self) -> list[Record]:
-        """The records that were selected."""
+        """The records that the comprehension selected."""
         return [one for one in self.selected.values() if isinstance(one, Record)]
 
 
 def _watch(comprehension: Any) -> None:
-    """Make the comprehension report what it iterates over, and which elements pass its tests."""
+    """Make the comprehension report what it iterates over and which elements pass its `if`s."""
     elements = []
     for generator in comprehension.generators:
         names = [node.id for node in ast.walk(generator.target) if isinstance(node, ast.Name)]
@@ -103,9 +106,9 @@ def _call(function: str, arguments: Sequence[ast.expr], where: ast.expr) -> ast.
 
 
 def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
-    """Yield each node that uses the state, and the collection that it uses.
+    """Yield each node that uses a collection of the state, together with that collection.
 
-    Merely giving a collection another name does not count as using it.
+    Merely assigning a collection to another name does not count as using it.
     """
     meaning = {name: dict(meant) for name, meant in named.items()}
     passed: set[int] = set()
@@ -113,7 +116,7 @@ def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
         if _is_naming(node) and _meant(node.value, meaning):
             passed |= {id(one) for one in ast.walk(node.value)}
         for name, meant in list(_named_otherwise(node, meaning)):
-            # The name may have several meanings in different parts of the code: take all of them.
+            # The name may have different meanings in different parts of the code: keep all of them.
             known = meaning.setdefault(name, {})
             for attribute, places in meant.items():
                 known[attribute] = [*dict.fromkeys([*known.get(attribute, ()), *places])]
@@ -161,7 +164,7 @@ def _every(meant: Mapping[str, Sequence[Place]]) -> list[Place]:
 
 
 def _meant(node: ast.AST, named: Meanings) -> Sequence[Place]:
-    """Return the collections that an expression names; none if it does something else."""
+    """Return the collections that an expression names; none if it is not such a name."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in named:
             return named[name].get(attribute, ())

@@ -1,4 +1,4 @@
-"""Run user code in a forked child: limited, watched from outside, and gone afterwards."""
+"""Run user code in forked children: limit them, watch them from outside and end them afterwards."""
 
 import itertools
 import os
@@ -45,20 +45,20 @@ VALUE_BYTES = 128  # maximum memory that one value takes in this process
 
 
 class HostGoneError(Exception):
-    """The host closed its end: nobody waits for the work any more."""
+    """The host closed its end of the stream: nobody waits for the work any more."""
 
 
 class ChildGoneError(Exception):
-    """The child that waited for a request ended; the host's stream may be out of step."""
+    """The child that waited for a request ended, perhaps after reading only a part of one."""
 
 
 class OutOfMemoryError(Exception):
-    """The kernel killed a child below its own limit: the machine is short of memory."""
+    """The kernel killed a child that was within its own limit: the container is out of memory."""
 
 
 @dataclass
 class Report:
-    """Results of a request's items, in order, and their total resource usage."""
+    """The results of a request's items, in order, and their total resource usage."""
 
     check: Check = anything
     started: float = field(default_factory=time.monotonic)
@@ -71,9 +71,9 @@ class Report:
     memory_bytes: int = 0
 
     def take(self, item: str, line: bytes, limits: Limits) -> dict[str, Any]:
-        """Return a child's answer, or a failure if it would make the total too large.
+        """Return a child's answer for an item, or a failure if all answers together are too large.
 
-        Raises ProtocolError if the line is not an answer to the item.
+        Raises ProtocolError if the line is not a valid answer for the item.
         """
         if protocol.has_more_values(line, limits.memory_bytes // VALUE_BYTES):
             return failure("result_limit", too_many(limits.memory_bytes // VALUE_BYTES))
@@ -86,12 +86,12 @@ class Report:
         return answer
 
     def use(self, cpu_seconds: float, memory_bytes: int) -> None:
-        """Add a child's reported usage; its CPU time cannot exceed the elapsed time."""
+        """Add a child's resource usage; its CPU time counts up to the time elapsed so far."""
         self.cpu_seconds += min(cpu_seconds, time.monotonic() - self.started)
         self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
     def usage(self) -> dict[str, Any]:
-        """Return the part of an answer that reports the output and the resource usage."""
+        """Return the fields of an answer that report the printed output and the resource usage."""
         return {
             "stdout": protocol.storable(self.stdout.decode(errors="replace")),
             "load_seconds": self.load_seconds,
@@ -104,28 +104,28 @@ class Report:
 class Supervisor:
     """Runs pieces of work in forked children.
 
-    Changes that one piece makes to the loaded project are gone before the next one starts. Forking
-    a child takes longer than most work, so one child is forked in advance, and pieces of work that
-    can share a child do so as long as none of them changes anything in it.
+    No piece of work sees changes that another one made to the loaded project. Forking a child takes
+    longer than most work, so one child is forked in advance, and pieces of work that can share a
+    child do so as long as none of them changes the project in it.
     """
 
     def __init__(self, host_descriptor: int, performer: Performer) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_DUMPABLE, 0)  # otherwise children could read this process; they inherit it
+        prctl(PR_SET_DUMPABLE, 0)  # keeps children, which inherit this, from reading this process
         self._host = host_descriptor
         self._performer = performer
         self._next: Child | None = None
-        self._request: dict[str, Any] | None = None  # sent by the host, and not handled yet
-        self._began = False  # the next child has begun the host's request
-        self._done: list[int] = []  # children that have answered and are still to be ended
+        self._request: dict[str, Any] | None = None  # sent by the host and not handled yet
+        self._began = False  # whether the next child has already begun the host's request
+        self._done: list[int] = []  # the ids of children that have answered but not been ended yet
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        # As a container's first process, this one gets only signals that it handles. Python handles
-        # SIGINT, with which a child could end the run of the other children.
+        # A container's first process receives only signals that it handles. Python handles SIGINT,
+        # so a child could use it to end this process, and with it the work of other children.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def run(
@@ -137,13 +137,13 @@ class Supervisor:
         together: bool = False,
         once: bool = False,
     ) -> Report:
-        """Add the outcome of every piece of work to the report, in order: {"item", "outcome", …}.
+        """Do the work and add the outcome of each piece to the report: {"item", "outcome", …}.
 
-        Work whose outcome the report already has is not done again. If an item ends its child, its
-        outcome is how the child ended. A result that fails the report's check is refused. If
-        `together` is set, one child does as much work as it can; if `once` is set, the rest is left
-        undone. Raises HostGoneError if the host leaves before the end, and OutOfMemoryError if the
-        kernel kills a child because memory is short.
+        Pieces whose outcome is already in the report are not done again. If a piece ends its child,
+        its outcome tells how the child ended. Results that fail the report's check are refused. If
+        `together` is set, one child does as many pieces as it can; if `once` is set, only one child
+        works, and the rest is left undone. Raises HostGoneError if the host disconnects before the
+        end, and OutOfMemoryError if the kernel kills a child for lack of memory.
         """
         deadline = report.started + report.load_seconds + limits.total_seconds
         while len(report.results) < len(works):
@@ -151,7 +151,7 @@ class Supervisor:
             if time.monotonic() >= deadline:
                 over = failure(
                     "timeout",
-                    f"not run: the request's {limits.total_seconds:g} s were used up",
+                    f"not run: the request has used up its {limits.total_seconds:g} s",
                 )
                 report.results += [{**over, "item": work["item"]} for work in pending]
                 break
@@ -165,9 +165,9 @@ class Supervisor:
                 results.close()
                 stdout.close()
             if SCRATCH is not None:
-                self.sweep()  # after this, nobody can write to the folder
+                self.sweep()  # after this, no process is left that could write to the folder
                 remove_files()
-            if answers is None:  # some are forged: each item now runs in a child of its own
+            if answers is None:  # unknown which item failed: now run each in a child of its own
                 together = False
             else:
                 report.results += answers
@@ -177,15 +177,15 @@ class Supervisor:
         return report
 
     def make_ready(self) -> None:
-        """Have a child wait for the next piece of work, unless one is already waiting."""
+        """Fork a child to wait for the next work, unless one is already waiting."""
         if self._next is None:
             self._next = fork(self._performer, self._host)
 
     def receive(self) -> dict[str, Any] | None:
-        """Return the host's next request, which a child has already begun; None if the host left.
+        """Return the host's next request, which a child has already begun.
 
-        Raises ProtocolError if the host sends anything other than a request, and ChildGoneError if
-        the waiting child has ended.
+        Returns None if the host has disconnected. Raises ProtocolError if the host sends anything
+        other than a request, and ChildGoneError if the waiting child has ended.
         """
         while True:
             if self._request is not None:
@@ -195,7 +195,7 @@ class Supervisor:
             self.make_ready()
             assert self._next is not None
             poller = select.poll()
-            poller.register(self._host, 0)  # reports only a hang-up
+            poller.register(self._host, 0)  # with no events, a poll reports only that it hung up
             poller.register(self._next.requests, select.POLLIN)
             ready = dict(poller.poll())
             if ready.get(self._next.requests, 0) & select.POLLIN:
@@ -203,14 +203,14 @@ class Supervisor:
                 continue
             if self._host in ready:
                 return None
-            # Something killed the child. Nobody knows how much of a request it had read.
+            # Something killed the child, and it is unknown how much of a request it had read.
             raise ChildGoneError
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
-        """Have the waiting child do this work as if it were needed, then go back to waiting.
+        """Have the waiting child do this work for practice, then wait again; return the results.
 
-        After a fork, whichever process first touches a page that both share waits for a copy of it:
-        the copies are made now, while nobody waits.
+        After a fork, the process that first writes to a memory page that both processes share has
+        to wait for a copy of it. The rehearsal makes these copies while nobody is waiting.
         """
         child = self._next
         assert child is not None
@@ -227,13 +227,13 @@ class Supervisor:
         return [report.take("", line.encode(), limits) for line in message["rehearsed"]]
 
     def sweep(self) -> None:
-        """End all processes here, except the child that waits for the next piece of work."""
+        """End all child processes except the one that waits for the next work."""
         self._end_done()
         if self._began or count_children() != (0 if self._next is None else 1):
             self.forget()
 
     def forget(self) -> None:
-        """End all processes here: a prepared child lacks files that were loaded after its fork."""
+        """End all child processes, including the waiting one, which lacks files loaded later."""
         if self._next is not None:
             self._next.close()
             self._next = None
@@ -243,13 +243,13 @@ class Supervisor:
 
     def _end_done(self) -> None:
         for pid in self._done:
-            os.kill(pid, signal.SIGKILL)  # a child that has ended keeps its id until it is reaped
+            os.kill(pid, signal.SIGKILL)  # safe: even a dead child keeps its id until it is reaped
         for pid in self._done:
             os.waitpid(pid, 0)
         self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """Return the child that has already begun this work, or else give the work to a child."""
+        """Return the child that has already begun this work, or give the work to a child."""
         if self._began:
             child, self._next = self._next, None
             self._began = False
@@ -263,14 +263,14 @@ class Supervisor:
             assert child is not None
             try:
                 write(child.work, frame)
-            except BrokenPipeError:  # something killed it while it waited
+            except BrokenPipeError:  # something killed the child while it waited
                 child.close()
                 if out_of_memory_kills() > self._out_of_memory_kills:
                     raise OutOfMemoryError from None
                 continue
             child.close_inputs()
             return child
-        raise ChildProcessError("children end before they begin")
+        raise ChildProcessError("two children in a row ended before they could begin the work")
 
     def _watch(
         self,
@@ -282,14 +282,14 @@ class Supervisor:
         limits: Limits,
         deadline: float,
     ) -> list[dict[str, Any]] | None:
-        """Watch a child until it has answered everything, ends, or exceeds a limit and is killed.
+        """Watch a child until it has answered everything, has ended, or exceeds a limit.
 
-        Returns its answers (fewer than requested if it ended early), or the failure that left the
-        first piece of work unanswered. Returns None if it is unknown which of several pieces
-        failed.
+        Returns an answer for each piece of work, in order, and fewer if the child ended early. The
+        last one may be the failure that ended the child. Returns None if it is unknown which of
+        several pieces failed.
         """
         poller = select.poll()
-        poller.register(self._host, 0)  # reports only a hang-up
+        poller.register(self._host, 0)  # with no events, a poll reports only that it hung up
         poller.register(self._wakeup, select.POLLIN)
         progress = _Progress(works, limits, report, deadline)
         before = report.stdout, report.result_bytes
@@ -302,17 +302,17 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
             if _read_available(self._wakeup):
-                # Check this before reading the pipes of a child that has ended, so that they hold
-                # everything that it ever wrote.
+                # Check for the end before reading the pipes: once the child has ended, they hold
+                # everything that it wrote.
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             progress.take_answers(results.read_lines())
-            printed = stdout.read()  # read after the answer, since it was written earlier
+            printed = stdout.read()  # read after the answers, since the output was written earlier
             progress.take_output(printed)
             progress.check_limits(len(results.rest), ended=ended)
             if progress.is_complete and results.at_end and len(printed) < READ_BYTES:
-                break  # the child closed its pipe, so this is everything: do not await its exit
+                break  # the child closed its pipe, so this is everything: do not wait for its exit
         if progress.failed is None and progress.is_complete and results.rest:
-            progress.fail_protocol("more data follows it")
+            progress.fail_protocol("there is more data after the last answer")
         if progress.failed is None and progress.is_complete:
             self._done.append(pid)
             last = progress.answers[-1]
@@ -332,7 +332,7 @@ class Supervisor:
 
 @dataclass
 class _Progress:
-    """A child's progress with its work: its answers, or why it must not continue."""
+    """A child's progress with its work: its answers so far, or why it must be stopped."""
 
     works: Sequence[dict[str, Any]]
     limits: Limits
@@ -340,7 +340,7 @@ class _Progress:
     deadline: float
     answers: list[dict[str, Any]] = field(default_factory=list)
     failed: dict[str, Any] | None = None
-    produced: int = 0  # bytes printed since its last answer
+    produced: int = 0  # bytes printed since the child's last answer
     stop_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -352,47 +352,50 @@ class _Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether each piece of work has its answer."""
+        """Whether every piece of work has been answered."""
         return len(self.answers) == len(self.works)
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether it is unknown which of several pieces of work failed."""
-        # An answer may be forged, and the output read so far may come from several pieces.
+        """Whether it is unknown which of several pieces of work failed."""
+        # An answer may be forged, and the output read so far may come from several pieces of work.
         doubtful = ("protocol_error", "output_limit")
         return (
             self.failed is not None and self.failed["outcome"] in doubtful and len(self.works) > 1
         )
 
     def take_answers(self, lines: Sequence[bytes]) -> None:
-        """Take these lines as the next answers; the first invalid one is a failure."""
+        """Take these lines as the next answers; an invalid line makes the child fail."""
         try:
             for line in lines:
-                if self.is_complete:  # there is an extra answer, so one of them is forged
-                    raise protocol.ProtocolError("more answers than questions")
+                if self.is_complete:  # there is one answer too many, so one of them is forged
+                    raise protocol.ProtocolError("more answers than pieces of work")
                 item = self.works[len(self.answers)]["item"]
                 answer = {**self.report.take(item, line, self.limits), "item": item}
                 if self.answers and answer["outcome"] == "out_of_memory":
-                    self.failed = answer  # earlier work used memory: retry this in a fresh child
+                    self.failed = answer  # earlier work used memory, so retry this in a fresh child
                     break
                 self.answers.append(answer)
-                if item == LOAD:  # a request's time starts when everything is loaded
+                if item == LOAD:  # the time limit of a request starts once its files are loaded
                     self.deadline = time.monotonic() + self.limits.total_seconds
                 self._begin_next()
         except protocol.ProtocolError as error:
             self.fail_protocol(str(error))
 
     def fail_protocol(self, why: str) -> None:
-        """Fail because the child's answer is invalid."""
-        self.failed = failure("protocol_error", f"the child's answer: {why}")
+        """Record that the child failed because an answer of it is invalid."""
+        self.failed = failure("protocol_error", f"the child's answer is invalid: {why}")
 
     def take_output(self, printed: bytes) -> None:
-        """Keep the end of the output, and count all of it."""
+        """Count the printed output, and keep the end of it."""
         self.produced += len(printed)
         self.report.stdout = (self.report.stdout + printed)[-self.limits.stdout_kept_bytes :]
 
     def check_limits(self, unread: int, *, ended: bool) -> None:
-        """Fail if the child has exceeded a limit; `unread` counts the bytes of its next answer."""
+        """Record a failure if the child has exceeded a limit.
+
+        `unread` is the number of bytes that have arrived of an answer that is still incomplete.
+        """
         limits = self.limits
         if self.produced > limits.stdout_produced_bytes:
             self.failed = failure(
@@ -405,12 +408,12 @@ class _Progress:
             self.failed = failure("timeout", f"took longer than {allowed:g} s")
 
     def conclude(self, status: int) -> list[dict[str, Any]]:
-        """Return the answers of a child that ended with this status.
+        """Return the answers of a child that ended with this wait status.
 
-        The failure of the first unanswered piece of work is added if it is known.
+        If it is known which piece of work failed, its failure is the last answer.
         """
         if self.is_complete:
-            self.answers.pop()  # the last answer is in doubt
+            self.answers.pop()  # the last answer may be forged
         elif self.answers:
             # Either the last answered piece of work or the next one may have ended the child.
             return self.answers
@@ -423,10 +426,10 @@ def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) 
 
 
 def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the leading pieces of work that may share a process.
+    """Return the pieces of work, from the first on, that may share a process.
 
-    A workspace's constraints never share one with functions of the project, which may have bypassed
-    the policy and could change what the constraints report.
+    A workspace's constraints never share a process with constraints of the project: these may have
+    bypassed the policy, and could change what the workspace's constraints report.
     """
     is_workspace = works[:1] and works[0]["item"].startswith(WORKSPACE)
     return list(
@@ -435,19 +438,19 @@ def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _Pipe:
-    """The reading end of a pipe from a child, which may close or flood its own end."""
+    """The read end of a pipe from a child; the child may close or flood the other end."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
-        self.rest = bytearray()  # an incomplete line
+        self.rest = bytearray()  # the bytes of an incomplete line
         self.at_end = False
         self._watched = False
 
     def watch_with(self, poller: select.poll) -> None:
-        """Keep the pipe registered with the poller until its end is reached.
+        """Register the pipe with the poller, and unregister it once its end has been reached.
 
-        A pipe at its end would make every poll return at once.
+        A registered pipe at its end would make every poll return at once.
         """
         if self._watched and self.at_end:
             poller.unregister(self.descriptor)
@@ -457,30 +460,30 @@ class _Pipe:
             self._watched = True
 
     def read(self) -> bytes:
-        """Return what is available, at most READ_BYTES."""
+        """Return the bytes available now, at most READ_BYTES."""
         data = _read_available(self.descriptor)
         self.at_end = data == b""
         return data or b""
 
     def read_lines(self) -> list[bytes]:
-        """Return the lines that are complete now; the incomplete one stays in `rest`."""
+        """Return the lines that are complete by now; an incomplete one stays in `rest`."""
         data = self.read()
         if data.endswith(b"\n"):
-            data += self.read()  # usually this was the last read, and the end can already be seen
+            data += self.read()  # usually nothing follows, and this read notices the pipe's end
         self.rest += data
-        if b"\n" not in data:  # a long line must not be searched again with every piece
+        if b"\n" not in data:  # do not search a long line again with every piece that arrives
             return []
         *lines, rest = bytes(self.rest).split(b"\n")
         self.rest = bytearray(rest)
         return lines
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the pipe's read end."""
         os.close(self.descriptor)
 
 
 def _read_available(descriptor: int) -> bytes | None:
-    """Return the bytes available without waiting; None if there are none yet, b"" at the end."""
+    """Return the bytes available without waiting: None if there are none yet, b"" at the end."""
     try:
         return os.read(descriptor, READ_BYTES)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Traced numbers and time spans, which move with every step."""
+"""Traced numbers and time spans, whose values change as the clock of a forecast advances."""
 
 import datetime
 import math
@@ -26,7 +26,7 @@ ROUNDING = 2
 
 
 class Number(Traced):
-    """A number that moves by `slope` with every step."""
+    """A traced number that changes by `slope` with every step of the clock."""
 
     __slots__ = ("_slope",)
 
@@ -48,10 +48,10 @@ class Number(Traced):
         return how(self._real, other)
 
     def _meet(self, other: float) -> None:
-        """Note when this number reaches the other one, or leaves it."""
+        """Note when this number will reach or pass the other one."""
         distance = other - self._real
         if self._slope and math.isfinite(distance) and distance * self._slope >= 0:
-            with suppress(OverflowError):  # it never reaches it
+            with suppress(OverflowError):  # too many steps: it never reaches the other number
                 steps = math.floor(abs(distance / self._slope) - 1e-6)
                 self._steps.ahead(steps - (ROUNDING if self._steps.size == 1 else 0))
 
@@ -103,7 +103,7 @@ class Number(Traced):
 
 
 def make_number(real: float, steps: Steps, slope: float) -> Any:
-    """Return a number that moves, or a plain one if rounding hides the movement."""
+    """Return a traced number, or a plain one if rounding hides how it changes per step."""
     if isinstance(real, float) and not math.ulp(real) <= abs(slope) < math.inf:
         steps.escape()
         return real
@@ -127,7 +127,7 @@ Number.__rtruediv__ = make_reflected("truediv")  # type: ignore[attr-defined]
 
 
 class Span(Traced):
-    """A time span that grows or shrinks (see `sign`) by a step's length with every step."""
+    """A traced time span that grows (`sign` 1) or shrinks (-1) with every step of the clock."""
 
     __slots__ = ("_sign",)
     _kind = datetime.timedelta
@@ -159,7 +159,7 @@ class Span(Traced):
 
     @property
     def days(self) -> Any:
-        """Return the whole days."""
+        """The number of whole days in the span."""
         if self._is_daily:
             return Number(self._real.days, self._steps, self._sign)
         self._next_multiple(DAY)
@@ -167,17 +167,17 @@ class Span(Traced):
 
     @property
     def seconds(self) -> int:
-        """The seconds within the current day; changes are noted minute by minute."""
+        """The seconds beyond the whole days; they are noted as changing only with the minute."""
         self._next_multiple(MINUTE)
         return int(self._real.seconds)
 
     def total_seconds(self) -> Any:
-        """Return the whole span in seconds."""
+        """Return the length of the whole span in seconds."""
         slope = self._sign * self._steps.size / 1_000_000
         return make_number(self._real.total_seconds(), self._steps, slope)
 
     def _next_multiple(self, size: int) -> None:
-        """Note when the number of whole units of this length changes."""
+        """Note when the number of whole units of `size` microseconds in the span changes."""
         if self._is_daily:
             self._steps.ahead(1)
             return

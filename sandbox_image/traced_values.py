@@ -1,4 +1,4 @@
-"""Traced values: each holds a real value and notes every use on a clock."""
+"""Traced values, which wrap a real value and note every use of it on a clock."""
 
 import datetime
 import operator
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 US = datetime.timedelta(microseconds=1)
-# Wall-clock times, without a zone.
+# The first and last wall-clock times that Python knows, without a time zone.
 FIRST_MOMENT, LAST_MOMENT = datetime.datetime.min, datetime.datetime.max  # noqa: DTZ901
 CALENDAR = (LAST_MOMENT - FIRST_MOMENT) // US
 MINUTE = 60_000_000
@@ -19,48 +19,49 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Clock:
-    """The distance, in microseconds, to the next instant at which an answer could change."""
+    """Holds how many microseconds from now an answer could first change; None if never."""
 
     def __init__(self) -> None:
         self.soonest: int | None = None
 
     def note(self, distance: int) -> None:
-        """Note that an answer could change at this distance from now."""
+        """Note that an answer could change this many microseconds from now."""
         distance = min(max(distance, 1), CALENDAR)
         if self.soonest is None or distance < self.soonest:
             self.soonest = distance
 
 
 class Steps:
-    """The steps in which a value moves: microseconds, or days that begin at midnight."""
+    """The steps in which a traced value changes: microseconds, or days that begin at midnight."""
 
     def __init__(self, clock: Clock, size: int, first: int, escape: int) -> None:
         self.clock, self.size, self.first, self._escape = clock, size, first, escape
 
     @classmethod
     def days(cls, clock: Clock, to_midnight: int = DAY) -> "Steps":
-        """Make steps of days; the next day begins in `to_midnight` microseconds."""
+        """Return steps of one day each; the next day begins in `to_midnight` microseconds."""
         return cls(clock, DAY, to_midnight, to_midnight)
 
     @classmethod
     def microseconds(cls, clock: Clock, to_minute: int) -> "Steps":
-        """Make steps of microseconds.
+        """Return steps of one microsecond each.
 
-        The result of a use that cannot be followed may change in `to_minute` microseconds.
+        The result of a use that cannot be followed may change in `to_minute` microseconds, when the
+        next minute begins.
         """
         return cls(clock, 1, 1, to_minute)
 
     def ahead(self, number: int) -> None:
-        """Note that an answer could change after `number` steps, at least one."""
+        """Note that an answer could change after `number` steps, but not before the next step."""
         self.clock.note(self.first + (max(number, 1) - 1) * self.size)
 
     def escape(self) -> None:
-        """Note that a value is used in a way that cannot be followed."""
+        """Note that a value was used in a way that cannot be followed."""
         self.clock.note(self._escape)
 
 
 class Traced:
-    """Base class of all traced values, which hold a real value and note each use."""
+    """Base class for traced values, which wrap a real value and note every use of it."""
 
     __slots__ = ("_real", "_steps")
     _kind: ClassVar[type]
@@ -110,7 +111,7 @@ for _name, _how in _COMPARISONS.items():
 
 
 def plain(value: Any) -> Any:
-    """Return the real value, and note that its use cannot be followed."""
+    """Return the real value of a traced one, noting that its use cannot be followed."""
     return value._escaped() if is_traced(value) else value
 
 
@@ -145,5 +146,5 @@ def make_reflected(name: str) -> Callable[..., Any]:
 
 
 def add_plain(one: Traced, other: Any) -> Any:
-    """Return the sum of the real values, and note that it cannot be followed."""
+    """Return the sum of the real values, noting that its use cannot be followed."""
     return operator.add(one._escaped(), plain(other))

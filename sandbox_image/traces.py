@@ -1,9 +1,9 @@
-"""Detect whether one constraint has left behind changes that the next one could see.
+"""Detect whether a constraint has left behind changes that the next one could see.
 
-Running many constraints in one process is many times cheaper than giving each its own, and safe as
-long as none of them changes what another one reads: the collections and the records of the state,
-and the classes of the schema. Constraints have no business changing these; a constraint that does
-is detected here, and the next one then gets a process of its own.
+Running many constraints in one process is many times cheaper than giving each its own process. It
+is safe as long as none of them changes what another one reads: the collections and records of the
+state, and the classes of the schema. Constraints have no reason to change these; one that does is
+detected here, and the next constraint is then run in another process.
 """
 
 import collections
@@ -41,37 +41,38 @@ CONTAINERS = (list, dict, set, collections.deque)
 
 
 class Traces:
-    """The mutable objects that modules hold, as they were when this was created."""
+    """The mutable objects in a set of modules, with their contents at the time of creation."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
-        self.complete = True  # False if changes of some object cannot be detected
+        self.complete = True  # False if changes to some object could go undetected
         self._contents: list[tuple[Any, list[object]]] = []
         self._classes: set[type] = set()
         self._own = {module.__name__ for module in modules}
         self._look(value for module in modules for value in _named(module))
 
     def watch(self) -> None:
-        """From now on, detect in this process when an attribute of a record is assigned.
+        """From now on, detect in this process when an attribute of a record is set or deleted.
 
-        Only classes of these modules count: the shapes of workspace constraints are also records,
-        but they hold copies of the user's records.
+        Only records of the classes in these modules count. The shapes of workspace constraints are
+        record classes, too, but their objects are only copies of the user's records.
         """
         global _assigned, _watched
         _assigned, _watched = False, self._own
         for kind in self._classes:
-            if vars(kind).get("__setattr__") is None:  # otherwise it is frozen, or already watched
+            # A class that has its own __setattr__ is frozen or already watched.
+            if vars(kind).get("__setattr__") is None:
                 type.__setattr__(kind, "__setattr__", _set_attribute)
                 type.__setattr__(kind, "__delattr__", _delete_attribute)
 
     def left(self) -> bool:
-        """Return whether anything has changed since the start, as far as can be detected."""
+        """Return whether a change to the objects since their creation has been detected."""
         return _assigned or not all(
             len(before) == len(now) and all(map(operator.is_, before, now))
             for before, now in ((before, _content(one)) for one, before in self._contents)
         )
 
     def _look(self, values: Iterable[object]) -> None:
-        """Note the mutable objects among these values and in their content."""
+        """Note the mutable objects among these values and everything they contain."""
         seen: set[int] = set()
         pending = list(values)
         while pending:
@@ -103,9 +104,10 @@ class Traces:
                 self.complete = False
 
 
-# When a process loads another version, unchanged classes are still watched from the previous one.
+# These are globals, since classes watched for one version of a project stay watched when this
+# process loads another version that leaves them unchanged.
 _assigned = False
-_watched: set[str] = set()  # the modules of the project's classes
+_watched: set[str] = set()  # the names of the modules whose classes are watched
 
 
 def _set_attribute(record: object, name: str, value: object) -> None:
@@ -121,12 +123,12 @@ def _delete_attribute(record: object, name: str) -> None:
 
 
 def _named(owner: ModuleType | type) -> list[object]:
-    """Return the values of a module or a class, except those named with leading underscores."""
+    """Return the values in a module or class, except those whose names start with "__"."""
     return [value for name, value in vars(owner).items() if not name.startswith("__")]
 
 
 def _content(value: Any) -> list[object]:
-    """Return the content of a mutable object, in order."""
+    """Return the objects that a mutable object contains, in order."""
     if isinstance(value, type):
         watched = ("__setattr__", "__delattr__")
         return [one for name, one in vars(value).items() if name not in watched]
@@ -143,7 +145,7 @@ def _functions(value: Any) -> Iterator[object]:
 
 
 def _is_flat(kind: type) -> bool:
-    """Return whether objects of a class hold nothing mutable, judged by its annotations."""
+    """Return whether objects of a class contain nothing mutable, judging by its annotations."""
     if issubclass(kind, UNCHANGEABLE):
         return True
     return dataclasses.is_dataclass(kind) and all(

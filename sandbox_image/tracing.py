@@ -1,15 +1,15 @@
-"""Moments that record how they are used, which shows how long the answers stay valid.
+"""Days and moments that record how they are used, to show how long a constraint's result is valid.
 
-A constraint that is given such a `now` or `today` computes the same results as with a real one.
-Every use (a comparison, a difference, the hour) notes how far off the next instant is at which the
-answer could change; the constraint has to be called again at the earliest of these instants. Until
-then it would do exactly the same.
+A constraint that is given such a `today` or `now` computes the same result as with a real one.
+Every use (a comparison, a difference, reading the hour) notes how soon its answer could change. The
+constraint has to be called again at the earliest of these times; until then, it would do exactly
+the same.
 
-The traced classes are not subclasses of the real ones: code written in C would treat subclasses
-like their base, and nothing would be noted. As it is, C code refuses these moments, and the
-evaluation falls back to a plain one. For `isinstance` they are instances of the real class. The
-result of a use that cannot be followed (a text, a hash) may change with the next day or, for an
-instant, with the next minute.
+The traced classes are not subclasses of the real ones: code written in C would treat an instance of
+a subclass like one of the base class, and nothing would be noted. As it is, C code refuses traced
+values, and the constraint is called with plain ones instead. For `isinstance`, they are instances
+of the real classes. The result of a use that cannot be followed, such as formatting or hashing, is
+assumed to change with the next day or, for a moment, with the next minute.
 """
 
 import datetime
@@ -40,7 +40,7 @@ from .traced_values import (
 
 
 class Day(Traced):
-    """A date that moves on at midnight."""
+    """A traced date, which advances at midnight."""
 
     __slots__ = ()
     _kind = datetime.date
@@ -53,7 +53,7 @@ class Day(Traced):
             return self._compare_traced(other, how)
         if is_traced(other) or not isinstance(other, datetime.date):
             return NotImplemented
-        if type(other) is not datetime.date:  # a subclass is compared with the plain date
+        if type(other) is not datetime.date:  # compare a subclass with the plain date
             return how(self._escaped(), other)
         distance = other.toordinal() - self._real.toordinal()
         if distance >= 0:
@@ -61,7 +61,7 @@ class Day(Traced):
         return how(self._real, other)
 
     def _compare_traced(self, other: "Day", how: Callable[[Any, Any], bool]) -> bool:
-        if self._steps.first != other._steps.first:  # they do not move together
+        if self._steps.first != other._steps.first:  # the two days advance at different moments
             self._steps.escape()
             other._steps.escape()
         return how(self._real, other._real)
@@ -108,13 +108,13 @@ class Day(Traced):
         except OverflowError:
             self._steps.escape()
             raise
-        if shifted > self._real:  # from some later day on, this overflows
+        if shifted > self._real:  # from some later day on, this sum overflows
             self._steps.ahead(datetime.date.max.toordinal() - shifted.toordinal() + 1)
         return Day(shifted, self._steps)
 
 
 class Time(Traced):
-    """A time of the day."""
+    """A traced time of day."""
 
     __slots__ = ()
     _kind = datetime.time
@@ -148,9 +148,10 @@ class Time(Traced):
 
 
 class Moment(Traced):
-    """A moment that moves on.
+    """A traced moment, which advances with every microsecond.
 
-    It follows its zone's wall clock; when the zone's offset changes, everything is evaluated again.
+    It follows the wall clock of its zone; when the zone's UTC offset changes, the constraint is
+    called again.
     """
 
     __slots__ = ("_clock",)
@@ -171,10 +172,10 @@ class Moment(Traced):
 
     def _compare(self, other: Any, how: Callable[[Any, Any], bool]) -> Any:
         if is_kind(other, Moment):
-            return how(self._real, other._real)  # they move together
+            return how(self._real, other._real)  # both advance together
         if is_traced(other) or not isinstance(other, datetime.datetime):
             return NotImplemented
-        with suppress(TypeError):  # only one of them has a zone: they can never be compared
+        with suppress(TypeError):  # only one of the two has a zone: they can never be compared
             distance = (other - self._real) // US
             if distance >= 0:
                 self._steps.ahead(distance)
@@ -280,10 +281,10 @@ class Moment(Traced):
 
 
 def can_follow(code: CodeType) -> bool:
-    """Return whether every use of a traced moment by this code and the code nested in it is noted.
+    """Return whether every use of a traced moment by this code and its nested code is noted.
 
-    That is so if the code catches no exception, asks for no object's type, and compares no number
-    with `is`.
+    This is true if the code never catches an exception, asks for an object's type or compares a
+    number with `is`.
     """
     if "builtins" in code.co_names and "type" in code.co_names:
         return False

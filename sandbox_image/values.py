@@ -1,4 +1,4 @@
-"""Typed JSON, the encoding of user code's values; `check_typed_json` is the counterpart."""
+"""Encode values of user code as typed JSON; `protocol.check_typed_json` is the counterpart."""
 
 import base64
 import dataclasses
@@ -15,11 +15,11 @@ from .uac import PartialDate, Record, Ref, protocol
 
 
 class ResultLimitError(Exception):
-    """The value is too large or too deep for a result."""
+    """The value is too large, or nested too deeply, for a result."""
 
 
 class AlertLimitError(Exception):
-    """A constraint exceeded its alert limit; `result` holds a few of its alerts."""
+    """A constraint exceeded its alert limit; `result` contains a few of its alerts."""
 
     def __init__(self, message: str, result: dict[str, Any]) -> None:
         super().__init__(message)
@@ -27,9 +27,9 @@ class AlertLimitError(Exception):
 
 
 class NotAValueError(Exception):
-    """The value is of a kind that is not data; the message says what to return instead.
+    """The value is not data; the message says what to return instead.
 
-    `line` is where it was returned, if the encoder's caller knows.
+    `line` is the line of the code that returned it, if known.
     """
 
     line: int | None = None
@@ -38,9 +38,10 @@ class NotAValueError(Exception):
 def encode(
     value: object, *, max_bytes: int, max_depth: int, held: list[Record] | None = None
 ) -> Any:
-    """Return a value as typed JSON of at most about `max_bytes`; add its records to `held`.
+    """Return a value as typed JSON of at most about `max_bytes`; append its records to `held`.
 
-    Raises NotAValueError, and ResultLimitError (also for a value that contains itself).
+    Raises NotAValueError if a part of it is not data, and ResultLimitError if it is too large,
+    nested too deeply, or contains itself.
     """
     return _Encoder(max_bytes, max_depth, [] if held is None else held).encode(value, max_depth)
 
@@ -53,7 +54,7 @@ class _Encoder:
         self.bytes_left = max_bytes
 
     def spend(self, count: int) -> None:
-        """Count these bytes, and raise before the encoding can fill the memory."""
+        """Count these bytes against the limit; raise before the encoding can fill the memory."""
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise ResultLimitError(
@@ -113,7 +114,7 @@ class _Encoder:
         if isinstance(value, (bytes, bytearray)):
             self.spend(len(value) * 4 // 3)
             return {"$bytes": base64.b64encode(value).decode()}
-        # For instances of subclasses, whose own methods are not called.
+        # Instances of subclasses are converted without calling methods that they override.
         if isinstance(value, str):
             return self.text(str.__str__(value))
         if isinstance(value, int):
@@ -124,7 +125,7 @@ class _Encoder:
 
     def text(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise NotAValueError(f"{_described(value)} was found where a text is expected")
+            raise NotAValueError(f"{_described(value)} was found where text is expected")
         self.spend(len(value) + 2)
         if not protocol.is_storable(value):
             raise NotAValueError(
@@ -184,7 +185,7 @@ class _Encoder:
 
 
 def size(count: int) -> str:
-    """Return a byte count as readable text."""
+    """Return a number of bytes as readable text, such as "4 MiB"."""
     for unit, factor in (("MiB", 1024 * 1024), ("KiB", 1024)):
         if count >= factor:
             return f"{count / factor:.4g} {unit}"
@@ -198,9 +199,9 @@ def _described(value: object) -> str:
 
 def _advice(value: object) -> str:
     if isinstance(value, type):
-        return f"the class {value.__name__} is not a value: name one of its records"
+        return f"the class {value.__name__} is not a value: return one of its records"
     if isinstance(value, types.ModuleType):
-        return f"the module {value.__name__} is not a value: name something in it"
+        return f"the module {value.__name__} is not a value: return something in it"
     if callable(value):
         return f"{_described(value)} is not a value: call it"
     if hasattr(value, "__next__") or hasattr(value, "__iter__"):

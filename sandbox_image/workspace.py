@@ -1,8 +1,8 @@
 """Give a workspace constraint a user's records in the shapes that it declares.
 
-The constraint gets copies, made from what the records hold and not from what their classes say, so
-that none of the user's code can interfere. When a copy is given as evidence, its id leads back to
-the original.
+The constraint gets copies of the records. They are made from the values stored in the records,
+bypassing the methods of the records' classes, so that the user's code cannot interfere. When the
+constraint gives a copy as evidence, the original is found by the copy's `id()`.
 """
 
 import dataclasses
@@ -16,17 +16,18 @@ from typing import Any
 
 from .uac import Record
 
-# Returns the records of a collection, or the one record of a singleton, given its domain and name.
+# A function that takes a domain and the name of a collection or singleton, and returns its records.
 Find = Callable[[str, str], Iterable[object]]
-# The collections whose records a parameter gets: see `memory.project.shapes.Match`.
+# The collections whose records one parameter of a constraint gets, each in the form of
+# `memory.project.shapes.Match`.
 Binding = Sequence[Mapping[str, Any]]
 
 
 @dataclass
 class Shaped:
-    """The arguments of a check, and the original records keyed by the ids of their copies.
+    """The arguments for a check, and the original records, keyed by the `id()` of their copies.
 
-    `left_out` is the number of records left out because they lack a value the shape requires.
+    `left_out` is the number of records left out because they lack a value that the shape requires.
     """
 
     arguments: dict[str, list[Record]] = field(default_factory=dict)
@@ -35,9 +36,9 @@ class Shaped:
 
 
 def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shaped:
-    """Copy the records of each parameter's collections into the shape that the check declares.
+    """Copy the records in each parameter's collections into the shape that the check declares.
 
-    Raises LookupError if a collection or a field does not exist; errors of the shape's class
+    Raises LookupError if a collection or field does not exist; errors raised by the shape's class
     propagate.
     """
     found = Shaped()
@@ -65,9 +66,9 @@ def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shap
 
 
 def _values(record: Record, collection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's values by the names of the shape's fields.
+    """Return a record's values, keyed by the names of the shape's fields.
 
-    None is left out if the field does not allow it.
+    A value of None is left out if the shape's field does not allow None.
     """
     held = object.__getattribute__(record, "__dict__")
     fields = {"key": "key", "sources": "sources", **collection["fields"]}

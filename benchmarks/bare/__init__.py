@@ -1,1 +1,1 @@
-"""The baseline of `benchmarks.ingest`: the server with one more view, which only inserts."""
+"""The baseline for `benchmarks.ingest`: the server plus a view that only inserts a row."""

@@ -1,4 +1,4 @@
-"""The server's own URLs, and a view as bare as Django allows: one INSERT, nothing else."""
+"""The server's own URLs, plus a view as bare as Django allows: a single INSERT, nothing else."""
 
 import json
 
@@ -22,7 +22,7 @@ CREATE TABLE bare_entry (
 
 @csrf_exempt
 def insert(request: HttpRequest) -> JsonResponse:
-    """Insert the body, unread, and answer with its number."""
+    """Insert the request's body unchecked, and answer with the number of its row."""
     body = json.loads(request.body)
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
-"""The library that a user's project imports: records, references, dates and alerts."""
+"""The library that a user's project imports: records, references, date arithmetic and alerts."""
 
 from .alerts import Alert, Severity, critical, info, warning
 from .dates import PartialDate

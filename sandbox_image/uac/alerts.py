@@ -1,4 +1,4 @@
-"""Alerts: what a constraint yields."""
+"""Alerts, which constraints yield."""
 
 import enum
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from .records import Record
 
 
 class Severity(enum.StrEnum):
-    """The severity of an alert."""
+    """How severe an alert is: for information only, or calling for action soon or now."""
 
     INFO = "info"
     WARNING = "warning"
@@ -18,7 +18,11 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """A finding. Its identity is its constraint and either `key` or the keys of its evidence."""
+    """A finding of a constraint.
+
+    Findings of one constraint with the same `key`, or without a key but with the same evidence,
+    are the same alert.
+    """
 
     severity: Severity
     message: str
@@ -29,24 +33,24 @@ class Alert:
         if not isinstance(self.severity, Severity):
             raise TypeError(f"an alert's severity must be a Severity, not {self.severity!r}")
         if not isinstance(self.message, str) or not self.message.strip():
-            raise TypeError(f"an alert's message must be a non-empty text, not {self.message!r}")
+            raise TypeError(f"an alert's message must be non-empty text, not {self.message!r}")
         if not all(isinstance(record, Record) for record in self.evidence):
             raise TypeError(
                 "an alert's evidence must be a list of records: evidence=[trip, passport]"
             )
         if self.key is not None and (not isinstance(self.key, str) or not self.key):
-            raise TypeError(f"an alert's key must be a non-empty text, not {self.key!r}")
+            raise TypeError(f"an alert's key must be non-empty text, not {self.key!r}")
         if not self.evidence and self.key is None:
             raise TypeError(
-                "an alert needs evidence=[…], the records it is based on, or key='…', a name that"
-                " distinguishes it from the other alerts of its constraint"
+                "an alert needs evidence=[…] (the records it is based on) or key='…' (a name that"
+                " distinguishes it from the constraint's other alerts)"
             )
         if _room is not None:
             _room.take(self)
 
 
 class TooManyAlertsError(Exception):
-    """A check raises more alerts than its limit allows; `alerts` are the first of them."""
+    """A check raised more alerts than its limit allows; `alerts` are the first of them."""
 
     def __init__(self, alerts: Sequence[Alert]) -> None:
         super().__init__(
@@ -56,7 +60,7 @@ class TooManyAlertsError(Exception):
 
 
 class _Room:
-    """Limits how many alerts one check may make, so that it cannot fill the memory."""
+    """Limits how many Alert objects one check may create, so that it cannot fill the memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -71,14 +75,14 @@ class _Room:
             raise TooManyAlertsError(self.first)
 
 
-# How many alerts a check may make for each one it may yield: it may discard some of them.
+# How many alerts a check may create for each one that it may yield, since it may discard some.
 MADE_FOR_EACH = 10
 _room: _Room | None = None
 
 
 @contextmanager
 def room_for(most: int) -> Iterator[None]:
-    """Raise TooManyAlertsError, in this context, if far more than `most` alerts are made."""
+    """In this context, raise TooManyAlertsError if far more than `most` alerts are created."""
     global _room
     _room = _Room(most)
     try:

@@ -1,4 +1,4 @@
-"""Partial dates, of which only the year, or the year and the month, are known."""
+"""Partial dates: dates of which perhaps only the year, or the year and month, are known."""
 
 import calendar
 import datetime
@@ -10,11 +10,12 @@ _TEXT = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 class PartialDate:
     """A year ("2021"), a month ("2021-11") or a day ("2021-11-05").
 
-    It stands for one unknown day between `earliest` and `latest`. A comparison with a date or
-    another partial date is true only if it is certain: PartialDate("2021") < date(2022, 1, 1)
-    holds, and neither `<` nor `>=` holds between PartialDate("2021") and date(2021, 6, 1). Sort by
-    `earliest` if an order is needed. Two partial dates are equal if their texts are; a partial date
-    equals nothing else. Raises ValueError for a text that is no date.
+    It stands for one unknown day from `earliest` to `latest`, both included. A comparison with a
+    date or another partial date is true only if it is certain: PartialDate("2021") <
+    date(2022, 1, 1) is true, while both `<` and `>=` are false between PartialDate("2021") and
+    date(2021, 6, 1). To sort partial dates, use `earliest` as the key. Two partial dates are equal
+    if their texts are; a partial date is never equal to any other object. Raises ValueError if
+    `text` has none of the three forms or is not a calendar date.
     """
 
     __slots__ = ("day", "earliest", "latest", "month", "year")
@@ -97,7 +98,7 @@ class PartialDate:
 def _bounds(value: object) -> tuple[datetime.date, datetime.date] | None:
     if isinstance(value, PartialDate):
         return value.earliest, value.latest
-    # A datetime is a date to Python, but the two cannot be compared.
+    # In Python, datetime is a subclass of date, but the two cannot be compared.
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value, value
     return None

@@ -1,9 +1,9 @@
-"""The protocol between a host and the runner in a sandbox: frames, outcomes, and their limits.
+"""The protocol between a host and the runner in a sandbox: frames, outcomes and limits.
 
 Both sides import this file. A frame is a four-byte big-endian length and that many bytes of JSON,
-always one object. The runner begins with a hello frame; then every request {"id", "op", …} has one
-answer {"id", "outcome", …}. Nothing that a runner sends is trusted: `decode` and `check_typed_json`
-refuse whatever could harm the host.
+which encode a single object. The runner first sends a hello frame; then each request
+{"id", "op", …} gets one answer {"id", "outcome", …}. Nothing that a runner sends is trusted:
+`decode` and `check_typed_json` refuse whatever could harm the host.
 """
 
 import datetime
@@ -20,40 +20,40 @@ VERSION = 1
 
 OUTCOMES = (
     "ok",
-    "user_error",  # the user's code raised, or does not compile
-    "timeout",  # wall clock or CPU
+    "user_error",  # the user's code raised an exception or does not compile
+    "timeout",  # the code took too much wall-clock time or CPU time
     "out_of_memory",
-    "output_limit",  # printed too much
-    "result_limit",  # the result is too large or too deep
+    "output_limit",  # the code printed too much
+    "result_limit",  # the result is too large or nested too deeply
     "alert_limit",  # a constraint exceeded its alert limit; the result has a few of its alerts
-    "input_limit",  # the project is larger than a frame
+    "input_limit",  # the project does not fit into a frame
     "killed",  # the process ended without an answer
-    "protocol_error",  # an answer or a request that is not valid
+    "protocol_error",  # an answer or a request is invalid
 )
 
-SEVERITIES = ("info", "warning", "critical")  # of an alert
-SCOPES = ("value", "selected", "read")  # of the evidence for an answer
+SEVERITIES = ("info", "warning", "critical")  # the severities of alerts
+SCOPES = ("value", "selected", "read")  # how the records named as evidence relate to the answer
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-MAX_DEPTH = 160  # of JSON; typed JSON needs up to three levels for one level of the user's
+MAX_DEPTH = 160  # levels of JSON; one level of a user's value takes up to three in typed JSON
 MAX_SAFE_INTEGER = 2**53 - 1
-MAX_INTEGER = 2**63 - 1  # the largest that a database can store
-MAX_SOURCES = 100_000  # of one record
+MAX_INTEGER = 2**63 - 1  # the largest integer that the database can store
+MAX_SOURCES = 100_000  # per record
 
-# Larger JSON is read value by value, so that other threads run in between.
+# JSON that is larger, or has more values, is read by a slow reader that lets other threads run.
 QUICK_BYTES = 1024 * 1024
 QUICK_VALUES = 50_000
-CHUNK_BYTES = 128 * 1024  # processed in one go
-MAX_NUMBER = 100  # characters of a non-integer number; Python writes at most 24
+CHUNK_BYTES = 128 * 1024  # how many bytes to process at a time
+MAX_NUMBER = 100  # characters of a non-integer number; Python writes 24 at most
 
-# To find the depth of JSON, delete everything but brackets, and turn braces into brackets.
+# These help to find the depth of JSON: delete all but its brackets, and turn braces into brackets.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
-_QUICK_DEPTH = 20  # almost nothing is deeper
+_QUICK_DEPTH = 20  # almost no messages are nested more deeply
 
-# Text that a database or a UTF-8 stream cannot store: half a surrogate pair, and the null
-# character.
+# Characters that the database or UTF-8 cannot store: the null character and lone halves of a
+# surrogate pair.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -62,7 +62,7 @@ class ProtocolError(ValueError):
 
 
 class FrameTooLargeError(ProtocolError):
-    """A message has more bytes than a frame may have."""
+    """A message has more bytes than a frame may hold."""
 
     def __init__(self, size: int, allowed: int) -> None:
         super().__init__(f"a frame of {size} bytes: at most {allowed} are allowed")
@@ -73,20 +73,20 @@ class FrameTooLargeError(ProtocolError):
 class TooManyValuesError(ProtocolError):
     """A message has more values, or more escapes in its texts, than its reader allows.
 
-    The stream is still in step.
+    The whole frame has been read, so the next one can be read from the stream.
     """
 
 
 def encode_frame(message: Mapping[str, Any]) -> bytes:
     """Return a message as one frame.
 
-    Raises FrameTooLargeError, or ProtocolError if it is not JSON.
+    Raises FrameTooLargeError if it is too large, and ProtocolError if it cannot be written as JSON.
     """
     try:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         body = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"not a message: {error}") from None
+        raise ProtocolError(f"not a JSON message: {error}") from None
     return frame(body)
 
 
@@ -103,13 +103,14 @@ def read_frame(
     max_values: int | None = None,
     max_escapes: int | None = None,
 ) -> dict[str, Any] | None:
-    """Return the next message; `read` returns the number of bytes requested, fewer at the end.
+    """Read the next message; return None at the end of the stream.
 
-    Returns None at the end of the stream; raises ProtocolError for anything that is not a frame.
-    The length is checked before anything of that length is read. The number of values is checked
-    before any is made, since a value takes far more memory than the three bytes that it needs in
-    JSON; so is the number of escapes, each of which takes as long as dozens of plain characters. If
-    values are bounded, the sender may be hostile, and the message is read gently: see `decode`.
+    `read` is called with a number of bytes, and returns fewer only at the end. Raises ProtocolError
+    if the bytes read are not a valid frame. The length is checked before the body is read. The
+    number of values is checked before the JSON is decoded, since a value that takes three bytes of
+    JSON needs far more memory; so is the number of escapes, each of which takes as long to decode
+    as dozens of plain characters. A limit on values means that the sender may be hostile, so the
+    message is then decoded gently: see `decode`.
     """
     body = read_body(read, max_bytes)
     if body is None:
@@ -122,7 +123,10 @@ def read_frame(
 
 
 def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) -> bytes | None:
-    """Return the next frame's body, as `read_frame` reads it."""
+    """Read the next frame and return its body, still undecoded; None at the end of the stream.
+
+    Raises ProtocolError if the frame is incomplete, and FrameTooLargeError if it is too large.
+    """
     header = read(HEADER_BYTES)
     if not header:
         return None
@@ -138,24 +142,24 @@ def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) ->
 
 
 def has_more_values(body: bytes, number: int) -> bool:
-    """Return whether there are more than `number` values, judged by the marks that precede them.
+    """Return whether a message has more than `number` values, by counting commas and brackets.
 
-    Marks within texts do not count. A first count includes them, since it is fast and usually
-    enough.
+    Those within texts do not count. A first count includes them, since it is fast and usually
+    sufficient.
     """
     return len(body) > number and _marks(body) > number and _has_more_marks(body, number)
 
 
 def _has_more_marks(body: bytes, number: int) -> bool:
-    """Return whether valid JSON has more than `number` marks outside of texts, piece by piece.
+    """Return whether valid JSON has more than `number` commas and brackets outside of texts.
 
-    No regular expression is used: on hostile input, one that searches for the end of a text again
-    at each quote takes minutes, during which nothing else in the process runs.
+    The JSON is searched piece by piece, without a regular expression: on hostile input, one that
+    searches for the end of a text at every quote takes minutes, during which no other thread runs.
     """
     found, start, is_inside = 0, 0, False
     while start < len(body) and found <= number:
         chunk = body[start : start + CHUNK_BYTES]
-        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # an escape must not be split
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # do not split an escape
             chunk = body[start : start + len(chunk) + 1]
         start += len(chunk)
         parts = chunk.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -176,10 +180,10 @@ def _count(body: bytes, character: bytes) -> int:
 def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
     """Return a frame's body as a message; raise ProtocolError unless it is one valid JSON object.
 
-    Python's default reader is written in C, and no other thread runs until it has read everything.
-    If `gently` is set, it is only used for messages that it reads within a few milliseconds; larger
-    messages, and those with more values, are read by the reader written in Python, which takes ten
-    times as long but blocks nobody.
+    Python's default decoder is written in C, and no other thread runs until it has finished. If
+    `gently` is set, it decodes only messages that take it a few milliseconds; larger messages, and
+    those with more values, are decoded by code written in Python, which takes ten times as long but
+    lets other threads run.
     """
     gently = gently and (len(body) > QUICK_BYTES or _marks(body) > QUICK_VALUES)
     read = _gentle_decoder().decode if gently else _decoder.decode
@@ -189,17 +193,17 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
         raise ProtocolError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
         raise ProtocolError("not a JSON object")
-    # Without an escape, JSON in UTF-8 has no text that cannot be stored, and quotes only delimit
-    # texts.
+    # Without escapes, JSON in UTF-8 contains no text that cannot be stored, and every quote begins
+    # or ends a text.
     if gently or b"\\" in body or not _is_flat(body):
         _check_depth(message)
     return message
 
 
 def _is_flat(body: bytes) -> bool:
-    """Return whether valid JSON without escapes is known to be less than MAX_DEPTH deep.
+    """Return whether valid JSON without escapes is certainly nested less deeply than MAX_DEPTH.
 
-    This check is quick; False means that a slower one has to decide.
+    This check is quick; if it returns False, a slower check has to decide.
     """
     brackets = b"".join(body.split(b'"')[::2]).translate(_ALIKE, _NO_BRACKETS)
     for _ in range(_QUICK_DEPTH):
@@ -210,23 +214,23 @@ def _is_flat(body: bytes) -> bool:
 
 
 def is_storable(text: str) -> bool:
-    """Return whether a text can be stored in a database: no lone surrogate, no null character."""
-    if text.isascii():  # most text is, and checking this is instantaneous
+    """Return whether the database can store a text: it has no lone surrogate or null character."""
+    if text.isascii():  # most text is ASCII, and this check takes no time
         return "\0" not in text
     try:
-        text.encode()  # faster than searching for what cannot be encoded
+        text.encode()  # faster than searching for characters that cannot be encoded
     except UnicodeEncodeError:
         return False
     return "\0" not in text
 
 
 def storable(text: str) -> str:
-    """Return the text with a replacement mark for every character that cannot be stored."""
+    """Return the text with a replacement character for each character that cannot be stored."""
     return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def are_sources(value: object) -> bool:
-    """Return whether a value can be a record's sources: numbers of entries, and not too many."""
+    """Return whether a value can be a record's sources: entry numbers, MAX_SOURCES at most."""
     return (
         isinstance(value, (list, tuple))
         and len(value) <= MAX_SOURCES
@@ -239,7 +243,7 @@ def _no_constant(name: str) -> float:
 
 
 def _ascii_integer(text: str) -> int:
-    if not text.isascii():  # Python and its JSON reader also accept other scripts' digits
+    if not text.isascii():  # Python and its JSON decoder also accept the digits of other scripts
         raise ValueError(f"{text[:40]} is not a number")
     return int(text)
 
@@ -250,7 +254,7 @@ def _finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is not a number")
-    if len(repr(number)) > len(text):  # a number must not become longer when it is passed on
+    if len(repr(number)) > len(text):  # a number must not grow when it is written again
         raise ValueError(f"{text[:40]} is not how a number is written here")
     return number
 
@@ -259,7 +263,7 @@ _decoder = json.JSONDecoder(parse_float=_finite_float, parse_constant=_no_consta
 
 
 def _gentle_decoder() -> json.JSONDecoder:
-    """Return a decoder whose scanner is written in Python, not in C."""
+    """Return a JSON decoder whose scanner is written in Python instead of C."""
     decoder = json.JSONDecoder(
         parse_int=_ascii_integer, parse_float=_finite_float, parse_constant=_no_constant
     )
@@ -268,7 +272,10 @@ def _gentle_decoder() -> json.JSONDecoder:
 
 
 def _check_depth(message: dict[str, Any]) -> None:
-    """Refuse deep nesting, and text that cannot be stored, without using recursion."""
+    """Raise ProtocolError for nesting beyond MAX_DEPTH, and for text that cannot be stored.
+
+    This is done without recursion, which deep nesting could exhaust.
+    """
     level: list[Any] = [message]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -288,12 +295,12 @@ def _check_depth(message: dict[str, Any]) -> None:
 
 
 def check_typed_json(value: Any) -> None:
-    """Raise ProtocolError unless `value` is typed JSON, the encoding of values of user code.
+    """Raise ProtocolError unless `value` is typed JSON, which encodes the values of user code.
 
-    An object with a key that begins with "$" must have exactly one of the forms below; everything
-    else is plain JSON.
+    An object with a key that begins with "$" must have one of the forms in `_FORMS`, exactly;
+    everything else is plain JSON.
     """
-    # With a list of pending values, hostile nesting cannot exhaust the stack.
+    # A list of pending values is used instead of recursion, which hostile nesting could exhaust.
     pending = [value]
     while pending:
         value = pending.pop()
@@ -315,7 +322,7 @@ def check_typed_json(value: Any) -> None:
 
 
 def _shown(value: object) -> str:
-    """Return the beginning of a value, which may be of any size."""
+    """Return a short description of a value of any size for an error message."""
     return value[:80] if isinstance(value, str) else type(value).__name__
 
 

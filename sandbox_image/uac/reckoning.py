@@ -1,7 +1,7 @@
 """Date arithmetic: months, birthdays, and hours in the user's time zone.
 
-Nothing here catches an exception or asks for a class: forecasts pass in moments that record how
-they are used, and that would hide some uses from them.
+Nothing here catches an exception or asks for an object's class: forecasts pass in days and moments
+that record how they are used, and such code would hide some uses from them.
 """
 
 import calendar
@@ -14,9 +14,9 @@ _HOUR = datetime.timedelta(hours=1)
 
 
 def add_months(day: Day, months: int) -> Day:
-    """Return the same day `months` months later, or that month's last day.
+    """Return the same day of the month `months` months later, or that month's last day.
 
-    One month after 31 January is 28 or 29 February. A negative number goes back.
+    One month after 31 January is 28 or 29 February. A negative number goes back in time.
     """
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     last = calendar.monthrange(year, month + 1)[1]
@@ -24,7 +24,7 @@ def add_months(day: Day, months: int) -> Day:
 
 
 def full_months(start: datetime.date, end: datetime.date) -> int:
-    """Return how many whole months have passed between two days.
+    """Return how many whole months pass from `start` to `end`.
 
     This is the largest number for which `add_months(start, number) <= end`. A person's age in years
     is `full_months(born_on, today) // 12`.
@@ -36,9 +36,9 @@ def full_months(start: datetime.date, end: datetime.date) -> int:
 def birthday(
     born_on: datetime.date, year: int, *, leap_day: Literal["28 February", "1 March"]
 ) -> datetime.date:
-    """Return the birthday in a year.
+    """Return the birthday, in the given year, of a person born on `born_on`.
 
-    `leap_day` is the birthday of somebody born on 29 February in a year without that day.
+    `leap_day` is the birthday, in a year without a 29 February, of a person born on that day.
     """
     if (born_on.month, born_on.day) == (2, 29) and not calendar.isleap(year):
         return datetime.date(year, 3, 1) if leap_day == "1 March" else datetime.date(year, 2, 28)
@@ -46,15 +46,15 @@ def birthday(
 
 
 def hours_between(start: datetime.datetime, end: datetime.datetime) -> float:
-    """Return the hours that pass between two moments, even across clock changes.
+    """Return how many hours elapse from `start` to `end`, even across daylight-saving changes.
 
-    A moment without a zone is one in the user's time zone.
+    A moment without a time zone is read in the user's time zone.
     """
     return (_in_utc(end) - _in_utc(start)) / _HOUR
 
 
 def user_zone() -> ZoneInfo:
-    """Return the user's time zone; in a test, that of `run_check(…, time_zone=…)`."""
+    """Return the user's time zone; in a test, the zone given by `run_check(…, time_zone=…)`."""
     return ZoneInfo(_zone)
 
 
@@ -62,7 +62,7 @@ _zone = "UTC"
 
 
 def live_in(time_zone: str) -> str:
-    """Set the user's time zone; return the previous one. Only for code that runs user code."""
+    """Set the user's time zone; return the previous one. Only the server may call this."""
     global _zone
     previous, _zone = _zone, time_zone
     return previous

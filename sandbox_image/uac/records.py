@@ -7,10 +7,10 @@ from typing import Generic, TypeVar, cast, get_args
 
 @dataclass(kw_only=True)
 class Record:
-    """A typed object of the state; subclasses are `@dataclass(kw_only=True)`.
+    """A typed object in the state; subclasses are decorated with `@dataclass(kw_only=True)`.
 
-    `key` identifies the record permanently; `sources` are the numbers of the log entries that it is
-    based on.
+    `key` permanently identifies the record within its collection; `sources` are the numbers of the
+    log entries that it is based on.
     """
 
     key: str
@@ -18,7 +18,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__doc__ is None:  # otherwise `dataclass` writes one, and takes twice as long
+        if cls.__doc__ is None:  # `dataclass` would generate a docstring and take twice as long
             cls.__doc__ = cls.__name__
 
 
@@ -26,24 +26,25 @@ RecordType = TypeVar("RecordType", bound=Record)
 
 
 class Ref(Generic[RecordType]):
-    """A reference to a record by its key, written with its class: `Ref[Passport]("passport-2")`."""
+    """A reference to a record by its class and key, as in `Ref[Passport]("passport-2")`."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     @property
     def class_name(self) -> str:
-        """The name of the class referred to; raises TypeError if the reference names none."""
+        """The name of the record's class; raises TypeError if the reference does not give one."""
         name = self._class_name()
         if name is None:
             raise TypeError(f"Ref({self.key!r}) names no class: write Ref[ClassName]({self.key!r})")
         return name
 
     def get(self) -> RecordType:
-        """Return the record referred to; raise LookupError if no such record is loaded."""
+        """Return the record that this refers to; raise LookupError if no such record is loaded."""
         name, target = self.class_name, self._target()
         for record in _records_with_key(self.key):
-            # Two domains may have classes of the same name; a class in quotes is only a name.
+            # Two domains may have classes of the same name. The target is a class, or only a name
+            # if it was written in quotes.
             if isinstance(target, type):
                 found = isinstance(record, target)
             else:
@@ -53,7 +54,7 @@ class Ref(Generic[RecordType]):
         raise LookupError(f"no {name} with the key {self.key!r} is loaded")
 
     def _target(self) -> object:
-        # typing stores here what `Ref[Passport](…)` was called on.
+        # In an object created by `Ref[Passport](…)`, typing stores `Ref[Passport]` under this name.
         (target,) = get_args(getattr(self, "__orig_class__", None)) or (None,)
         return target
 
@@ -77,8 +78,8 @@ class Ref(Generic[RecordType]):
 
 
 def _in_state(key: str) -> Iterable[Record]:
-    """Return the records with a key in all domains, for use without a server."""
-    from importlib import import_module, util  # never needed in a sandbox
+    """Yield the records of all domains that have this key; used when no server is running."""
+    from importlib import import_module, util  # imported here, since no sandbox needs them
     from pkgutil import iter_modules
 
     domains = util.find_spec("domains")
@@ -95,9 +96,9 @@ _records_with_key: Callable[[str], Iterable[Record]] = _in_state
 def resolve_references_with(
     records_with_key: Callable[[str], Iterable[Record]],
 ) -> Callable[[str], Iterable[Record]]:
-    """Set the function by which Ref.get() finds records, and return the previous one.
+    """Set the function that Ref.get() uses to find records; return the previous function.
 
-    It takes a key and returns the records with that key.
+    The function takes a key and returns the records that have it.
     """
     global _records_with_key
     previous, _records_with_key = _records_with_key, records_with_key

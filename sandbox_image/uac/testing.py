@@ -1,4 +1,4 @@
-"""Tools for the tests of a constraint: run its check on a state that the test provides."""
+"""Tools for testing constraints: run a constraint's check on state that the test provides."""
 
 import datetime
 import inspect
@@ -21,17 +21,17 @@ def run_check(
     time_zone: str | None = None,
     **state: object,
 ) -> list[Alert]:
-    """Return the alerts that the constraint `module` raises if it imports exactly this `state`.
+    """Run a constraint's check with exactly this state; return its alerts.
 
-    `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`: names that the
-    constraint imports from the state of a domain get the values given under the same names;
-    collections not given are empty, and single records not given must not be used. State of domains
-    that the constraint does not import is available to its references: `Ref.get()` finds records in
-    it. Afterwards the module is unchanged. `user_zone()` is `time_zone`, or the zone of `now`, or
-    UTC. A workspace constraint imports no state: the parameters of its check other than the time
-    are given by name, and are empty if not given. Raises TypeError for a name that the constraint
-    neither imports nor takes and that no domain has, for a missing `today` or `now`, and if the
-    constraint yields anything other than alerts.
+    For example: `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`. Each
+    argument in `state` replaces what the constraint imports under the same name from a domain's
+    state. Collections not given are empty; a single record not given raises TypeError when it is
+    used. State that the constraint does not import can be given, too: `Ref.get()` finds records in
+    it. Afterwards the module is unchanged. `user_zone()` returns `time_zone`, or else the zone of
+    `now`, or else UTC. A workspace constraint imports no state; give the records for the parameters
+    of its check by their names. Parameters not given get no records. Raises TypeError if `state`
+    contains a name that the constraint neither imports nor takes and that no domain has, if the
+    check takes a `today` or `now` that is missing, and if it yields anything other than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
     imported = {name: value for name, value in state.items() if name not in taken}
@@ -42,16 +42,19 @@ def run_check(
     return alerts
 
 
-# For each `run_check` that raises alerts that count as one: the messages of the first two of them.
+# The messages of two different alerts that count as one, for each `run_check` that returned such.
 same_evidence: list[list[str]] = []
 _MAX_MESSAGE = 200
 
 
 def _that_count_as_one(alerts: Sequence[Alert]) -> Iterator[list[str]]:
-    """Yield the messages of the first two alerts that have no key and the same evidence."""
+    """Yield, once at most, the messages of two different alerts that would count as one.
+
+    These are alerts without a key that have the same evidence.
+    """
     found: dict[frozenset[int], Alert] = {}
     for alert in alerts:
-        # In a test, many records may have the same key.
+        # Compare the records by identity, since in a test many records may have the same key.
         records = frozenset(map(id, alert.evidence))
         other = alert if alert.key is not None else found.setdefault(records, alert)
         if other.message != alert.message or other.severity != alert.severity:
@@ -69,7 +72,7 @@ def _living_in(time_zone: str) -> Iterator[None]:
 
 
 def shapes_taken(module: ModuleType) -> list[str]:
-    """Return a workspace constraint's parameters that take records: `name: Sequence[Shape]`."""
+    """Return the names of a check's parameters that take records: `trips: Sequence[Trip]`."""
     check = getattr(module, "check", None)
     if not inspect.isfunction(check):
         return []
@@ -91,10 +94,10 @@ def call_check(
     most: int | None = None,
     records: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Alert]:
-    """Call the `check` of a constraint with the arguments that it takes; return its alerts.
+    """Call a constraint's `check` with the arguments that it takes; return its alerts.
 
-    `records` maps the parameters of a workspace constraint, other than the time, to their
-    arguments. Raises TooManyAlertsError for more than `most` alerts, as soon as that is known.
+    `records` maps the names of a workspace constraint's parameters, other than the time, to their
+    arguments. Raises TooManyAlertsError as soon as there are more than `most` alerts.
     """
     if most is None:
         return _call_check(module, today, now, None, records)
@@ -121,7 +124,7 @@ def _call_check(
     for name in inspect.signature(check).parameters:
         if name not in ("today", "now"):
             if name not in records:
-                raise TypeError(f"check has a parameter {name!r}: only today or now is allowed")
+                raise TypeError(f"check has a parameter {name!r}: only today and now are allowed")
             arguments[name] = records[name]
             continue
         value = today if name == "today" else now
@@ -180,13 +183,13 @@ def _replaced(
 
 
 def _imported_state(module: ModuleType) -> dict[str, object]:
-    """Return the state objects of any domain among the module's globals, by their global names."""
+    """Return the state that a module imports from any domain, keyed by its name in the module."""
     state_objects = {id(value) for _, _, value in _state_of_project()}
     return {name: value for name, value in vars(module).items() if id(value) in state_objects}
 
 
 def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
-    """Yield the collections and single records of all domains that are loaded."""
+    """Yield each collection and single record of the loaded domains, with its module and name."""
     for name, module in list(sys.modules.items()):
         if name.startswith("domains.") and name.endswith(".state"):
             for held, value in list(vars(module).items()):
@@ -195,7 +198,10 @@ def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
 
 
 def _places_of(given: object) -> Iterator[str]:
-    """Yield where records of the given classes are kept: "Person is in people.people"."""
+    """Yield where records of the same classes as those given are kept in the state.
+
+    For example: "Person is in people.people".
+    """
     records = given if isinstance(given, (list, tuple)) else [given]
     classes = {type(record) for record in records if isinstance(record, Record)}
     for module, name, value in _state_of_project():
@@ -205,7 +211,7 @@ def _places_of(given: object) -> Iterator[str]:
 
 
 class _NotGiven:
-    """Stands for a single record that a test did not give."""
+    """Stands in for a single record that a test did not give; raises TypeError when it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name

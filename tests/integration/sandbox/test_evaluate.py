@@ -86,7 +86,7 @@ def test_a_name_of_two_domains_is_found_in_them_alone(loaded: Sandbox) -> None:
     assert error is not None
     assert error.type == "NameError"
     assert error.message.startswith(
-        "name 'plans' is not defined: did you mean 'notes.plans' or 'travel.plans'? known are"
+        "name 'plans' is not defined: did you mean 'notes.plans' or 'travel.plans'? known names are"
     )
 
 
@@ -122,7 +122,7 @@ def test_usage_is_measured(loaded: Sandbox) -> None:
         ("timedelta(days=3) < '6'", "TypeError", 1, "such as timedelta(days=30)"),
         ("max([PartialDate('2027'), '2028'])", "TypeError", 1, "such as PartialDate('2027')"),
         ("'2027' > [1]", "TypeError", 1, "between instances of 'str' and 'list'"),
-        ("date(2027, 1, 1) > None", "TypeError", 1, "a value is None here: test for it first"),
+        ("date(2027, 1, 1) > None", "TypeError", 1, "one of the values is None: test for that"),
         ("date(2027, 1, 1) > datetime.datetime(2027, 1, 1)", "TypeError", 1, " moment's .date()"),
         ("x = 1\ny = (\n", "SyntaxError", 2, "'(' was never closed"),
         ("x = 1\nreturn 2", "SyntaxError", 2, "'return' outside function"),

@@ -195,7 +195,7 @@ def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
         ("Mode.TRAM", "TRAM: did you mean 'TRAIN'? members of Mode are TRAIN"),
         ("trip", "name 'trip' is not defined: did you mean 'trips'"),
         ("(lambda: [p for t in [1] for p in passprt])()",
-         "did you mean 'passport' or 'Passport'? known are Counter"),
+         "did you mean 'passport' or 'Passport'? known names are Counter"),
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_told_with_the_nearest_that_is_known(

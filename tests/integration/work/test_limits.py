@@ -268,7 +268,7 @@ def test_together_constraints_have_the_time_of_the_whole_run(
     assert run.outcome == "timeout"
     assert isinstance(run.output, dict)
     last = run.output["constraints"][-1]["error"]
-    assert last["message"] == f"not run: the request's 0.3 s were used up ({REMEDY})"
+    assert last["message"] == f"not run: the request has used up its 0.3 s ({REMEDY})"
 
 
 @pytest.mark.parametrize(

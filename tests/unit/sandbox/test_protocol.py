@@ -129,7 +129,7 @@ def test_only_what_is_nested_too_deeply_is_refused(text: str, opening: str) -> N
 
 @pytest.mark.parametrize("message", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}])
 def test_what_is_no_message_is_not_sent(message: dict[str, Any]) -> None:
-    with pytest.raises(ProtocolError, match="not a message"):
+    with pytest.raises(ProtocolError, match="not a JSON message"):
         protocol.encode_frame(message)
 
 

@@ -171,7 +171,7 @@ def test_sets_are_in_canonical_order(value: set[object]) -> None:
         (Trip(key="t", name="x", sources="3"), "sources"),  # type: ignore[arg-type]
         (Trip(key="t", name="x", sources=(0,)), "sources"),
         (Trip(key="t", name="x", sources=(2**63,)), "sources"),
-        (Trip(key=3, name="x"), "an int was found where a text is expected"),  # type: ignore[arg-type]
+        (Trip(key=3, name="x"), "an int was found where text is expected"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_value_is_named_with_the_fix(value: object, advice: str) -> None:
