@@ -85,7 +85,8 @@ def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[Api
             raise NotReplaced("This key was revoked.")
         if (new := old.replaced_by.filter(revoked_at=None).first()) is not None:
             raise NotReplaced(
-                f"uac_{new.prefix}_… has already replaced this key: replace or revoke that key."
+                f"uac_{new.prefix}_… has already replaced this key: replace or revoke that newer"
+                " key instead."
             )
         if old.expires_at is not None and old.expires_at <= timezone.now():
             raise NotReplaced("This key has expired.")

@@ -39,7 +39,7 @@ _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; a form sent to a staff page is accepted only if a slot for forms is free."""
+    """Answer a request; a form sent to a staff page is accepted only if a form slot is free."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}

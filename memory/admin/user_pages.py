@@ -175,7 +175,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             refuse_being_redacted(user)
             return archive.download(user, user.head)
 
-        # The zip contains everything that the pages about files show, so it needs their
+        # The zip contains everything that the file pages show, so it needs their
         # permissions.
         return self._download(
             request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]

@@ -74,7 +74,7 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
 
 
 class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
-    """The current feedback on an alert, from the product or from the staff."""
+    """The feedback that the product or the staff last gave on an alert."""
 
     class Meta:
         model = AlertFeedback

@@ -49,8 +49,8 @@ class NewBacktestSerializer(StrictSerializer):
         min_value=1,
         max_value=backtests.MAX_USERS,
         default=backtests.USERS,
-        help_text="The maximum number of users: if the constraint applies to more, a sample of this"
-        " size is selected, always the same one.",
+        help_text="The maximum number of users: if the constraint applies to more, a fixed sample"
+        " of this size is selected.",
     )
     by = ByField(default=By.RECORDED, help_text=HISTORY)
 

@@ -75,7 +75,7 @@ class ReopeningSerializer(serializers.Serializer[Any]):
 
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The numbers of the entries that are pending again and will be processed again.",
+        help_text="The numbers of the entries that were reopened and will be processed again.",
     )
     dismissed = serializers.ListField(
         child=serializers.IntegerField(),

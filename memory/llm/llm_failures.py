@@ -31,7 +31,8 @@ UNREACHED = (
 class Failing:
     """A model that fails while work is waiting for it.
 
-    `outcomes` lists the outcomes of its calls, `workspaces` is the number of affected workspaces.
+    `outcomes` are the outcomes of the model's calls; `workspaces` is the number of affected
+    workspaces.
     """
 
     model: str

@@ -328,7 +328,7 @@ def _spares(
 
 
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions to judge: first each user's newest ones, up to one user's share.
+    """Return the sessions to judge: first the newest of each user, up to a user's maximum share.
 
     If that leaves room in the window, the newest of the remaining sessions fill it.
     """

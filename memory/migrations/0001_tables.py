@@ -3120,7 +3120,7 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(
                 blank=True,
                 editable=False,
-                help_text="The approved version that currently runs.",
+                help_text="The approved version that is live.",
                 null=True,
                 on_delete=django.db.models.deletion.PROTECT,
                 related_name="+",

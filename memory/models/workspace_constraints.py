@@ -44,7 +44,7 @@ class WorkspaceConstraint(models.Model):
         editable=False,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="The approved version that currently runs.",
+        help_text="The approved version that is live.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.CharField(max_length=200, editable=False)

@@ -98,7 +98,7 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         if names:
             raise EditError(
                 f"{kind}_exists",
-                f"the project already has a {kind} {min(names)!r}: import into a user without a"
+                f"the project already has a {kind} {min(names)!r}: import it for a user without a"
                 " project",
             )
     schema = [

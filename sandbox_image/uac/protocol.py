@@ -71,7 +71,7 @@ class FrameTooLargeError(ProtocolError):
 
 
 class TooManyValuesError(ProtocolError):
-    """A message has more values, or more escapes in its texts, than its reader allows.
+    """A message has more values, or more escape sequences in its texts, than its reader allows.
 
     The whole frame has been read, so the next one can be read from the stream.
     """

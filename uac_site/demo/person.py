@@ -43,7 +43,7 @@ class ExpectedAlert:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the code that computes its answer from the state, and the answer as typed JSON."""
+    """A question, the code that answers it from the state, and the answer as typed JSON."""
 
     text: str
     code: str

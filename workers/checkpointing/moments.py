@@ -25,7 +25,7 @@ _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)
 
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
-    """Return the dates and times in a text that was said at `at`, a local time."""
+    """Return the dates and times mentioned in a text; `at` is the local time when it was said."""
     said = Said()
     today = at.date()
     said.days.add(today)

@@ -58,7 +58,7 @@ def translate(
         if domain in taken:
             raise ForeignError(
                 "domain_exists",
-                f"the project already has a domain {domain!r}: import into a user without a"
+                f"the project already has a domain {domain!r}: import it for a user without a"
                 " project, or rename the module",
             )
     placement = Placement(graph, domains)

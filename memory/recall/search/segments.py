@@ -46,7 +46,7 @@ class Document:
     end: int = 0
     """The position of the passage in the entry's text."""
     is_users: bool = False
-    """Whether the passage was said by the user, or by somebody without a known role."""
+    """Whether the user said the passage, or somebody whose role is unknown."""
     text: str = field(default="", compare=False)
     """The text from which the passage's vector is made; not stored."""
 

@@ -141,7 +141,7 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider, model and any configured number of dimensions, which affects the vectors."""
+        """Provider, model and, if configured, dimensions: each of these affects the vectors."""
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
