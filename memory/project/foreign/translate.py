@@ -183,24 +183,22 @@ class _Translation:
         defined: set[tuple[str, int]] = set()
         late: list[Edit] = []
 
+        def needed_by(type_: Type, domain: str) -> list[tuple[str, int]]:
+            parts = [name.rpartition(".") for name in sorted(classes_in(type_))]
+            places = ((owner or domain, bare) for owner, _, bare in parts)
+            return [by_class[one] for one in places if one in by_class]
+
         def define(place: tuple[str, int], path: tuple[tuple[str, int], ...]) -> Iterator[Edit]:
             if place in defined or place in path:
                 return
             domain, number = place
             for type_ in types[place].values():
-                for name in sorted(classes_in(type_)):
-                    owner, _, bare = name.rpartition(".")
-                    needed = by_class.get((owner or domain, bare))
-                    if needed is not None:
-                        yield from define(needed, (*path, place))
+                for needed in needed_by(type_, domain):
+                    yield from define(needed, (*path, place))
             defined.add(place)
             now = []
             for spec in fields[place]:
-                needs = {
-                    by_class.get((name.rpartition(".")[0] or domain, name.rpartition(".")[2]))
-                    for name in classes_in(parse_type(spec.type))
-                } - {None}
-                if needs <= defined:
+                if defined.issuperset(needed_by(parse_type(spec.type), domain)):
                     now.append(spec)
                     continue
                 if spec.default is REQUIRED:
