@@ -82,7 +82,7 @@ def by_minilm(folder: Path) -> Embed:
 
 
 def read(peer: Peer, questions: Questions) -> Iterator[dict[int, bool]]:
-    """Answer every question from mem0's memories; yield number of memories → whether correct."""
+    """Answer each question from mem0's memories; yield the results by number of memories."""
     users: dict[str, str] = {}
     for case in questions.analytical:
         # Several questions may be about the same records, which are added only once.
@@ -113,7 +113,7 @@ def remember(peer: Peer, user: str, kind: str, records: Sequence[Mapping[str, An
 def correct(
     peer: Peer, user: str, case: Mapping[str, Any], kind: str, records: Sequence[Mapping[str, Any]]
 ) -> dict[int, bool]:
-    """For each number of memories, return whether the question's Python is right on those found."""
+    """Return, for each number of memories, whether the question's Python gives the right answer."""
     result = {}
     for top in TOP:
         found = peer.memory.search(

@@ -27,7 +27,8 @@ from uac_site.demo import person
 from uac_site.embedded.system import running_system
 
 RUNNERS = ("docker", "process")
-# The server must allow these, since a receiver on this machine has an internal address and no TLS.
+# Settings that allow webhooks to a receiver on this machine, which has an internal address and no
+# TLS.
 WEBHOOKS = {
     "UAC_WEBHOOK_ALLOW_HTTP": "true",
     "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",

@@ -1,6 +1,6 @@
 """Simulate what a number of users needs: processor cores, memory, disk, workers, tokens and money.
 
-    make bench NAME=capacity                        the table of docs/capacity.md
+    make bench NAME=capacity                        the tables in docs/capacity.md
     make bench NAME=capacity ARGS='--users 50000 --usage mine.toml'
     make bench NAME=capacity ARGS=--measure         the cost of operations on this machine
 
@@ -390,8 +390,8 @@ def simulated(users: Sequence[int], *paths: Path) -> list[Outcome]:
 
 
 PURCHASE = {"kind": "record", "domain": "money", "type": "Purchase"}
-# The method, path and body of each operation. Paths are below a user, except those that begin with
-# ../../.
+# The method, path and body of each operation. A path is relative to the user's, unless it begins
+# with ../../.
 OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
     "append": ("POST", "entries/", lambda n: {"kind": "message", "content": f"It is {n}."}),
     "record": (

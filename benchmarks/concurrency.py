@@ -319,7 +319,7 @@ def _state(entry: Entry) -> str:
 
 
 def _purchases(user: User) -> dict[str, Entry]:
-    """Return the records expected in the project, from the log in order: key → data."""
+    """Return the purchases expected in the project (key → data), as they follow from the log."""
     purchases: dict[str, Entry] = {}
     for _, entry in sorted(user.acknowledged.items()):
         if _state(entry) != "covered":
@@ -390,7 +390,7 @@ def new_traffic(
 def measure(
     seconds: float, users: int = USERS
 ) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
-    """Run everything; return a row for each workspace, the figures and the problems."""
+    """Let the writers write, then check; return a row for each workspace, figures and problems."""
     with running_system(sandbox_workers=WORKERS) as system:
         traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
         before = sum(len(user.acknowledged) for user in traffic.users)

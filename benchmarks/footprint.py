@@ -4,7 +4,7 @@ The server is started as by `make demo`: PostgreSQL, Redis, the web server, the 
 agents (MCP), one worker each for sandboxes, language models and everything else, and beat. A start
 is timed from the start of the first process until the first entry has been answered with 202: once
 with an empty data folder, where the database is created and all migrations run, and once with the
-folder that this leaves. After the first start, a typed record is timed until it is in the project.
+same folder again. After the first start, a typed record is timed until it is in the project.
 The memory of each process is the proportional set size (PSS) of it and its children after a minute
 of rest.
 

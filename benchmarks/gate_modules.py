@@ -96,8 +96,8 @@ def check_faults(
 ) -> tuple[str, set[Any]]:
     """Count the module's own faults and the planted faults, and how many of both the gate finds.
 
-    Returns the share of the module's own faults that the gate finds, as "found/all", and those of
-    its reports on the planted faults that are wrong.
+    Returns how many of the module's own faults the gate finds, as "found/all", and the faults that
+    the gate reports in the planted data although nobody planted them.
     """
     records = {one["id"]: one for one in true["records"]}
     there = rows_of(state)

@@ -209,7 +209,7 @@ def report(
     for key, value in figures.items():
         print(f"{key} = {value}")
     if path is not None:
-        is_quick = "--quick" in sys.argv[1:]  # recorded so that nobody takes the numbers seriously
+        is_quick = "--quick" in sys.argv[1:]  # recorded, so that nobody takes it for a measurement
         document = {
             "name": name,
             "command": f"make bench NAME={name}" + (" ARGS=--quick" if is_quick else ""),
@@ -300,7 +300,7 @@ class Client:
 def until_embedded(client: Client, user_id: str, query: str) -> None:
     """Wait until all passages of a user's messages have been embedded.
 
-    So the time that the workers need for this is not part of what is measured.
+    This keeps the time that the workers need for it out of the measurements.
     """
 
     def is_embedded() -> bool:

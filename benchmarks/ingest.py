@@ -93,7 +93,7 @@ def in_turns(rounds: int, **ways: Timed) -> dict[str, list[float]]:
 
 
 def row(what: str, times: Sequence[float], entries: int = 1) -> dict[str, Any]:
-    """Return a row of the table."""
+    """Return the table's row for one way of appending."""
     return {
         "what": what,
         "p50_ms": round(1000 * statistics.median(times), 2),

@@ -216,7 +216,7 @@ def play(name: str, base_url: str, key: str) -> None:
     call(0, callers)
 
 
-# -- B -------------------------------------------------------------------------------------------
+# -- B's requests --------------------------------------------------------------------------------
 
 
 def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]], int]:
@@ -309,7 +309,7 @@ def calm_down(system: System, client: Client, since: int) -> None:
 
 
 def main() -> None:
-    """Measure B alone and alongside each of A's attacks, and report."""
+    """Measure B alone and alongside each of A's attacks, and report the results."""
     line = parser(
         __doc__,
         rounds=(150, 3),  # rounds of B's requests, alone and alongside each attack

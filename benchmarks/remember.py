@@ -56,8 +56,8 @@ from benchmarks.tokens import (
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import running_system
 
-# The gate requires one in this many of a fact's words to occur in the entries that it cites, unless
-# the fact is marked as derived.
+# The stand-in model marks a fact as derived, as the gate would require, if fewer than one in this
+# many of its words occur in the message that it cites.
 ONE_IN = 5
 
 
@@ -100,7 +100,8 @@ def _median_ms(seconds: Sequence[float]) -> int | None:
 class Model:
     """The stand-in for a language model, which knows the facts of the current session.
 
-    It counts its tokens: for UaC, those for finding facts and all of them; for mem0, all of them.
+    It keeps separate totals: for UaC, of the calls that find facts and of all calls; for mem0, of
+    all calls.
     """
 
     facts: Sequence[Fact] = ()
@@ -131,7 +132,7 @@ class Model:
 
 
 def _cited(text: str, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    """Return a fact that cites the message with the most of its words."""
+    """Return a fact that cites whichever message contains most of its words."""
     words = _words(text)
     seq, line = max(lines, key=lambda line: len(words & _words(line[1])))
     # The recording does not show whether a fact's numbers and dates occur in the cited message.
@@ -141,7 +142,7 @@ def _cited(text: str, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
 
 
 def _words(text: str) -> set[str]:
-    """Return a text's words as the gate compares those of a fact with the entries it cites."""
+    """Return the words of a text that the gate compares to check a fact against its entries."""
     from memory.recall.search.words import terms
 
     return {term for term in terms(text) if len(term) > 1}
@@ -279,7 +280,7 @@ def tell_mem0(peer: Peer, user_id: str, told: Told, turns: Sequence[Turn]) -> No
 def write_anew(told: Told, known: Sequence[Fact], cap: int | None) -> None:
     """Count the tokens of one call to a model that gets all facts and writes the whole state.
 
-    `cap` is the maximum number of characters of facts, None for no maximum.
+    `cap` is the maximum number of characters of facts; None means no limit.
     """
     from workers.authoring import prompts
 

@@ -395,7 +395,7 @@ def minilm(model: MiniLm, conversation: Conversation) -> Search:
 
 
 def chunks_of(conversation: Conversation) -> Iterator[list[int]]:
-    """Split a conversation into chunks of whole turns, of at most 300 words if the turns allow."""
+    """Split a conversation into chunks of whole turns: up to 300 words, or one longer turn."""
     chunk: list[int] = []
     size = 0
     for place, turn in enumerate(conversation.turns):

@@ -1,4 +1,4 @@
-"""Compare the times of a sandbox with `docker run` and others.
+"""Compare how fast our sandboxes, `docker run`, `docker exec` and llm-sandbox run constraints.
 
 The work is to run three constraints on a 30 KB project with 500 records. All variants take turns in
 one run on one machine, so that their times can be compared:
@@ -354,7 +354,7 @@ def available() -> int:
 
 
 def whole_path(queries: int) -> dict[str, float]:
-    """Time queries over HTTP to a resident project: in total, and without the run's own time."""
+    """Time queries over HTTP to a resident project: in total, and without the run itself."""
     whole, ours = [], []
     environment = {
         "UAC_SANDBOX_RUNNER": "docker",

@@ -419,7 +419,7 @@ def flatness(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
 def prompt(lines: Sequence[str], cap: int | None = None) -> float:
     """Return the tokens of a single prompt with the same instructions and the log.
 
-    `cap` is the maximum number of characters of the log, None for no maximum.
+    `cap` is the maximum number of characters of the log; None means no limit.
     """
     from workers.authoring import prompts
 

@@ -3,8 +3,9 @@
 Users start with a true state: typed records, constraints and open critical alerts. Models that
 cannot be trusted then work on these users, through the real lane for the language model and the
 real gate, with process sandboxes:
-- a parrot, which makes valid tool calls with random snippets of the prompt as arguments (from a
-  seed). It knows the places and fields of the true records, like a model that has opened them.
+- a parrot, which makes valid tool calls with random snippets of the prompt as arguments; the same
+  seed gives the same calls. It knows the places and fields of the true records, like a model that
+  has opened them.
 - recorded answers typical of weak models: the example in the instructions, generic statements,
   values chosen only by type, everything dismissed, everything overwritten.
 - scripted attacks, one by one: a message or fact, and a model that obeys it.
@@ -17,8 +18,8 @@ becomes pending when it is reopened.
 The share of true facts that the gate refuses because of their words is measured on the facts that a
 real model found in recorded conversations (`locomo.json` and `locomo_facts.json` in UAC_DATA_DIR).
 Each fact is compared with every message of its session, and must be supported by one of them. As a
-contrast, random snippets of messages are offered as facts from other messages, and it is counted
-how many of them are accepted.
+contrast, random snippets of messages are offered as facts from other messages, and those that are
+accepted are counted.
 """
 
 import datetime
@@ -186,7 +187,7 @@ def attacks(driver: Driver, limit: int | None) -> dict[str, Any]:
 def true_facts(
     locomo: Path, facts: Path, limit: int | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Check which recorded facts the messages of their sessions support by the gate's rules.
+    """Check which recorded facts the gate considers supported by the messages of their session.
 
     Also check random snippets of messages against random other messages. Returns the rows and the
     figures.

@@ -218,7 +218,7 @@ class World:
         self.user.refresh_from_db()
 
     def state(self) -> dict[str, Any]:
-        """Return all of the user's records as typed JSON, keyed by place (domain and so on)."""
+        """Return all of the user's records as typed JSON, keyed by domain, collection and key."""
         from memory import checkpoints
         from memory.project import to_typed_json
 

@@ -149,7 +149,7 @@ def _confine(parent: int, *descriptors: int) -> None:
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if parent != 1:  # when a container's first process exits, all its others are killed anyway
+    if parent != 1:  # when a container's first process exits, all others in it die anyway
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
@@ -195,7 +195,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
     while True:
         if WORK_DESCRIPTOR in dict(poller.poll()):
             message = protocol.read_frame(reader(WORK_DESCRIPTOR))
-            if message is None:  # this child was not needed
+            if message is None:  # the parent closed the pipe: this child is not needed
                 os._exit(0)
             limits = Limits.of(message["limits"])
             if not message["rehearsal"]:
@@ -211,7 +211,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
-    """Set a resource's soft limit, and its hard limit if given; neither above the current one."""
+    """Set a resource's soft limit, and its hard limit if given, within the current hard limit."""
     allowed = resource.getrlimit(kind)[1]
     if hard is None:
         hard = allowed
@@ -226,7 +226,7 @@ def _answer(work: dict[str, Any], performer: Performer, limits: Limits) -> bytes
     try:
         message = {"outcome": "ok", "result": performer.perform(work, limits)}
     except MemoryError as error:
-        error.__traceback__ = None  # its frames keep alive the objects that filled the memory
+        error.__traceback__ = None  # the frames in it keep alive what filled the memory
         message = out_of_memory(limits)
     except ResultLimitError as error:
         message = failure("result_limit", str(error))

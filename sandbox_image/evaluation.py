@@ -76,8 +76,8 @@ REHEARSED_RECORDS = 2000
 # on, and for records that were merely read.
 MAX_EVIDENCE = 1000
 MAX_READ = 100
-# Maximum number of alerts quoted from a constraint that exceeds its alert limit, and maximum size
-# of each.
+# Maximum number of alerts quoted from a constraint that exceeds its alert limit, and maximum length
+# of each quoted message.
 QUOTED = 3
 QUOTED_CHARACTERS = 500
 
@@ -219,7 +219,7 @@ class Evaluation:
         held: Sequence[Record],
         read: Mapping[Place, Sequence[object]],
     ) -> dict[str, Any]:
-        """Return the evidence for a query's answer; of many records, only the first are named."""
+        """Return the evidence for a query's answer; very many records are not all named."""
         rests_on: list[object]
         most, referred = MAX_EVIDENCE, self._referred.values()
         if any(id(one) in self._places() for one in held):
@@ -301,9 +301,9 @@ class Evaluation:
         bound: Mapping[str, Binding],
         seconds: float,
     ) -> dict[str, Any]:
-        """Return when a constraint's findings will change within the horizon.
+        """Return when a constraint's findings will change within the horizon; see `forecasting.py`.
 
-        The forecast stops after `seconds`; see `forecasting.py`.
+        The forecast stops after `seconds`.
         """
         reckoning.live_in(horizon.time_zone)
         shares = self.shares_processes()
@@ -380,9 +380,9 @@ class Evaluation:
         return results
 
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
-        """Return the number of records in each collection, and the records of some files.
+        """Return the number of records in each collection, and the records in the files at `paths`.
 
-        These are the files at `paths`, or all state files if that is None.
+        If `paths` is None, the records in all state files are returned.
         """
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
@@ -519,7 +519,7 @@ class Evaluation:
         }
 
     def _evidence(self, record: Record) -> dict[str, Any]:
-        """Return a record as evidence; raise NotAValueError if it is invalid or not in state."""
+        """Return a record as evidence; raise NotAValueError unless the state contains it intact."""
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} is not a record in the"

@@ -27,8 +27,9 @@ MAX_ERROR = 200
 # for the start of the next minute.
 MAX_HURRIED = 20
 SECOND = 1_000_000
-# After MAX_DAILY consecutive calls for days in a row, the constraint is called with plain days for
-# PLAIN_DAYS days: tracing costs more than the call, and saves none if every day must be called.
+# After MAX_DAILY calls in a row that were one day apart, the constraint is called with plain days
+# instead of traced ones for PLAIN_DAYS days: tracing costs more than a call, and saves no calls as
+# long as the constraint has to be called for every day anyway.
 MAX_DAILY = 5
 PLAIN_DAYS = 30
 
@@ -61,7 +62,7 @@ class Horizon:
 
 @dataclass
 class Timeline:
-    """The changes in a constraint's findings; complete up to `until`, or for all time if None."""
+    """The changes in a constraint's findings: all until `until`, or all there will be if None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)

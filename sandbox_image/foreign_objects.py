@@ -31,7 +31,7 @@ def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]
 
 
 class _Reader:
-    """The objects in a project's modules, as a graph that has each object once, with a number."""
+    """The objects in a project's modules, as a graph in which each object has a number."""
 
     def __init__(self) -> None:
         self.objects: list[list[Any] | None] = []
@@ -75,7 +75,7 @@ class _Reader:
         }
 
     def _read_pending(self) -> None:
-        for number, value in self._pending:  # grows during the loop
+        for number, value in self._pending:  # the list grows during the loop
             self.objects[number] = self._contents(value)
         self._pending.clear()
 
@@ -290,7 +290,7 @@ def _documentation(kind: type) -> str:
 
 
 def _annotation(annotation: object) -> str:
-    """Return an annotation in a form that `memory.project.types` reads, or "" if it cannot."""
+    """Return an annotation in a form that `memory.project.types` reads, or "" if it has none."""
     if isinstance(annotation, str):
         return protocol.storable(annotation)[:500]
     if annotation is None or annotation is type(None):

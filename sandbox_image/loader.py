@@ -45,7 +45,7 @@ class File:
 
 
 class Project(InspectLoader, MetaPathFinder):
-    """The files of a project, which this class also imports, and the modules loaded from them.
+    """A project's files, an importer for them, and the modules loaded from them.
 
     `update` loads the modules of domains and constraints, which stay loaded. Tests are imported
     when they run, in the process that runs them.

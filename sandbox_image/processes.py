@@ -29,7 +29,8 @@ OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
 )
 
-# The path of the writable folder; None if there is none. The host mounts it and sets the variable.
+# The path of the writable folder, or None if there is none. The host, which mounts the folder, also
+# sets this environment variable.
 SCRATCH = os.environ.get("UAC_SCRATCH")
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -60,8 +60,8 @@ PRELOADED = (
 # processors are free to deliver the answer.
 LINGER_SECONDS = 0.002
 
-# The lowest file descriptor of this process's own. It is above all that a child uses; otherwise a
-# child could keep one of this process's descriptors by accident.
+# This process moves its own file descriptors to this number or above, beyond those that children
+# use; otherwise a child could keep one of them by accident.
 PRIVATE_DESCRIPTORS = 10
 
 
@@ -206,7 +206,7 @@ class Runner:
         finally:
             for texts in (files.sources, files.bytecode):
                 texts.clear()  # the texts may be large, and later children would inherit them
-            self.evaluation = Evaluation(self.project)  # the old one may have indexed only a part
+            self.evaluation = Evaluation(self.project)  # discards indexes built during the load
             kill_descendants()
             remove_files()
         report = Report(
@@ -250,7 +250,7 @@ class Runner:
             report.load_seconds += answer["load_seconds"]
         return report
 
-    # -- In a child -------------------------------------------------------------------------------
+    # -- The methods of Performer, which children call --------------------------------------------
 
     def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
         """See Performer."""
@@ -295,7 +295,7 @@ class Runner:
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
-        self.evaluation = Evaluation(self.project)  # the old one may have indexed only a part
+        self.evaluation = Evaluation(self.project)  # discards indexes built during the load
         if more and self.evaluation.shares_processes():
             self.evaluation.make_ready()
         return time.monotonic() - started

@@ -49,7 +49,7 @@ class HostGoneError(Exception):
 
 
 class ChildGoneError(Exception):
-    """The child that waited for a request ended, perhaps after reading only a part of one."""
+    """The child that waited for a request ended, perhaps after reading only a part of it."""
 
 
 class OutOfMemoryError(Exception):
@@ -86,7 +86,7 @@ class Report:
         return answer
 
     def use(self, cpu_seconds: float, memory_bytes: int) -> None:
-        """Add a child's resource usage; its CPU time counts up to the time elapsed so far."""
+        """Add a child's resource usage; the CPU time is capped at the time elapsed so far."""
         self.cpu_seconds += min(cpu_seconds, time.monotonic() - self.started)
         self.memory_bytes = max(self.memory_bytes, memory_bytes)
 
@@ -195,7 +195,7 @@ class Supervisor:
             self.make_ready()
             assert self._next is not None
             poller = select.poll()
-            poller.register(self._host, 0)  # with no events, a poll reports only that it hung up
+            poller.register(self._host, 0)  # with an event mask of 0, poll reports only hang-ups
             poller.register(self._next.requests, select.POLLIN)
             ready = dict(poller.poll())
             if ready.get(self._next.requests, 0) & select.POLLIN:
@@ -289,7 +289,7 @@ class Supervisor:
         several pieces failed.
         """
         poller = select.poll()
-        poller.register(self._host, 0)  # with no events, a poll reports only that it hung up
+        poller.register(self._host, 0)  # with an event mask of 0, poll reports only hang-ups
         poller.register(self._wakeup, select.POLLIN)
         progress = _Progress(works, limits, report, deadline)
         before = report.stdout, report.result_bytes
@@ -383,7 +383,7 @@ class _Progress:
             self.fail_protocol(str(error))
 
     def fail_protocol(self, why: str) -> None:
-        """Record that the child failed because an answer of it is invalid."""
+        """Record that the child failed because one of its answers is invalid."""
         self.failed = failure("protocol_error", f"the child's answer is invalid: {why}")
 
     def take_output(self, printed: bytes) -> None:
@@ -394,7 +394,7 @@ class _Progress:
     def check_limits(self, unread: int, *, ended: bool) -> None:
         """Record a failure if the child has exceeded a limit.
 
-        `unread` is the number of bytes that have arrived of an answer that is still incomplete.
+        `unread` is the number of bytes received so far of an incomplete answer.
         """
         limits = self.limits
         if self.produced > limits.stdout_produced_bytes:

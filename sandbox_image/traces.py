@@ -41,7 +41,7 @@ CONTAINERS = (list, dict, set, collections.deque)
 
 
 class Traces:
-    """The mutable objects in a set of modules, with their contents at the time of creation."""
+    """The mutable objects in a set of modules, with their contents when this was created."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
         self.complete = True  # False if changes to some object could go undetected
@@ -65,7 +65,7 @@ class Traces:
                 type.__setattr__(kind, "__delattr__", _delete_attribute)
 
     def left(self) -> bool:
-        """Return whether a change to the objects since their creation has been detected."""
+        """Return whether any change to the noted objects has been detected."""
         return _assigned or not all(
             len(before) == len(now) and all(map(operator.is_, before, now))
             for before, now in ((before, _content(one)) for one, before in self._contents)

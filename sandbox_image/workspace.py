@@ -18,7 +18,7 @@ from .uac import Record
 
 # A function that takes a domain and the name of a collection or singleton, and returns its records.
 Find = Callable[[str, str], Iterable[object]]
-# The collections whose records one parameter of a constraint gets, each in the form of
+# The collections whose records one parameter of a constraint gets; for their form, see
 # `memory.project.shapes.Match`.
 Binding = Sequence[Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ class PartialDate:
     date or another partial date is true only if it is certain: PartialDate("2021") <
     date(2022, 1, 1) is true, while both `<` and `>=` are false between PartialDate("2021") and
     date(2021, 6, 1). To sort partial dates, use `earliest` as the key. Two partial dates are equal
-    if their texts are; a partial date is never equal to any other object. Raises ValueError if
+    if their texts are; a partial date never equals an object of another type. Raises ValueError if
     `text` has none of the three forms or is not a calendar date.
     """
 

@@ -41,7 +41,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MAX_INTEGER = 2**63 - 1  # the largest integer that the database can store
 MAX_SOURCES = 100_000  # per record
 
-# JSON that is larger, or has more values, is read by a slow reader that lets other threads run.
+# JSON that is larger, or has more values, goes to a slow decoder that lets other threads run.
 QUICK_BYTES = 1024 * 1024
 QUICK_VALUES = 50_000
 CHUNK_BYTES = 128 * 1024  # how many bytes to process at a time

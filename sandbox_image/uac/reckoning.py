@@ -9,7 +9,7 @@ import datetime
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-Day = TypeVar("Day", bound=datetime.date)  # includes datetime, which stays a datetime
+Day = TypeVar("Day", bound=datetime.date)  # a datetime is also accepted, and stays one
 _HOUR = datetime.timedelta(hours=1)
 
 
@@ -62,7 +62,7 @@ _zone = "UTC"
 
 
 def live_in(time_zone: str) -> str:
-    """Set the user's time zone; return the previous one. Only the server may call this."""
+    """Set the user's time zone; return the previous one. User code must not call this."""
     global _zone
     previous, _zone = _zone, time_zone
     return previous

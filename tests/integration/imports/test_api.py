@@ -175,5 +175,5 @@ def test_what_cannot_be_imported_ends_the_command_with_the_reason(
     with pytest.raises(CommandError, match="neither a folder nor a file"):
         command(tmp_path / "missing")
     (tmp_path / "travel.py").write_bytes(b"\xff\xfe")
-    with pytest.raises(CommandError, match="not UTF-8"):
+    with pytest.raises(CommandError, match="not encoded in UTF-8"):
         command(tmp_path)
