@@ -3,8 +3,10 @@
 from django.contrib import admin
 
 from memory.admin import (
+    alert_events,
     alerts,
     api_keys,
+    backtest_results,
     backtests,
     checkpoints,
     erasures,
@@ -27,6 +29,7 @@ from memory.admin import (
     usage,
     users,
     webhooks,
+    workspace_constraint_versions,
     workspace_constraints,
     workspaces,
 )
@@ -40,8 +43,10 @@ admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 
 __all__ = [
+    "alert_events",
     "alerts",
     "api_keys",
+    "backtest_results",
     "backtests",
     "checkpoints",
     "erasures",
@@ -64,6 +69,7 @@ __all__ = [
     "usage",
     "users",
     "webhooks",
+    "workspace_constraint_versions",
     "workspace_constraints",
     "workspaces",
 ]

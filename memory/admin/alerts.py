@@ -1,9 +1,8 @@
 """Admin screens for alerts and their events."""
 
 import datetime
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
@@ -11,60 +10,31 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 
 from memory.admin import masking
-from memory.admin.base import (
-    NotedActionForm,
-    ReadOnlyAdmin,
-    ask,
-    entry_pages,
-    link,
-    link_to_alert,
-    link_to_rejected,
-    note_of,
-    page_url,
-    staff_of,
-)
+from memory.admin.actions import NotedActionForm, ask, note_of, staff_of
+from memory.admin.alert_events import AlertEventInline
+from memory.admin.alert_evidence import show_constraint, show_records
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import (
-    NOTHING,
     badge,
     counted,
-    facts,
-    folded,
     inline,
     lines,
-    record_name,
     rule_of,
     sandbox,
     sandbox_badge,
     shortened,
-    source,
 )
-from memory.admin.evidence import local_time, show_entries, show_fields
-from memory.admin.source import block, statements_that_say
+from memory.admin.evidence import local_time
+from memory.admin.links import link, link_to_alert
 from memory.alerting import feedback, lifecycle
 from memory.alerting.feedback import Precision, in_words
-from memory.checkpoints import Redacted, read_files
-from memory.constraints import applicability
-from memory.delivery import rejections
-from memory.models import Alert, AlertEvent, AlertFeedback, EventCounter, RecordLocation
-from memory.models.alerts import (
-    BY_SEVERITY,
-    BY_STATE,
-    AlertKind,
-    AlertState,
-    Judge,
-    Verdict,
-)
+from memory.models import Alert, AlertFeedback
+from memory.models.alerts import BY_SEVERITY, BY_STATE, AlertKind, AlertState, Judge, Verdict
 from memory.models.runs import warning_of
-from memory.privacy.redaction import TOLD
-from memory.project.values import RecordId
-from memory.provenance import read_records
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
-# Number of source lines shown before and after the lines that raised an alert.
-AROUND = 4
 # Maximum number of alerts that can be resolved at once; the confirmation page lists them all.
 MAX_RESOLVED = 200
 WHY_LEFT = {
@@ -87,49 +57,6 @@ def _verdicts(verdict: Verdict) -> Subquery:
     )
     counts = judged.order_by().values("verdict").annotate(number=Count("pk"))
     return Subquery(counts.values("number"))
-
-
-class _Step:
-    """Columns shown both in the list of events and in the history on an alert's page."""
-
-    @admin.display(description="step", ordering="kind")
-    def step(self, event: AlertEvent) -> str:
-        """Show the event's kind."""
-        return badge(event.kind, event.get_kind_display())
-
-    @admin.display(description="run")
-    def by_run(self, event: AlertEvent) -> str:
-        """Link to the run that caused the event."""
-        return link(event.run)
-
-    @admin.display(description="detail")
-    def details(self, event: AlertEvent) -> str:
-        """Show the event's details, such as what changed or why."""
-        return facts(event.detail) or NOTHING
-
-
-class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
-    """The history of an alert, shown on its page."""
-
-    model = AlertEvent
-    verbose_name_plural = "history"
-    extra = 0
-    can_delete = False
-    fields = ["at", "step", "actor", "by_run", "details"]
-    readonly_fields = ["step", "by_run", "details"]
-    ordering = ["seq"]
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: events cannot be added to the history manually."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: events in the history cannot be changed."""
-        return False
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Fetch the events' runs in the same query."""
-        return super().get_queryset(request).select_related("run")
 
 
 @admin.register(Alert)
@@ -267,36 +194,12 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     @admin.display(description="records")
     def evidence_tree(self, alert: Alert) -> str:
         """List the cited records, each with its fields, its entries and their source messages."""
-        if not alert.evidence:
-            return "The constraint cited no record as evidence."
-        entries = show_entries(alert.user, alert.entries)
-        locations, fields = _locations(alert), _fields(alert)
-        return lines(
-            format_html(
-                "{} in {}{}{}",
-                _record_link(item, locations.get(_record_id(item))),
-                inline(f"{item['domain']}.{item['collection']}"),
-                show_fields(fields.get(_record_id(item), {})),
-                lines(entries[seq] for seq in item["sources"] if seq in entries),
-            )
-            for item in alert.evidence
-        )
+        return show_records(alert)
 
     @admin.display(description="source")
     def rule(self, alert: Alert) -> str:
         """Show the constraint's source as of the run that last reported the alert."""
-        checkpoint = alert.last_run.checkpoint if alert.last_run else None
-        path = inline(alert.constraint)
-        if (ours := applicability.version_of(alert)) is not None:
-            return format_html("<div>{} is {}</div>{}", path, link(ours), _rule(alert, ours.source))
-        if checkpoint is None or alert.constraint not in checkpoint.tree:
-            return format_html("{} (not in the project at that time)", path)
-        try:
-            text = read_files(checkpoint, [alert.constraint])[alert.constraint]
-        except Redacted:
-            return format_html("{} {}", path, TOLD)
-        version = link(checkpoint, f"v{checkpoint.version}")
-        return format_html("<div>{} in {}</div>{}", path, version, _rule(alert, text))
+        return show_constraint(alert)
 
     @admin.display(description="also reported by")
     def found_also(self, alert: Alert) -> str:
@@ -425,36 +328,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'already resolved')}.")
 
 
-def _record_id(item: Mapping[str, Any]) -> RecordId:
-    return RecordId(item["domain"], item["collection"], item["key"])
-
-
-def _record_link(item: Mapping[str, Any], location: RecordLocation | None) -> SafeString:
-    name = record_name(item["class"], item["key"])
-    if location is None:
-        return name
-    return format_html('<a href="{}">{}</a>', page_url(location), name)
-
-
-def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
-    """Return the locations of the records in the alert's evidence."""
-    keys = {item["key"] for item in alert.evidence}
-    rows = RecordLocation.objects.filter(user=alert.user, key__in=keys)
-    return {RecordId(row.domain, row.collection, row.key): row for row in rows}
-
-
-def _fields(alert: Alert) -> Mapping[RecordId, Mapping[str, Any]]:
-    """Return the fields of the records cited by the alert, as of the run that last reported it."""
-    checkpoint = alert.last_run.checkpoint if alert.last_run else None
-    if checkpoint is None:
-        return {}
-    try:
-        found = read_records(checkpoint, [_record_id(item) for item in alert.evidence])
-    except Redacted:
-        return {}
-    return {record: value["fields"] for record, value in found.items()}
-
-
 def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:
     """Return a confirmation page that lists the alerts, or None if there are too many of them."""
     rows = list(chosen.select_related("user")[: MAX_RESOLVED + 1])
@@ -471,104 +344,3 @@ def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateRe
         alerts=[format_html("{} for {}", link_to_alert(one), link(one.user)) for one in rows],
         resumes=any(one.kind == AlertKind.CONSTRAINT_PAUSED for one in rows),
     )
-
-
-def _rule(alert: Alert, text: str) -> SafeString:
-    """Show the constraint's source, folded, with the lines that raised the alert highlighted."""
-    is_finding = alert.kind == AlertKind.FINDING
-    places = (
-        statements_that_say(text, alert.severity, alert.message)
-        if is_finding
-        else _failed_at(alert)
-    )
-    if not places:
-        return folded("Source", source(text))
-    marked = {number for place in places for number in place}
-    where = ", ".join(
-        str(place[0]) if len(place) == 1 else f"{place[0]}–{place[-1]}" for place in places
-    )
-    noun = "line" if len(marked) == 1 else "lines"
-    if len(places) > 1:
-        noun = f"one of the {noun}"
-    verb = "Raised" if is_finding else "Failed"
-    told = f"{verb} on {noun} {where} (highlighted)."
-    excerpt = block(text, marked=marked, around=AROUND)
-    whole = folded("Full source", source(text, marked=marked))
-    return folded(told, format_html("{}{}", excerpt, whole))
-
-
-def _failed_at(alert: Alert) -> list[range]:
-    """Return the line where the constraint failed in the run that last reported the alert."""
-    output = alert.last_run.output if alert.last_run else None
-    for said in output.get("constraints", ()) if isinstance(output, dict) else ():
-        error = said["error"] if said["path"] == alert.constraint else None
-        if error and error.get("path") == alert.constraint and error.get("line"):
-            return [range(error["line"], error["line"] + 1)]
-    return []
-
-
-@admin.register(AlertEvent)
-class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """The event feed: alert events and rejections of entries, newest first."""
-
-    list_display = ["at", "seq", "step", "actor_name", "about", "details"]
-    list_filter = ["kind", "workspace"]
-    list_select_related = ["alert"]
-    search_fields = ["alert__user__user_id", "user__user_id", "actor"]
-    search_help_text = "Search by user id or actor."
-    ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
-    when_empty = "No alert has been opened and no entry rejected yet."
-    fields = [
-        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
-    ]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Defer the column `entries`, which lists do not show."""
-        return super().get_queryset(request).defer("entries")
-
-    @admin.display(description="actor", ordering="actor")
-    def actor_name(self, event: AlertEvent) -> str:
-        """Show who caused the event."""
-        return inline(event.actor)
-
-    @admin.display(description="about")
-    def about(self, event: AlertEvent) -> str:
-        """Link to the alert or the rejected entries that the event is about."""
-        if event.alert is None:
-            return link_to_rejected(event)
-        return link(event.alert, shortened(str(event.alert)))
-
-    @admin.display(description="user")
-    def user_link(self, event: AlertEvent) -> str:
-        """Link to the user."""
-        return link(event.person)
-
-    @admin.display(description="rejected entries")
-    def rejected(self, event: AlertEvent) -> str:
-        """List the rejected entries, each with the reason for its rejection."""
-        named = rejections.named_by([event]).get(event.pk, ())
-        pages = entry_pages(event.person, [one.seq for one in named])
-        rows = [
-            format_html('<a href="{}">#{}</a> {}', pages[one.seq], one.seq, inline(one.reason))
-            for one in named
-        ]
-        more = len(event.entries) - len(named)
-        return lines([*rows, f"{more} more"] if more else rows)
-
-
-@admin.register(EventCounter)
-class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
-    """The number of the newest event in each workspace."""
-
-    list_display = ["workspace_name", "last_seq"]
-    list_display_links = ["last_seq"]
-    list_select_related = ["workspace"]
-    search_fields = ["workspace__name"]
-    search_help_text = "Search by workspace."
-    when_empty = "No alert has been opened yet."
-    fields = ["workspace_name", "last_seq"]
-
-    @admin.display(description="workspace", ordering="workspace__name")
-    def workspace_name(self, counter: EventCounter) -> str:
-        """Link to the workspace."""
-        return link(counter.workspace)

@@ -10,8 +10,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 
-from memory.admin.base import MemoryAdmin, PresenceFilter
+from memory.admin.base import MemoryAdmin
 from memory.admin.display import NOTHING, badge, counted
+from memory.admin.filters import PresenceFilter
 from memory.models import ApiKey, MemoryUser
 from memory.models.workspaces import Scope
 from memory.staff import access

@@ -1,15 +1,12 @@
-"""Base classes of the admin screens: read-only rows, audited actions and links between rows."""
+"""Base classes of the admin screens: visible rows, masked content, audited actions and views."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import wraps
-from typing import Any, TypeAlias, TypeVar
-from urllib.parse import urlencode
-from uuid import UUID
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
-from django.contrib.admin.utils import NotRelationField, get_model_from_relation, quote
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import NotRelationField, get_model_from_relation
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import AdminSplitDateTime
@@ -18,37 +15,19 @@ from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.text import capfirst
 
 from memory.admin import masking
-from memory.admin.display import (
-    NOTHING,
-    badge,
-    counted,
-    inline,
-    lines,
-    preformatted,
-    shortened,
-    summary,
-    visible,
-)
+from memory.admin.actions import audit_action, note_of
+from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened, visible
+from memory.admin.filters import OwnChoicesFilter, WorkFilter
+from memory.admin.links import list_url, page_url
 from memory.admin.paging import BoundedPaginator
-from memory.models import (
-    Alert,
-    AlertEvent,
-    EntryOutcome,
-    LogEntry,
-    MemoryUser,
-    Pause,
-    PausedConstraint,
-    Workspace,
-)
+from memory.admin.steady_lists import SteadyChangeList, keep_rows
+from memory.models import MemoryUser, Pause, PausedConstraint, Workspace
 from memory.models.leased import LeasedWork
-from memory.models.log import Outcome
 from memory.models.staff import AuditKind
 from memory.staff import access, audit
 from memory.texts import MAX_REASON
@@ -58,20 +37,6 @@ Row = TypeVar("Row", bound=models.Model)
 Work = TypeVar("Work", bound=LeasedWork)
 Paused = TypeVar("Paused", Pause, PausedConstraint)
 
-Key: TypeAlias = int | str | UUID
-
-# The large columns of a checkpoint, each of which may hold megabytes.
-HEAVY = ("tree", "outline", "edits", "verdict")
-
-# A page about work in progress reloads itself at growing intervals, but only a limited number of
-# times, since each view is audited.
-_AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
-_MAX_LINKS = 100
-_MAX_PAGES = 1000
-
-# Session key under which a list's rows are kept until the list is shown again after an action.
-_KEPT = "kept_rows"
-
 
 class LabelledSplitDateTime(AdminSplitDateTime):
     """A date and time input whose two parts are labelled for screen readers."""
@@ -80,28 +45,6 @@ class LabelledSplitDateTime(AdminSplitDateTime):
         super().__init__(attrs)
         for part, label in zip(self.widgets, ("Date", "Time"), strict=True):
             part.attrs["aria-label"] = label
-
-
-class NotedActionForm(ActionForm):
-    """The form for choosing an action on the selected rows and giving a reason."""
-
-    note = forms.CharField(label="Reason:", required=False, max_length=MAX_REASON)
-
-
-class OwnChoicesFilter(admin.RelatedFieldListFilter):
-    """A filter by related row that offers only those related rows that the staff member may see."""
-
-    def field_choices(
-        self, field: Any, request: HttpRequest, model_admin: Any
-    ) -> list[tuple[str, Any]]:
-        """Return the choices that the staff member may see."""
-        found = super().field_choices(field, request, model_admin)
-        model = get_model_from_relation(field)
-        if model not in access.PLACES or access.sees_all(request.user):
-            return found
-        rows = access.seen_by(request.user, model._default_manager.all())
-        seen = set(rows.values_list("pk", flat=True))
-        return [(key, name) for key, name in found if key in seen]
 
 
 class MemoryAdmin(admin.ModelAdmin[Row]):
@@ -283,11 +226,11 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> HttpResponse:
         """Show a row's page with its actions and an escaped heading; audit the view."""
         if not access.sees_content(request.user):
-            _mask_page(self, context)
+            masking.mask_page(self, context)
         if obj is not None:
             allowed = self.get_actions(request)
             context["subtitle"] = visible(self.subtitle_of(obj))
-            context["list_url"] = _list_url(self.model)
+            context["list_url"] = list_url(self.model)
             context["action_note"] = self.action_note
             context["dangerous"] = self.dangerous
             context["max_reason"] = MAX_REASON
@@ -328,7 +271,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         """Return the actions, each wrapped so that it is audited, whatever its result."""
         found: dict[str, Any] = super().get_actions(request)
         return {
-            name: (_noted(act, name), name, description)
+            name: (audit_action(act, name), name, description)
             for name, (act, _, description) in found.items()
         }
 
@@ -370,141 +313,8 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             if from_page and row is not None:
                 return HttpResponseRedirect(page_url(row))
             if not from_page:
-                request.session[_KEPT] = {"path": request.get_full_path(), "keys": keys}
+                keep_rows(request, keys)
         return response
-
-
-class SteadyChangeList(ChangeList):
-    """A list that, right after an action on some of its rows, shows the same rows as before.
-
-    Otherwise these rows could move or vanish, and another row could appear where somebody is about
-    to click. When the list is loaded again, it is sorted and filtered as usual.
-    """
-
-    is_kept = False
-
-    def get_results(self, request: HttpRequest) -> None:
-        """Fetch the rows; right after an action, fetch the rows shown before it."""
-        super().get_results(request)
-        if request.method != "GET" or _KEPT not in request.session:
-            return
-        kept = request.session.pop(_KEPT)
-        if kept["path"] != request.get_full_path():
-            return
-        rows = self.apply_select_related(self.root_queryset.filter(pk__in=kept["keys"]))
-        by_key = {str(row.pk): row for row in rows}
-        steady = [by_key[key] for key in kept["keys"] if key in by_key]
-        self.is_kept = [row.pk for row in steady] != [row.pk for row in self.result_list]
-        if self.is_kept:
-            self.result_list = steady
-
-
-def _noted(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an action so that it is audited first, and does not run if the audit fails."""
-
-    @wraps(act)
-    def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
-        asks = name in model_admin.asking and not model_admin.is_confirmed(request, name, rows)
-        kind = AuditKind.VIEW if asks else AuditKind.ACT
-        audit.note(request.user, kind, audit.subject_of(rows), name)
-        return act(model_admin, request, rows)
-
-    return noted
-
-
-def _mask_page(model_admin: Any, context: Any) -> None:
-    """On a page and in its inlines, hide all fields that are not open to everybody."""
-    page = context["adminform"]
-    page.fieldsets, hidden = masking.masked_sets(model_admin, page.fieldsets)
-    page.readonly_fields = [*page.readonly_fields, *hidden]
-    for rows in context["inline_admin_formsets"] or ():
-        rows.fieldsets, hidden = masking.masked_sets(rows.opts, rows.fieldsets)
-        rows.readonly_fields = [*rows.readonly_fields, *hidden]
-
-
-def ask(
-    request: HttpRequest,
-    action: str,
-    rows: Sequence[Row],
-    model: type[Row],
-    *,
-    title: str,
-    verb: str,
-    for_good: bool = False,
-    **told: object,
-) -> TemplateResponse:
-    """Return the page that asks for confirmation of an action on these rows, and for a reason.
-
-    The reason is required if the action is irreversible (`for_good`).
-    """
-    from_page = "from_page" in request.POST and len(rows) == 1
-    context = {
-        **admin.site.each_context(request),
-        "title": title,
-        "opts": model._meta,
-        "media": admin.ModelAdmin(model, admin.site).media,
-        "list_url": list_url(model),
-        "list_name": capfirst(model._meta.verbose_name_plural),
-        "verb": verb,
-        "for_good": for_good,
-        "action": action,
-        "chosen": [str(row.pk) for row in rows],
-        "from_page": from_page,
-        "note": note_of(request),
-        "max_reason": MAX_REASON,
-        "back_url": page_url(rows[0]) if from_page else request.get_full_path(),
-        **told,
-    }
-    return TemplateResponse(request, f"admin/memory/{action}.html", context)
-
-
-def note_of(request: HttpRequest, otherwise: str = "") -> str:
-    """Return the note entered with an action, or `otherwise` if there is none."""
-    return (request.POST.get("note") or "").strip()[:MAX_REASON] or otherwise
-
-
-def confirmed_reason(request: HttpRequest) -> str:
-    """Return the reason entered for an action that requires one.
-
-    Empty if the action has not been confirmed, or has been confirmed without a reason; in the
-    latter case, a message asks for the reason.
-    """
-    reason = note_of(request)
-    if "confirmed" not in request.POST:
-        return ""
-    if not reason:
-        messages.error(request, "Nothing was done: give a reason.")
-    return reason
-
-
-def staff_of(request: HttpRequest) -> str:
-    """Return the name under which the staff member appears in histories."""
-    return f"staff:{request.user.get_username()}"
-
-
-class WorkFilter(admin.SimpleListFilter):
-    """A list filter by the states of work that the front page counts."""
-
-    title = "work status"
-    parameter_name = "work"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices: each state of each kind of work that this model stores."""
-        kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
-        return [
-            (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
-            for kind in kinds
-            for how, words in stuck.STANDINGS.items()
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows in the chosen state."""
-        name, _, how = (self.value() or "").partition(".")
-        kind = stuck.KINDS.get(name)
-        if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
-            return None
-        rows = stuck.by_standing(kind, timezone.now())[how]
-        return queryset.filter(pk__in=rows.order_by().values("pk"))
 
 
 class ReadOnlyAdmin(MemoryAdmin[Row]):
@@ -579,138 +389,3 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
         number = due.update(run_after=timezone.now(), hinted_at=None)
         tried = counted(number, str(self.opts.verbose_name))
         messages.success(request, f"{tried} will be retried now.")
-
-
-class PresenceFilter(admin.SimpleListFilter):
-    """A list filter that separates rows in which a field is set from rows in which it is empty."""
-
-    field: str
-    filled: str
-    empty: str
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the two choices, with their labels."""
-        return [("yes", self.filled), ("no", self.empty)]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows that match the choice."""
-        if self.value() not in ("yes", "no"):
-            return None
-        return queryset.filter(**{f"{self.field}__isnull": self.value() == "no"})
-
-
-def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
-    """Return those rows of a model that the staff member may see."""
-    rows = access.seen_by(request.user, model._default_manager.all())
-    return rows if may_see(request, model) else rows.none()
-
-
-def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
-    """Return whether the staff member may see rows of this model."""
-    return request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
-
-
-def list_url(model: type[models.Model], /, **filters: Any) -> str:
-    """Return the URL of the list of the model's rows that match the filters."""
-    return f"{_list_url(model)}?{urlencode(filters)}" if filters else _list_url(model)
-
-
-def heavy(*paths: str) -> list[str]:
-    """Return lookups for `defer` that name the large columns of the checkpoints at these paths."""
-    return [f"{path}__{name}" for path in paths for name in HEAVY]
-
-
-def page_url(row: models.Model) -> str:
-    """Return the URL of the row's page."""
-    return _page_url(type(row), row.pk)
-
-
-def link(row: models.Model | None, text: str | None = None) -> SafeString | str:
-    """Return a link to the row's page."""
-    if row is None:
-        return NOTHING
-    return format_html('<a href="{}">{}</a>', page_url(row), inline(text or masking.name_of(row)))
-
-
-def link_to_key(model: type[models.Model], key: Key | None, text: str) -> SafeString | str:
-    """Return a link to the page of the row with this primary key."""
-    if key is None:
-        return inline(text)
-    return format_html('<a href="{}">{}</a>', _page_url(model, key), inline(text))
-
-
-def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeString:
-    """Return a link to the list of the model's rows that match the filters."""
-    return format_html('<a href="{}?{}">{}</a>', _list_url(model), urlencode(filters), text)
-
-
-def link_to_rejected(event: AlertEvent) -> SafeString:
-    """Return a link to the list of the user's rejected entries, which shows the reasons."""
-    filters = {"user__id__exact": event.user_id, "outcome__exact": Outcome.REJECTED}
-    return link_to_list(EntryOutcome, "rejected entries", **filters)
-
-
-def link_to_entry(entry: LogEntry) -> SafeString:
-    """Return a link to the entry, followed by the beginning of its content."""
-    return format_html(
-        '<a href="{}">#{}</a> {} {}',
-        page_url(entry),
-        entry.seq,
-        badge(entry.kind, entry.get_kind_display()),
-        masking.content(inline(summary(entry))),
-    )
-
-
-def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
-    """Return links to these entries of the user's log, each with the beginning of its content."""
-    wanted = sorted(set(seqs))
-    entries = LogEntry.objects.filter(user=user, seq__in=wanted[:_MAX_LINKS]).order_by("seq")
-    rows: list[SafeString | str] = [link_to_entry(entry) for entry in entries]
-    if len(wanted) > _MAX_LINKS:
-        rows.append(f"… and {len(wanted) - _MAX_LINKS} more, up to #{wanted[-1]}")
-    return lines(rows)
-
-
-def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
-    """Return the page URLs of these entries, keyed by number; at most a thousand are looked up."""
-    wanted = sorted(set(seqs))[:_MAX_PAGES]
-    entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
-    found = entries.values_list("seq", "pk")
-    return {seq: _page_url(LogEntry, pk) for seq, pk in found}
-
-
-def links_to_alerts(alerts: QuerySet[Alert]) -> SafeString | str:
-    """Return links to these alerts, newest first, each with its severity and state."""
-    return lines(link_to_alert(alert) for alert in alerts.order_by("-opened_at")[:_MAX_LINKS])
-
-
-def link_to_alert(alert: Alert) -> SafeString:
-    """Return a link to the alert, with its severity and state."""
-    return format_html(
-        "{} {} {}",
-        badge(alert.severity, alert.get_severity_display()),
-        badge(alert.state, alert.get_state_display()),
-        link(alert, None if masking.is_hidden() else shortened(alert.message)),
-    )
-
-
-def _page_url(model: type[models.Model], key: Key) -> str:
-    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
-    return reverse(name, args=[quote(key)])
-
-
-def _list_url(model: type[models.Model]) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-
-
-def look_again(request: HttpRequest) -> dict[str, int]:
-    """Return the delay in seconds until a page reloads itself, and the number of that reload.
-
-    This is for pages about work in progress. The result is empty once the maximum number of reloads
-    has been reached.
-    """
-    text = request.GET.get("look", "")
-    look = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0
-    if look >= _LOOKS:
-        return {}
-    return {"again_seconds": min(_AGAIN_SECONDS * 2**look, _AGAIN_MOST), "look": look + 1}

@@ -15,18 +15,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
-from memory.admin.base import (
-    HEAVY,
-    ReadOnlyAdmin,
-    ask,
-    link,
-    link_to_alert,
-    link_to_key,
-    link_to_list,
-    links_to_entries,
-    note_of,
-    staff_of,
-)
+from memory.admin.actions import ask, note_of, staff_of
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.diffs import show_files, show_records
 from memory.admin.display import (
     NOTHING,
@@ -40,9 +30,11 @@ from memory.admin.display import (
     source,
 )
 from memory.admin.edits import edit_title, show_edits
+from memory.admin.links import link, link_to_alert, link_to_key, link_to_list, links_to_entries
 from memory.admin.llm import show_attempts
 from memory.admin.masking import content
 from memory.admin.project import project_url, show_project
+from memory.admin.rows import HEAVY
 from memory.checkpoints import Redacted
 from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
 from memory.privacy.redaction import TOLD

@@ -16,16 +16,13 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
 from memory.admin import own_constraints
-from memory.admin.base import heavy, look_again, page_url, staff_of
+from memory.admin.actions import staff_of
 from memory.admin.display import badge, preformatted, problem, sandbox, source, visible
-from memory.admin.runs import (
-    REFUSED,
-    asked_run,
-    failed_lines,
-    limit_of,
-    show_answer,
-    wait_a_little,
-)
+from memory.admin.links import page_url
+from memory.admin.reloading import look_again
+from memory.admin.rows import heavy
+from memory.admin.run_display import failed_lines, limit_of, show_answer
+from memory.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.admission import pauses
 from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
 from memory.models.runs import RunKind, RunOutcome, RunStatus

@@ -9,16 +9,8 @@ from django.db.models.functions import Length
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory.admin.base import entry_pages
-from memory.admin.display import (
-    NOTHING,
-    badge,
-    counted,
-    folded,
-    inline,
-    lines,
-    record_name,
-)
+from memory.admin.display import NOTHING, badge, counted, folded, inline, lines, record_name
+from memory.admin.links import entry_pages
 from memory.admin.source import code_lines
 from memory.admin.values import in_words
 from memory.checkpoints import Redacted

@@ -11,15 +11,11 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
-from memory.admin.base import (
-    PresenceFilter,
-    WorkAdmin,
-    ask,
-    confirmed_reason,
-    link,
-    staff_of,
-)
+from memory.admin.actions import ask, confirmed_reason, staff_of
+from memory.admin.base import WorkAdmin
 from memory.admin.display import badge, counted, inline, lines
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link
 from memory.models import MemoryUser, UserErasure
 from memory.privacy import user_erasure
 from memory.users import UserMerged

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory.admin.base import link_to_entry, page_url
 from memory.admin.display import badge, inline, lines, shortened
+from memory.admin.links import link_to_entry, page_url
 from memory.admin.masking import content
 from memory.admin.values import in_words
 from memory.models import LogEntry, MemoryUser

@@ -4,16 +4,11 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from memory.admin.base import (
-    NotedActionForm,
-    PausedAdmin,
-    PresenceFilter,
-    ReadOnlyAdmin,
-    link,
-    note_of,
-    staff_of,
-)
+from memory.admin.actions import NotedActionForm, note_of, staff_of
+from memory.admin.base import PausedAdmin, ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link
 from memory.alerting import paused_constraints
 from memory.models import AlertFeedback, PausedConstraint
 

@@ -10,7 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.admin import masking
-from memory.admin.base import ReadOnlyAdmin, link, rows_for
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -22,6 +22,8 @@ from memory.admin.display import (
     rule_of,
     shortened,
 )
+from memory.admin.links import link
+from memory.admin.rows import rows_for
 from memory.models import Alert, Forecast, MemoryUser
 from memory.temporal import forecasts
 

@@ -12,9 +12,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from memory.admin.base import heavy
 from memory.admin.display import counted
 from memory.admin.forecasts import alerts_among, event
+from memory.admin.rows import heavy
 from memory.models import Alert, Forecast, MemoryUser
 from memory.models.alerts import severity_rank
 from memory.temporal import forecasts

@@ -10,11 +10,12 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.admin.base import link, list_url, may_see, rows_for
 from memory.admin.display import inline, sandbox_badge
 from memory.admin.hosts import state_of
+from memory.admin.links import link, list_url
 from memory.admin.llm import money
 from memory.admin.operations import duration
+from memory.admin.rows import may_see, rows_for
 from memory.models import (
     Alarm,
     Alert,

@@ -6,8 +6,9 @@ from django.contrib import admin
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from memory.admin.base import ReadOnlyAdmin, link_to_list
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import badge, inline, pretty, sandbox_badge
+from memory.admin.links import link_to_list
 from memory.models import Run, SandboxHost
 from memory.work import hosts
 

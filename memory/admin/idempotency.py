@@ -2,8 +2,9 @@
 
 from django.contrib import admin
 
-from memory.admin.base import ReadOnlyAdmin, link
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import NOTHING, inline, pretty
+from memory.admin.links import link
 from memory.models import IdempotencyKey
 
 

@@ -6,8 +6,10 @@ from django.contrib import admin, messages
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 
-from memory.admin.base import PresenceFilter, ReadOnlyAdmin, link
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link
 from memory.models import Lane
 from memory.work import lanes
 

@@ -12,7 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.admin import paging
-from memory.admin.base import ReadOnlyAdmin, heavy, link, link_to_list, rows_for
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -24,6 +24,8 @@ from memory.admin.display import (
     shortened,
     visible,
 )
+from memory.admin.links import link, link_to_list
+from memory.admin.rows import heavy, rows_for
 from memory.llm import llm_calls, track_records
 from memory.llm.track_records import TrackRecord
 from memory.models import Checkpoint, LlmCall, LlmSpending, Workspace

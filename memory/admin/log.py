@@ -10,26 +10,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory import copies, log, reopening
-from memory.admin.base import (
-    ReadOnlyAdmin,
-    heavy,
-    link,
-    link_to_entry,
-    link_to_key,
-    links_to_alerts,
-    links_to_entries,
-    rows_for,
-)
-from memory.admin.display import (
-    NOTHING,
-    badge,
-    counted,
-    inline,
-    preformatted,
-    pretty,
-    summary,
-)
+from memory.admin.base import ReadOnlyAdmin
+from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, summary
+from memory.admin.links import link, link_to_entry, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.redactions import redact_chosen
+from memory.admin.rows import heavy, rows_for
 from memory.models import Alert, ApiKey, EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.privacy import redaction

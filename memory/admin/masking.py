@@ -273,6 +273,16 @@ def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
     return sets, [name for name in flat if isinstance(name, Hidden)]
 
 
+def mask_page(model_admin: Any, context: Any) -> None:
+    """On a page and in its inlines, hide all fields that are not open to everybody."""
+    page = context["adminform"]
+    page.fieldsets, hidden = masked_sets(model_admin, page.fieldsets)
+    page.readonly_fields = [*page.readonly_fields, *hidden]
+    for rows in context["inline_admin_formsets"] or ():
+        rows.fieldsets, hidden = masked_sets(rows.opts, rows.fieldsets)
+        rows.readonly_fields = [*rows.readonly_fields, *hidden]
+
+
 def _flat(names: Sequence[Any]) -> Iterator[Any]:
     for name in names:
         if isinstance(name, list):

@@ -2,8 +2,10 @@
 
 from django.contrib import admin
 
-from memory.admin.base import PresenceFilter, ReadOnlyAdmin, WorkAdmin, link
+from memory.admin.base import ReadOnlyAdmin, WorkAdmin
 from memory.admin.display import badge, inline, lines
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link
 from memory.models import CopiedEntries, Merge
 
 

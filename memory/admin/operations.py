@@ -17,8 +17,10 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from memory.admin import masking
-from memory.admin.base import PresenceFilter, ReadOnlyAdmin, link
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, inline, preformatted, shortened
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link
 from memory.models import Alarm, Heartbeat
 from memory.models.staff import AuditKind
 from memory.operations import alarms

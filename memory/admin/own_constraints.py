@@ -18,9 +18,12 @@ from django.utils.safestring import SafeString
 
 from memory import checkpoints
 from memory.admin import skeletons
-from memory.admin.base import links_to_alerts, look_again, may_see, page_url, rows_for, staff_of
+from memory.admin.actions import staff_of
 from memory.admin.display import badge, gate, problem, visible
-from memory.admin.runs import REFUSED, asked_run, wait_a_little
+from memory.admin.links import links_to_alerts, page_url
+from memory.admin.reloading import look_again
+from memory.admin.rows import may_see, rows_for
+from memory.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.admission import pauses
 from memory.alerting import failures
 from memory.models import Alert, Checkpoint, MemoryUser, Run

@@ -10,16 +10,11 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.timezone import localtime
 
-from memory.admin.base import (
-    MemoryAdmin,
-    NotedActionForm,
-    PausedAdmin,
-    PresenceFilter,
-    link,
-    note_of,
-    staff_of,
-)
+from memory.admin.actions import NotedActionForm, note_of, staff_of
+from memory.admin.base import MemoryAdmin, PausedAdmin
 from memory.admin.display import counted, inline, preformatted, shortened
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link
 from memory.admin.masking import content
 from memory.admission import pauses
 from memory.models import MemoryUser, Pause, Workspace

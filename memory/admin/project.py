@@ -14,8 +14,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory.admin.base import entry_pages, page_url
 from memory.admin.display import badge, inline, visible
+from memory.admin.links import entry_pages, page_url
 from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD

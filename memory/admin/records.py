@@ -6,16 +6,11 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
 from memory.admin import masking
-from memory.admin.base import (
-    PresenceFilter,
-    ReadOnlyAdmin,
-    entry_pages,
-    link,
-    link_to_key,
-    links_to_alerts,
-)
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, inline, lines
 from memory.admin.evidence import show_entries
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import entry_pages, link, link_to_key, links_to_alerts
 from memory.admin.values import in_words
 from memory.checkpoints import Redacted
 from memory.models import Alert, Checkpoint, RecordLocation

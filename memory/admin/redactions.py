@@ -8,18 +8,11 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
-from memory.admin.base import (
-    PresenceFilter,
-    WorkAdmin,
-    ask,
-    confirmed_reason,
-    link,
-    link_to_key,
-    links_to_alerts,
-    links_to_entries,
-    staff_of,
-)
+from memory.admin.actions import ask, confirmed_reason, staff_of
+from memory.admin.base import WorkAdmin
 from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, record_name
+from memory.admin.filters import PresenceFilter
+from memory.admin.links import link, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.masking import content
 from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
 from memory.privacy import forgetting, redaction

@@ -10,8 +10,8 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memory.admin.base import entry_pages
 from memory.admin.display import NOTHING, counted, inline, preformatted
+from memory.admin.links import entry_pages
 from memory.admin.values import in_words, items_of, pairs_of, scalar, tag_of
 from memory.models import MemoryUser
 

@@ -7,8 +7,9 @@ from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.safestring import SafeString
 
-from memory.admin.base import ReadOnlyAdmin, link
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import counted, preformatted
+from memory.admin.links import link
 from memory.models import SearchBlock, SearchIndex, SearchSegment
 
 

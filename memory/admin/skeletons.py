@@ -12,7 +12,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from memory.admin.display import visible
-from memory.admin.runs import may_ask
+from memory.admin.staff_runs import may_ask
 from memory.models import Run
 from memory.models.runs import RunKind
 from memory.project import Domain, Outline

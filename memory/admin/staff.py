@@ -14,8 +14,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from memory.admin.base import ReadOnlyAdmin, link_to_key
+from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, inline, lines
+from memory.admin.links import link_to_key
 from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
 from memory.models.staff import AuditKind
 from memory.staff import access, audit

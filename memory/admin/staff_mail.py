@@ -7,8 +7,9 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, link
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, inline, shortened
+from memory.admin.links import link
 from memory.delivery import staff_mail
 from memory.models import MailCursor, StaffSubscription
 

@@ -17,18 +17,11 @@ from django.utils.safestring import SafeString
 
 from memory import log
 from memory.admin import masking
-from memory.admin.base import (
-    heavy,
-    link,
-    link_to_alert,
-    link_to_entry,
-    list_url,
-    may_see,
-    rows_for,
-)
 from memory.admin.display import badge, inline, sandbox_badge, shortened
 from memory.admin.foreseen import WEEKDAYS, calendar_of, look_up_alerts
+from memory.admin.links import link, link_to_alert, link_to_entry, list_url
 from memory.admin.llm import money
+from memory.admin.rows import heavy, may_see, rows_for
 from memory.models import (
     Alert,
     AlertEvent,

@@ -3,7 +3,8 @@
 from django.contrib import admin
 from django.utils.safestring import SafeString
 
-from memory.admin.base import ReadOnlyAdmin, link
+from memory.admin.base import ReadOnlyAdmin
+from memory.admin.links import link
 from memory.admission.usage import MIB
 from memory.models import WorkspaceUse
 

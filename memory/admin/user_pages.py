@@ -15,11 +15,13 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_GET
 
 from memory.admin import console, own_constraints, timeline
-from memory.admin.base import heavy, may_see, page_url, rows_for, staff_of
+from memory.admin.actions import staff_of
 from memory.admin.display import visible
+from memory.admin.links import page_url
 from memory.admin.pauses import PausableAdmin
 from memory.admin.project import project_url
-from memory.admin.runs import may_ask
+from memory.admin.rows import heavy, may_see, rows_for
+from memory.admin.staff_runs import may_ask
 from memory.api import computing
 from memory.api.rates import TooMuch
 from memory.export import archive, subject

@@ -10,41 +10,27 @@ from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 
 from memory.admin import own_constraints, timeline
-from memory.admin.base import heavy, link, link_to_list, staff_of
-from memory.admin.display import (
-    NOTHING,
-    badge,
-    counted,
-    inline,
-    lines,
-    rule_of,
-    shortened,
-    visible,
-    visible_json,
-)
+from memory.admin.actions import staff_of
+from memory.admin.display import counted, visible, visible_json
 from memory.admin.erasures import erase_chosen, is_typed
-from memory.admin.forecasts import event, of_version, unforeseen
-from memory.admin.foreseen import alerts_of, events_of, forecast_of
+from memory.admin.links import link, link_to_list
 from memory.admin.log import PENDING
-from memory.admin.pauses import pause_of
+from memory.admin.rows import heavy
 from memory.admin.user_pages import UserPages
-from memory.alerting import feedback
+from memory.admin.user_sections import show_constraints, show_forecast, show_merges, show_model_work
 from memory.llm import llm_budgets, track_records
 from memory.models import (
     Alert,
-    AlertFeedback,
     Checkpoint,
     EntryOutcome,
     Lane,
@@ -63,9 +49,6 @@ from memory.models.users import LaneName
 from memory.temporal import backtests
 from memory.users import change_user
 from memory.work import lanes
-
-# Maximum number of forecast events listed for a user.
-FORESEEN = 20
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:
@@ -259,37 +242,12 @@ class MemoryUserAdmin(UserPages):
     @admin.display(description="merged")
     def merges(self, user: MemoryUser) -> str:
         """Show the user into whom this user was merged, and the users merged into this user."""
-        if user.merged_into_id is None and not getattr(user, "has_merged", True):
-            return NOTHING
-        either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
-        told: list[SafeString] = []
-        for row in either.select_related("user", "merged"):
-            if row.merged_id == user.pk:
-                into = "{} into {}: writes and queries for this user are refused."
-                told.append(format_html(into, link(row, "Merged"), link(row.user)))
-            if row.user_id == user.pk:
-                was = "{} was {} into this user."
-                told.append(format_html(was, link(row.merged), link(row, "merged")))
-        return lines(told)
+        return show_merges(user)
 
     @admin.display(description="language model")
     def structure(self, user: MemoryUser) -> SafeString:
         """Show whether the language model is working on the user's entries and, if not, why."""
-        of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
-        found = lanes.standing(user, of_model, pause_of)
-        told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
-        if found.until is not None:
-            until = date_format(localtime(found.until), "DATETIME_FORMAT")
-            again = found.state == lanes.LaneState.STOPPED
-            told.append(f"will be retried at {until}" if again else f"work will begin at {until}")
-        return format_html(
-            "{} {}{}",
-            badge(found.state),
-            "; ".join(told),
-            format_html("<div>{}</div>", inline(shortened(found.reason, 500)))
-            if found.reason
-            else "",
-        )
+        return show_model_work(user)
 
     @admin.display(description="newest version")
     def version(self, user: MemoryUser) -> str:
@@ -318,55 +276,12 @@ class MemoryUserAdmin(UserPages):
     @admin.display(description="constraints")
     def constraints(self, user: MemoryUser) -> str:
         """List the user's constraints, each with its precision and whether it is paused."""
-        judged = (
-            feedback.by_constraint(AlertFeedback.objects.filter(alert__user=user))
-            if getattr(user, "all_alerts", True)
-            else {}
-        )
-        paused = (
-            {row.constraint: row for row in user.paused_constraints.filter(resumed_at=None)}
-            if getattr(user, "has_paused", True)
-            else {}
-        )
-        paths = backtests.own_constraints(user.head)
-        may_write = user.__dict__.get("_may_write", False)
-
-        def named(path: str) -> SafeString:
-            name = rule_of(path)
-            if path not in paths or not may_write:
-                return inline(name)
-            address = own_constraints.own_constraint_url(user, name=name)
-            return format_html('<a href="{}">{}</a>', address, inline(name))
-
-        return lines(
-            format_html(
-                "{}: {} {}",
-                named(path),
-                f"useful {feedback.in_words(judged[path])}" if path in judged else "no verdict yet",
-                link(paused[path], "paused") if path in paused else "",
-            )
-            for path in sorted({*paths, *paused})
-        )
+        return show_constraints(user, may_write=user.__dict__.get("_may_write", False))
 
     @admin.display(description="forecast")
     def foreseen(self, user: MemoryUser) -> str:
         """List the next forecast events."""
-        forecast = forecast_of(user)
-        if forecast is None:
-            return "no forecast yet"
-        events = events_of(user, forecast)
-        told = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
-        more = len(events) - len(told)
-        assert forecast.known_until is not None
-        end = date_format(localtime(forecast.known_until), "DATE_FORMAT")
-        last = f"{counted(more, 'more event')} until {end}" if more else f"nothing more until {end}"
-        without = unforeseen(forecast)
-        if without:
-            last += (
-                f", except for {counted(len(without), 'constraint')} without a complete forecast:"
-            )
-        of = [] if forecast.checkpoint_id == user.head_id else [of_version(forecast)]
-        return lines([*of, *told, inline(last), *without])
+        return show_forecast(user)
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:

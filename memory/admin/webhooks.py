@@ -11,22 +11,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from memory.admin.base import (
-    MemoryAdmin,
-    ReadOnlyAdmin,
-    link,
-    link_to_list,
-    link_to_rejected,
-)
-from memory.admin.display import (
-    NOTHING,
-    badge,
-    counted,
-    inline,
-    preformatted,
-    pretty,
-    shortened,
-)
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin
+from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, shortened
+from memory.admin.links import link, link_to_list, link_to_rejected
 from memory.delivery import outbox, webhook_endpoints, webhook_messages
 from memory.delivery.destinations import AddressRefused
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint

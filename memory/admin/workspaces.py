@@ -16,8 +16,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory.admin.base import link_to_list, note_of, staff_of
+from memory.admin.actions import note_of, staff_of
 from memory.admin.display import NOTHING, badge, counted, inline, lines
+from memory.admin.links import link_to_list
 from memory.admin.llm import money, show_track_record
 from memory.admin.pauses import PausableAdmin
 from memory.admission import usage

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory.admin import masking
-from memory.admin.alerts import AlertEventInline
+from memory.admin.alert_events import AlertEventInline
 from memory.models import (
     Alarm,
     Alert,

@@ -77,7 +77,7 @@ def test_a_new_endpoint_shows_its_secret_once(admin_client: Client, workspace: W
     ("url", "words"),
     [
         ("http://10.0.0.1/", "not a public internet address"),
-        ("https://user:pass@a.example/", "user or a password"),
+        ("https://user:pass@a.example/", "user name or password"),
     ],
 )
 def test_a_url_that_would_not_be_called_is_refused_in_the_form(

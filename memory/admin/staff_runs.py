@@ -1,0 +1,61 @@
+"""Runs that staff start from a page, such as queries in the console."""
+
+import uuid
+
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest
+
+from memory.admission import usage
+from memory.api import waiting
+from memory.checkpoints import Redacted
+from memory.models import MemoryUser, Run
+from memory.recall import queries
+from memory.staff import access
+from memory.temporal import history
+from memory.users import UserMerged
+
+# The errors with which a run may be refused.
+REFUSED = (
+    queries.NotAgain,
+    queries.NoState,
+    UserMerged,
+    history.BeingRedacted,
+    Redacted,
+    usage.Exceeded,
+)
+# How long, in seconds, a page waits for the run that it has started.
+_WAIT_SECONDS = 5.0
+
+
+def may_ask(request: HttpRequest) -> bool:
+    """Return whether a staff member may run queries.
+
+    This requires access to content, and the permission for actions on runs.
+    """
+    runs = admin.site.get_model_admin(Run)
+    allowed: bool = runs.has_operate_permission(request)  # type: ignore[attr-defined]
+    sees = access.sees_content(request.user) and runs.has_view_permission(request)
+    return allowed and sees
+
+
+def wait_a_little(run: Run) -> None:
+    """Wait briefly for a run that a page has started, so that the page usually shows the result."""
+    waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
+
+
+def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
+    """Return the run that the URL names; None if it names no run.
+
+    Raises Http404 if the named run is not among the user's `rows`.
+    """
+    key = request.GET.get("run")
+    if key is None:
+        return None
+    try:
+        run = rows.get(pk=uuid.UUID(key))
+    except (ValueError, Run.DoesNotExist):
+        raise Http404("This user has no such run.") from None
+    run.user = user
+    return run

@@ -1,0 +1,179 @@
+"""Versions of workspace constraints: their checks, backtests and approval."""
+
+from collections.abc import Collection
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory.admin.backtests import approve_version, start_backtest
+from memory.admin.base import ReadOnlyAdmin
+from memory.admin.display import NOTHING, badge, durations, gate, inline, sandbox, shortened, source
+from memory.admin.links import link
+from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
+from memory.models.workspace_constraints import VersionState
+from memory.temporal import backtest_reports
+
+
+@admin.register(WorkspaceConstraintVersion)
+class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
+    """Versions of workspace constraints, with their text and checks."""
+
+    list_display = ["name", "workspace", "standing", "told", "creator", "created_at"]
+    list_filter = ["state", "constraint__workspace"]
+    list_select_related = ["constraint__workspace"]
+    search_fields = ["constraint__name"]
+    search_help_text = "Search by name."
+    ordering = ["-created_at"]
+    actions = ["approve", "backtest"]
+    when_empty = "No workspace constraint has been written yet."
+    fieldsets = [
+        (
+            None,
+            {"fields": ["constraint_link", "workspace", "standing", "found", "tested", "ran_in"]},
+        ),
+        ("Text", {"fields": ["shown_source", "shown_tests"]}),
+        (
+            "Author and time",
+            {"fields": ["created_by", "created_at", "judged_at", "approved_by", "approved_at"]},
+        ),
+        (
+            "Work status",
+            {"classes": ["collapse"], "fields": ["durations", "attempts", "last_error"]},
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
+        """Defer the columns that are not shown."""
+        return super().get_queryset(request).defer("source", "tests", "bytecode")
+
+    def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
+        """Offer approval and backtests.
+
+        A version that was approved before can be approved again here. A version that has only
+        passed its checks is approved from its backtest's page, unless there are no users to
+        backtest it on.
+        """
+        if row.state not in (VersionState.PASSED, VersionState.APPROVED):
+            return []
+        able = row.state == VersionState.APPROVED or _is_for_nobody(row)
+        approve = ["approve"] if able and row.constraint.live_id != row.pk else []
+        return [*approve, "backtest"]
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        """Return whether the staff member may approve constraints."""
+        return request.user.has_perm("memory.approve_workspaceconstraint")
+
+    @admin.display(description="version", ordering="constraint__name")
+    def name(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the constraint's name and the version's number."""
+        return str(version)
+
+    @admin.display(description="workspace", ordering="constraint__workspace__name")
+    def workspace(self, version: WorkspaceConstraintVersion) -> str:
+        """Link to the workspace."""
+        return link(version.constraint.workspace)
+
+    @admin.display(description="constraint")
+    def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
+        """Link to the constraint."""
+        return format_html("{} v{}", link(version.constraint), version.number)
+
+    @admin.display(description="state", ordering="state")
+    def standing(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the version's state, and whether it is live."""
+        live = version.constraint.live_id == version.pk
+        return format_html("{} {}", show_state(version), badge("valid", "live") if live else "")
+
+    @admin.display(description="findings")
+    def told(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the first failed check."""
+        return inline(reason_of(version)) or NOTHING
+
+    @admin.display(description="checks")
+    def found(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the result of each check."""
+        return show_checks(version) or NOTHING
+
+    @admin.display(description="backtest")
+    def tested(self, version: WorkspaceConstraintVersion) -> str:
+        """Show whether a backtest allows approval of the version, with a link to the backtest."""
+        return show_backtest(version) or NOTHING
+
+    @admin.display(description="executed in")
+    def ran_in(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the kind of sandbox used for the checks, with a warning if it is for development."""
+        return sandbox((version.verdict or {}).get("runner", ""))
+
+    @admin.display(description="created by", ordering="created_by")
+    def creator(self, version: WorkspaceConstraintVersion) -> str:
+        """Show who created the version."""
+        return inline(version.created_by)
+
+    @admin.display(description="source")
+    def shown_source(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the version's source."""
+        return source(version.source)
+
+    @admin.display(description="tests")
+    def shown_tests(self, version: WorkspaceConstraintVersion) -> str:
+        """Show the version's tests."""
+        return source(version.tests)
+
+    @admin.display(description="seconds by stage")
+    def durations(self, version: WorkspaceConstraintVersion) -> str:
+        """Show how long each stage of the checks took."""
+        return durations((version.verdict or {}).get("timings", {}))
+
+    @admin.action(description="Approve the selected versions", permissions=["approve"])
+    def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
+        """Make the selected versions live."""
+        for version in queryset.order_by("number"):
+            approve_version(request, version)
+
+    @admin.action(description="Backtest the selected versions", permissions=["approve"])
+    def backtest(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
+    ) -> None:
+        """Backtest the versions over the histories of the users to whom they apply."""
+        for version in queryset:
+            start_backtest(request, version)
+
+
+def newest_version(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
+    """Return the constraint's newest version."""
+    return constraint.versions.order_by("-number")[0]
+
+
+def show_state(version: WorkspaceConstraintVersion) -> SafeString:
+    """Show the version's state."""
+    return badge(version.state, version.get_state_display())
+
+
+def reason_of(version: WorkspaceConstraintVersion) -> str:
+    """Return why the checks failed or, until they are done, the error from the last attempt."""
+    if version.state == VersionState.CHECKING:
+        return shortened(version.last_error, 300)
+    return shortened(str((version.verdict or {}).get("reason", "")), 300)
+
+
+def show_checks(version: WorkspaceConstraintVersion) -> SafeString | str:
+    """Show the result of each check or, until the checks are done, the last error."""
+    return gate(version.verdict) if version.verdict else inline(reason_of(version))
+
+
+def show_backtest(version: WorkspaceConstraintVersion) -> SafeString | str:
+    """Show whether a backtest allows approval of the version, with a link to the backtest."""
+    if version.state not in (VersionState.PASSED, VersionState.APPROVED):
+        return ""
+    tested = backtest_reports.tested(version)
+    if tested.backtest is None:
+        return inline(tested.detail)
+    return format_html("{} {}", link(tested.backtest, "Backtest:"), inline(tested.detail))
+
+
+def _is_for_nobody(version: WorkspaceConstraintVersion) -> bool:
+    tested = backtest_reports.tested(version)
+    return tested.enough and tested.backtest is None
