@@ -139,7 +139,7 @@ def test_work_that_waits_too_long_is_told_with_its_queue(healthy: None, user: Me
 
     assert problem.name == "waiting: records"
     assert "typed records: 1 waiting, the oldest for 6 min" in problem.detail
-    assert "queue sandbox" in problem.detail
+    assert "the sandbox queue" in problem.detail
 
 
 def test_work_that_stands_back_may_wait_longer(

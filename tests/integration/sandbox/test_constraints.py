@@ -113,7 +113,7 @@ def test_the_parameters_are_the_users_moment(
             "import copy\ndef check(today):\n    yield info('x', evidence=[copy.copy(trips[0])])",
             "NotAValueError",
             None,
-            "not a record of the state",
+            "not a record in the state",
         ),
         ("import sys\ndef check(today): sys.exit()", "killed", None, "sys.exit"),
         ("import os\ndef check(today): os._exit(0)", "killed", None, "status 0"),

@@ -172,7 +172,7 @@ def test_a_new_shape_object_is_no_evidence(sandbox: Sandbox) -> None:
     result = run(sandbox, BINDINGS)[PATH]
 
     assert result.error is not None
-    assert "not a record of the state" in result.error.message
+    assert "not a record in the state" in result.error.message
 
 
 def test_a_changed_set_of_files_is_loaded_by_the_next_run(sandbox: Sandbox) -> None:
