@@ -42,7 +42,7 @@ MERGE_POSTINGS = 4_000_000
 # so that vectors for which a provider was paid survive a later failure. A new segment within these
 # limits is embedded before it is stored.
 STEP_PASSAGES = 512
-STEP_CHARACTERS = 50_000
+STEP_CHARACTERS = 200_000
 # The minimum and maximum number of seconds that an index waits if all threads that embed indexes
 # are busy.
 BUSY_SECONDS = (10.0, 30.0)

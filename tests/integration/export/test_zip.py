@@ -192,7 +192,9 @@ def encrypted() -> bytes:
             lambda: packed(**{"/etc/a.py": "x"}), "not a valid path within", id="absolute"
         ),
         pytest.param(lambda: packed(**{"a\\b.py": "x"}), "not a valid path within", id="backslash"),
-        pytest.param(lambda: packed(**{"a.py": b"\xff\xfe"}), "not encoded in UTF-8", id="no UTF-8"),
+        pytest.param(
+            lambda: packed(**{"a.py": b"\xff\xfe"}), "not encoded in UTF-8", id="no UTF-8"
+        ),
         pytest.param(lambda: packed(**{"a.py": " " * (3 << 20)}), "too large", id="large file"),
         pytest.param(
             lambda: packed(**{f"m{n}.py": " " * (2 << 20) for n in range(200)}),
