@@ -156,9 +156,9 @@ def test_over_stdio_what_is_missing_is_said() -> None:
 @pytest.mark.parametrize(
     ("url", "key", "said"),
     [
-        ("http://127.0.0.1:1", "uac_0_x", "does not answer"),
-        ("127.0.0.1", "uac_0_x", "does not answer"),
-        ("http://[", "uac_0_x", "does not answer"),
+        ("http://127.0.0.1:1", "uac_0_x", "is not responding"),
+        ("127.0.0.1", "uac_0_x", "is not responding"),
+        ("http://[", "uac_0_x", "is not responding"),
         ("{mcp}", "{good}", "the API is served at another URL"),
         ("{web}", "uac_0_x", "The API key is unknown"),
     ],
