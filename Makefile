@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made anew whenever the lock changes.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all programs smoke chaos bench plots screenshots image server-image lint types security release lock clean
+.PHONY: help demo test test-all programs smoke chaos bench plots screenshots generate image server-image lint types security release lock clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
@@ -21,6 +21,7 @@ help:
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=--quick: the least of it'
 	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
 	@echo 'make screenshots                 take the pictures of docs/screenshots anew (needs chromium)'
+	@echo 'make generate                    write anew what is generated: migration, API examples and document'
 	@echo 'make server-image [BUILD=...]    build the image of the server; BUILD: more for docker build'
 	@echo 'make lint | types                those checks alone'
 	@echo 'make security [REQUIRE_AUDIT=1]  bandit, known vulnerabilities, secrets, production settings'
@@ -119,6 +120,13 @@ bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
 
 plots: $(STAMP)
 	@$(BIN)/python -m benchmarks.plots
+
+# Nothing is asked of the database and of Redis that are named here.
+generate: $(STAMP)
+	@export SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') ALLOWED_HOSTS=uac.example \
+		DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0; \
+	$(BIN)/python -W ignore manage.py makemigrations memory && $(BIN)/python -m tests.api_tour \
+		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

@@ -119,7 +119,10 @@ def test_days_begin_where_the_user_lives(entries: None, search: Find) -> None:
         ({"OR": [{"kind": "fact"}, {"hue": 1}]}, "filters.OR[1].hue"),
         ({"NOT": [{"kind": "fact"}]}, "filters.NOT"),
         ({"OR": [{"seq": 1}] * 101}, "100 conditions"),
-        ({"OR": [{"seq": {"in": [1] * 21}}] * 100}, "`in` lists together may have at most 2000 values"),
+        (
+            {"OR": [{"seq": {"in": [1] * 21}}] * 100},
+            "`in` lists together may have at most 2000 values",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(filters: Any, named: str) -> None:

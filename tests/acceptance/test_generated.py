@@ -1,0 +1,43 @@
+"""`make generate` writes what is generated from the code, and nothing else."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MAY_CHANGE = {"docs/openapi.yaml", "memory/api/examples.json"}  # ids and times of the examples
+
+
+def test_what_is_generated_is_up_to_date_and_nothing_else_is_written(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    for name in files.stdout.split():
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+    (copy / ".venv").symlink_to(ROOT / ".venv")
+    # The copy uses the installed packages, whatever the time of its files.
+    command = ["make", "generate", "-o", ".venv/installed"]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ALLOWED_HOSTS")
+    }
+    ended = subprocess.run(
+        command, cwd=copy, env=environment, check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    written = {
+        str(path.relative_to(copy))
+        for path in copy.rglob("*")
+        if path.is_file() and not {".venv", "__pycache__"} & {*path.relative_to(copy).parts}
+    }
+    changed = {
+        name
+        for name in written
+        if not (ROOT / name).is_file() or (ROOT / name).read_bytes() != (copy / name).read_bytes()
+    }
+    assert changed <= MAY_CHANGE
