@@ -10,7 +10,7 @@ import re
 import threading
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 import Stemmer
@@ -43,10 +43,9 @@ LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
 )
-# The same for ASCII text, in less than half the time.
-_ASCII_WORD = re.compile(
-    r"(?P<day>(?<!\d)\d{4}-\d{2}-\d{2}(?!\d))|(?P<word>[A-Za-z0-9]+)", re.ASCII
-)
+# For ASCII text in lower case without days, which is most text: it is read in a third of the time.
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -98,7 +97,7 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """Yield the words of a text with their positions."""
-    for match in _matches(text):
+    for match in _WORD.finditer(text):
         start, written = match.start(), match[0]
         if match.lastgroup == "unspaced":
             for offset in range(max(1, len(written) - 1)):
@@ -107,16 +106,19 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
             yield start, written
 
 
-def _matches(text: str) -> Iterator[re.Match[str]]:
-    return (_ASCII_WORD if text.isascii() else _WORD).finditer(text)
-
-
-def _words(text: str) -> Iterator[str]:
+def _words(text: str) -> Iterable[str]:
     text = text.casefold()
-    if not text.isascii():
+    if text.isascii():
+        if "-" not in text or not _DAY.search(text):
+            return [word[:_LONGEST] for word in _ASCII_WORD.findall(text)]
+    else:
         decomposed = _ACCENTS.sub("", unicodedata.normalize("NFKD", with_few_marks(text)))
         text = unicodedata.normalize("NFC", decomposed)
-    for match in _matches(text):
+    return _words_of_any_script(text)
+
+
+def _words_of_any_script(text: str) -> Iterator[str]:
+    for match in _WORD.finditer(text):
         word = match[0]
         if match.lastgroup == "word":
             yield word[:_LONGEST]

@@ -50,6 +50,17 @@ def test_any_text_has_terms_that_are_found_again(text: str) -> None:
     assert terms(text) == terms(text.upper().lower()) or not text.isascii()
 
 
+@given(
+    st.lists(
+        st.sampled_from(["tea", "Paris", "1st", "2026-03-01", "x" * 70, "it's", "_", "-", "/", "7"])
+        | st.text(st.characters(max_codepoint=127), max_size=3)
+    )
+)
+def test_a_text_has_the_same_terms_whatever_script_another_word_is_in(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert terms(f"{text} ж") == [*terms(text), "ж"]
+
+
 def test_a_long_word_is_cut() -> None:
     assert terms("x" * 1_000_000) == terms("x" * 64)
 
