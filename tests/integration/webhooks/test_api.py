@@ -66,7 +66,7 @@ def test_an_endpoint_is_created_and_its_secret_told_once(manager: APIClient) -> 
     [
         ({}, "url", "required"),
         ({"url": 5}, "url", "Send a string"),
-        ({"url": "https://user:pass@a.example/"}, "url", "user or a password"),
+        ({"url": "https://user:pass@a.example/"}, "url", "user name or password"),
         ({"url": "http://10.0.0.1/"}, "url", "not a public internet address"),
         ({"url": "http://[::ffff:169.254.169.254]/"}, "url", "not a public internet address"),
         ({"url": "https://a.example:25/"}, "url", "port 443"),
