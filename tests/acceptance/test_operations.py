@@ -189,7 +189,7 @@ def test_who_is_alive_tells_that_nothing_is_dispatched_and_that_it_is_over(
     polled(lambda: Metrics(port + 1).total("uac_sandbox_hosts", **there), lambda hosts: hosts == 1)
 
     system.kill("default-1")
-    alarm, over = "[UaC] ALARM: dispatcher", "[UaC] over: dispatcher"
+    alarm, over = "[UaC] ALARM: dispatcher", "[UaC] cleared: dispatcher"
     polled(subjects, lambda told: alarm in told)
     web = Metrics(port + 1)
     assert web.total(silent) > 10
