@@ -8,6 +8,10 @@ STAMP := .venv/installed
 MINILM := .venv/minilm
 FROM_LOCK := install --quiet --no-deps --require-hashes --only-binary :all:
 STARTED := $(shell date +%s)
+# Settings for commands that ask nothing of a database or Redis.
+NO_SERVICES = export ALLOWED_HOSTS=uac.example \
+	SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') \
+	DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:
@@ -102,9 +106,7 @@ types: $(STAMP)
 security: $(STAMP)
 	$(BIN)/bandit -q -c pyproject.toml -r manage.py memory sandbox_image typecheck_image uac_site workers
 	$(BIN)/python -m releasing.secret_scan
-	@export UAC_ENVIRONMENT=production ALLOWED_HOSTS=uac.example STATIC_ROOT=$$(mktemp -d) \
-		SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') \
-		DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0; \
+	@$(NO_SERVICES); export UAC_ENVIRONMENT=production STATIC_ROOT=$$(mktemp -d); \
 	trap 'rm -rf "$$STATIC_ROOT"' EXIT; \
 	$(BIN)/python manage.py collectstatic --noinput --verbosity 0 \
 		&& $(BIN)/python manage.py check --deploy --fail-level WARNING
@@ -121,10 +123,8 @@ bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
 plots: $(STAMP)
 	@$(BIN)/python -m benchmarks.plots
 
-# Nothing is asked of the database and of Redis that are named here.
 generate: $(STAMP)
-	@export SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))') ALLOWED_HOSTS=uac.example \
-		DATABASE_URL=postgres://uac@127.0.0.1:1/uac REDIS_URL=redis://127.0.0.1:1/0; \
+	@$(NO_SERVICES); \
 	$(BIN)/python -W ignore manage.py makemigrations memory && $(BIN)/python -m tests.api_tour \
 		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration
 

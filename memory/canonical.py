@@ -6,12 +6,18 @@ from typing import Any
 
 # These encoders are created only once: creating one takes longer than encoding an entry.
 _EXACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_UTF8 = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
 
 
 def exact_json(value: Any) -> str:
     """Return the value as JSON with its keys in the given order; raises ValueError for NaN."""
     return _EXACT.encode(value)
+
+
+def utf8_json(value: Any) -> str:
+    """Return exact JSON without escapes for characters beyond ASCII; raises ValueError for NaN."""
+    return _UTF8.encode(value)
 
 
 def canonical_json(value: Any) -> str:

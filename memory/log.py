@@ -2,7 +2,6 @@
 
 import datetime
 import hashlib
-import json
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Sequence
@@ -15,7 +14,7 @@ from django.db.models import F, Func, IntegerField, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
-from memory.canonical import canonical_json, exact_json
+from memory.canonical import canonical_json, exact_json, utf8_json
 from memory.models import EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
@@ -174,7 +173,7 @@ def _store(
         APPEND,
         {
             # Not as ASCII: PostgreSQL takes twice as long to read a text with many escapes.
-            "entries": json.dumps([_row(entry) for entry in new], ensure_ascii=False),
+            "entries": utf8_json([_row(entry) for entry in new]),
             "user": user.pk,
             "last_seq": new[-1].seq,
             "last_hash": bytes(new[-1].hash),
