@@ -6,9 +6,9 @@ Two workspaces share a complete server with container sandboxes. B repeatedly ru
 typed entry and waits until it is in the project, and reads a manifest. At first, B is alone; then
 A, from a process of its own, makes one kind of attack after another on the resources that B needs:
 endless queries, ten thousand entries at a time, answers of a megabyte, differences between large
-versions, long polls, requests that never end, downloads that nobody reads, texts that are slow to
-process, code that exceeds every limit, and backtests. B's times under each attack are shown next to
-its times alone, which are measured again before each attack.
+versions, long polls, reads without a pause, requests that never end, downloads that nobody reads,
+texts that are slow to process, code that exceeds every limit, and backtests. B's times under each
+attack are shown next to its times alone, which are measured again before each attack.
 
 The process that plays A uses part of the machine itself, which affects all of these figures.
 """
@@ -94,6 +94,11 @@ def long_polls(client: Client, number: int) -> None:
         time.sleep(1.0)
 
 
+def quick_reads(client: Client, number: int) -> None:
+    """Read manifests as fast as the server answers."""
+    client.get(f"users/{PERSON.format(number % PEOPLE)}/manifest/")
+
+
 def slow_texts(client: Client, number: int) -> None:
     """Search for and append long runs of combining marks, and propose edits that cite them."""
     user = f"users/{PERSON.format(number % PEOPLE)}"
@@ -177,6 +182,7 @@ ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
     "megabyte_answers": megabyte_answers,
     "large_differences": large_differences,
     "long_polls": long_polls,
+    "quick_reads": quick_reads,
     "slow_texts": slow_texts,
     "past_limits": past_limits,
     "backtests": backtests,

@@ -49,6 +49,8 @@ SERVICES: Services = _stack.enter_context(running_services(_copy_template(), dur
 # that owns nothing (see conftest.py).
 os.environ.update(SERVICES.environment)
 os.environ["DATABASE_URL"] = SERVICES.postgres.owner_url
+# All tests make their requests in the same process, one after the other.
+os.environ["UAC_PROCESSOR_PERCENT"] = "100"
 os.environ["STATIC_ROOT"] = tempfile.mkdtemp(dir=SERVICES.data_folder)
 os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
 

@@ -48,6 +48,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "memory.api.processor_shares.charge_processor_time",
     "uac_site.request_log.request_ids",
     "uac_site.telemetry.Telemetry",
     "django.middleware.security.SecurityMiddleware",
@@ -209,7 +210,10 @@ REST_FRAMEWORK = {
         "memory.api.authentication.HasScope",
         "memory.api.authentication.ReachesUsers",
     ],
-    "DEFAULT_THROTTLE_CLASSES": ["memory.api.rates.Rates"],
+    "DEFAULT_THROTTLE_CLASSES": [
+        "memory.api.processor_shares.ProcessorShare",
+        "memory.api.rates.Rates",
+    ],
     "DEFAULT_RENDERER_CLASSES": ["memory.api.renderers.PiecewiseJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["memory.api.filters.StrictFilterBackend"],

@@ -1,10 +1,11 @@
 """Slots for requests that occupy a thread, shared so that no caller can take all of them."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+
+from django.conf import settings
 
 
 class Places:
@@ -41,36 +42,5 @@ class Places:
                     del self._taken[whose]
 
 
-class Pace:
-    """Limits the costly work of each caller to a share of one processor; thread-safe.
-
-    After a piece of work that took a second of processor time, with a share of a fifth, the
-    caller's next piece begins four seconds later. The first is never delayed.
-    """
-
-    def __init__(self, share: float, patience: float) -> None:
-        """Let callers wait up to `patience` seconds for their turn."""
-        self._rest = 1 / share - 1
-        self._patience = patience
-        self._begins: dict[Hashable, float] = {}
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def turn(self, whose: Hashable) -> Iterator[bool]:
-        """Wait for the caller's turn, yield whether it came soon enough, and count the work."""
-        with self._lock:
-            now = time.monotonic()
-            self._begins = {other: at for other, at in self._begins.items() if at > now}
-            wait = self._begins.get(whose, now) - now
-        if wait > self._patience:
-            yield False
-            return
-        time.sleep(wait)
-        began = time.thread_time()
-        try:
-            yield True
-        finally:
-            rest = (time.thread_time() - began) * self._rest
-            with self._lock:
-                now = time.monotonic()
-                self._begins[whose] = max(now, self._begins.get(whose, now)) + rest
+# Slots for requests that wait: for a result, for events, or for their share of the processor.
+WAITING = Places(settings.UAC_WAITING_REQUESTS)

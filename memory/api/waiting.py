@@ -15,7 +15,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-from memory.admission.request_slots import Places
+from memory.admission import request_slots
 from memory.alerting import alert_events
 from memory.database.statements import Parameter, Statement
 from memory.models import Alert, AlertEvent, Run, Workspace
@@ -36,9 +36,6 @@ _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), 
 LOOK_SECONDS = 2.0
 # Matches a number as JSON writes it.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
-
-
-_places = Places(settings.UAC_WAITING_REQUESTS)
 
 
 def seconds(request: Request, default: float) -> float:
@@ -75,7 +72,10 @@ def for_events(
     page = alert_events.read(workspace, after, alerts, rejected)
     if page.events or limit <= 0:
         return page, True
-    with _places.take(workspace.pk) as admitted, hints.events_signalled(workspace.pk) as wait:
+    with (
+        request_slots.WAITING.take(workspace.pk) as admitted,
+        hints.events_signalled(workspace.pk) as wait,
+    ):
         while admitted:
             # Read again now that signals are received, then at intervals: signals may be lost.
             page = alert_events.read(workspace, page.next, alerts, rejected)
@@ -89,7 +89,7 @@ def for_events(
 def for_run(run: Run, limit: float) -> Run:
     """Wait until the run is done, for `limit` seconds at most, and return it refreshed."""
     if limit > 0 and run.status != RunStatus.DONE:  # a repeated request's run may be done
-        with _places.take(run.user.workspace_id) as admitted:
+        with request_slots.WAITING.take(run.user.workspace_id) as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
         now = _CHANGED.first(pk=run.pk)
@@ -104,7 +104,7 @@ def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> No
     """Poll `settled` at growing intervals until it returns true, for `limit` seconds at most."""
     deadline = time.monotonic() + limit
     interval = 0.02
-    with _places.take(workspace_pk) as admitted:
+    with request_slots.WAITING.take(workspace_pk) as admitted:
         while admitted and (left := deadline - time.monotonic()) > 0 and not settled():
             time.sleep(min(interval, left))
             interval = min(interval * 1.5, 0.25)

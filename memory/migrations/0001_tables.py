@@ -320,6 +320,12 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "processor_percent",
+                    models.PositiveIntegerField(
+                        blank=True, null=True, verbose_name="processor (%)"
+                    ),
+                ),
+                (
                     "max_users",
                     models.PositiveIntegerField(blank=True, null=True, verbose_name="users"),
                 ),

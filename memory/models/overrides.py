@@ -82,6 +82,7 @@ class SettingsOverrides(models.Model):
     writes_per_minute = _whole("writes per minute")
     costly_per_minute = _whole("costly requests per minute")
     entries_per_minute = _whole("entries per minute")
+    processor_percent = _whole("processor (%)")
     max_users = _whole("users")
     max_entries = _whole("entries")
     max_entries_per_user = _whole("entries per user")

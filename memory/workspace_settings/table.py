@@ -366,6 +366,9 @@ QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
             " exports and backtests.", "requests", 1, _COLUMN, field="costly_per_minute"),
     Setting("UAC_ENTRIES_PER_MINUTE", 120_000, "Maximum number of entries appended to logs per"
             " minute.", "entries", 1, _COLUMN, field="entries_per_minute"),
+    Setting("UAC_PROCESSOR_PERCENT", 20, "While other workspaces make requests, the percentage of a"
+            " processor that requests may use in each web process; at 100, there is no limit.",
+            "percent", 1, 100, field="processor_percent"),
     Setting("UAC_MAX_USERS", 1_000_000, "Maximum number of users.", "users", 1, _COLUMN,
             field="max_users"),
     Setting("UAC_MAX_ENTRIES", 100_000_000, "Maximum number of entries in the logs of all users.",

@@ -18,11 +18,11 @@ import numpy as np
 import structlog
 from django.db import connection
 
-from memory.admission.request_slots import Pace, Places
+from memory.admission.request_slots import Places
 from memory.admission.usage import Exceeded
 from memory.models import LogEntry, MemoryUser
 from memory.recall.search import announcing, segments, vectors
-from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS
+from memory.recall.search.announcing import TAIL
 from memory.recall.search.documents import READ, documents_of, text_of
 from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 from memory.recall.search.segments import VERSION, Document, Segment
@@ -32,17 +32,11 @@ logger = structlog.get_logger(__name__)
 
 # A search embeds only the newest part of the unindexed tail, up to this many characters.
 LIVE_CHARACTERS = 60_000
-# A search indexes the unindexed tail itself, which takes half a second per million characters. For
-# tails of more than PACED_CHARACTERS, this takes at most a tenth of a processor per workspace, and
-# at most half of WAITING threads: further searches wait for up to a second or are refused. Tails of
-# more than QUICK_CHARACTERS are indexed by at most two searches at a time, one per workspace; tails
-# of more than MAX_LIVE_CHARACTERS must wait for a worker.
-PACED_CHARACTERS = TAIL_CHARACTERS
+# A search indexes the unindexed tail itself, which takes half a second per million characters.
+# Tails of more than QUICK_CHARACTERS are indexed by at most two searches at a time, one per
+# workspace; tails of more than MAX_LIVE_CHARACTERS must wait for a worker.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
-WAITING = 8
-_pace = Pace(share=0.1, patience=1.0)
-_waiting = Places(WAITING, factor=1)
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
 # The maximum total size in bytes of the vectors that a process caches for recent searches.
@@ -179,19 +173,13 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
     entries = LogEntry.objects.filter(user=user, seq__range=covered).order_by("seq").only(*READ)
     documents: list[Document] = []
     characters = 0
-    limits = (
-        (PACED_CHARACTERS, _waiting.take),
-        (PACED_CHARACTERS, _pace.turn),
-        (QUICK_CHARACTERS, _places.take),
-    )
     with ExitStack() as stack:
         for entry in entries.iterator():
             before, characters = characters, characters + len(text_of(entry))
-            for limit, take in limits:
-                if before <= limit < characters and not stack.enter_context(
-                    take(user.workspace_id)
-                ):
-                    raise _too_much(user, LIVE_RETRY_SECONDS)
+            if before <= QUICK_CHARACTERS < characters and not stack.enter_context(
+                _places.take(user.workspace_id)
+            ):
+                raise _too_much(user, LIVE_RETRY_SECONDS)
             if characters > MAX_LIVE_CHARACTERS:
                 raise _too_much(user, INDEX_RETRY_SECONDS)
             documents += documents_of(entry, zone)

@@ -13,6 +13,7 @@ from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
+from memory.admission import request_slots
 from memory.admission.request_slots import Places
 from memory.alerting import alert_events, lifecycle
 from memory.api import waiting
@@ -404,10 +405,10 @@ def test_one_waiting_request_too_many_is_answered_at_once(
     api: APIClient, user: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
-    monkeypatch.setattr(waiting, "_places", Places(1))
+    monkeypatch.setattr(request_slots, "WAITING", Places(1))
     began = time.monotonic()
 
-    with waiting._places.take(user.workspace_id):
+    with request_slots.WAITING.take(user.workspace_id):
         answer = feed(api, "after=now&wait=3600")
 
     assert answer == {"results": [], "rejected": [], "next": 0, "waited": False}

@@ -9,8 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.admission import usage
-from memory.api import waiting
+from memory.admission import request_slots, usage
 from memory.models import MemoryUser, Run
 from memory.work import hints
 from tests.integration.checkpointing.conftest import trip
@@ -225,12 +224,12 @@ def test_past_the_cap_requests_do_not_wait(
     waited: list[float] = []
     monkeypatch.setattr(hints, "wait_done", lambda run, seconds: waited.append(seconds))
     with ExitStack() as others:
-        while others.enter_context(waiting._places.take(-1)):
+        while others.enter_context(request_slots.WAITING.take(-1)):
             pass  # one workspace alone leaves some
         api.post(f"{URL}?wait=2", {"code": "1 + 1"})
         assert waited == [2]
         for workspace_pk in range(-settings.UAC_WAITING_REQUESTS, -1):
-            others.enter_context(waiting._places.take(workspace_pk))
+            others.enter_context(request_slots.WAITING.take(workspace_pk))
 
         waited.clear()
         assert api.post(f"{URL}?wait=30", {"code": "2"}).status_code == 202

@@ -8,8 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.admission.request_slots import Pace, Places
+from memory.admission.request_slots import Places
 from memory.models import MemoryUser, SearchIndex, Workspace
 from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
@@ -17,7 +16,7 @@ from memory.recall.search import index, index_maintenance
 from memory.recall.search.documents import documents_of
 from memory.users import create_user
 from memory.workspaces import create_key
-from tests.conftest import finish_work, new_client
+from tests.conftest import finish_work
 from tests.integration.search.conftest import Say, index_all, redact
 
 pytestmark = pytest.mark.django_db
@@ -231,27 +230,6 @@ def test_what_takes_long_to_index_is_indexed_in_few_searches_at_a_time(
     assert refused.json()["limit"] == "max_unindexed"
     # And a place that was taken is free again
     assert [len(api.post(URL, body).data["hits"]) for _ in range(3)] == [2, 2, 2]
-
-
-def test_searches_that_index_much_take_a_share_of_a_processor_for_each_workspace(
-    api: APIClient, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = "We met a puppy in the park. "
-    say(said)
-    other = Workspace.objects.create(name="other")
-    eve = create_user(other, "eve", time_zone="UTC", metadata=None)
-    log.append(eve, [log.Draft(kind=EntryKind.MESSAGE, content=said)], source="test")
-    # Given a share so small that a workspace's next turn comes too late
-    monkeypatch.setattr(index, "_pace", Pace(share=1e-9, patience=1.0))
-    body = {"query": "puppy"}
-    # Then short texts are indexed at any time
-    assert [api.post(URL, body).status_code for _ in range(3)] == [200] * 3
-    # And long ones once, while other workspaces still have their turns
-    monkeypatch.setattr(index, "PACED_CHARACTERS", len(said) - 1)
-    answers = [api.post(URL, body) for _ in range(3)]
-    assert [one.status_code for one in answers] == [200, 429, 429]
-    assert (answers[1]["Retry-After"], answers[1].json()["limit"]) == ("1", "max_unindexed")
-    assert new_client(other).post("/v1/users/eve/search/", body).status_code == 200
 
 
 def test_more_than_a_search_may_index_waits_for_a_worker(

@@ -10,9 +10,8 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory import log
-from memory.admission import pauses
+from memory.admission import pauses, request_slots
 from memory.admission.request_slots import Places
-from memory.api import waiting
 from memory.api.completing import WAIT_SECONDS
 from memory.llm import llm_budgets
 from memory.models import LlmCall, LlmSpending, LogEntry, MemoryUser, Run, Workspace
@@ -397,7 +396,7 @@ def test_where_no_place_is_left_to_wait_words_do_it_at_once(
     ask: Ask, model: Model, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = model()
-    monkeypatch.setattr(waiting, "_places", Places(0))
+    monkeypatch.setattr(request_slots, "WAITING", Places(0))
 
     assert ask()["completion"]["by"] == "words"
     assert server.requests == []
