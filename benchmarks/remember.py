@@ -38,8 +38,8 @@ from benchmarks.harness import (
     settings_of,
     settled,
 )
+from benchmarks.locomo import Conversation, Turn, read_conversations
 from benchmarks.mem0_peer import DIMENSIONS, Peer, by_hash, mem0
-from benchmarks.retrieval import Conversation, Turn, read_conversations
 from benchmarks.tokens import (
     CAP,
     CHARACTERS_PER_TOKEN,

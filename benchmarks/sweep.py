@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from benchmarks.harness import embedded_server, migrate, parser, report
-from benchmarks.year import START, settle, standing_still
+from benchmarks.year import settle, standing_still
+from benchmarks.year_people import START
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.capacity import COEFFICIENTS, USERS, Coefficients, Day, erlang_c, fifo, simulated
+from benchmarks.capacity import COEFFICIENTS, USERS, simulated
 from benchmarks.capacity import text as table
+from benchmarks.capacity_model import Coefficients, Day, erlang_c, fifo
 
 NUMBER = 200_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "capacity.md"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
-from benchmarks.partition import as_owner, fill
+from benchmarks.partition_filling import as_owner, fill
 from memory import log
 from memory.database import partitioning
 from memory.log import Draft

@@ -16,7 +16,7 @@ import time_machine
 from pytest_django.fixtures import Settings
 
 from benchmarks.harness import data_file
-from benchmarks.library import RETELLINGS, Day, Entry
+from benchmarks.library_scenarios import RETELLINGS, Day, Entry
 from memory import log
 from memory.constraints import constraint_library, workspace_constraints
 from memory.log import Draft

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.harness import data_file
-from benchmarks.library import RETELLINGS, days_of
+from benchmarks.library_scenarios import RETELLINGS, days_of
 from memory.constraints import constraint_library
 
 PATH = data_file("scenarios.jsonl")
