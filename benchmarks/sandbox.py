@@ -36,7 +36,8 @@ from uac_site.embedded.system import running_system
 
 if TYPE_CHECKING:
     from workers.sandbox.interface import Sandbox
-    from workers.sandbox.pool import Lease, Pool
+    from workers.sandbox.pool import Pool
+    from workers.sandbox.pool_state import Lease
 
 ARRIVALS_A_SECOND = 2.0
 CONCURRENCY = (1, 2, 4, 8)
@@ -123,7 +124,8 @@ def measure(
     from benchmarks.llm_sandbox_peer import peer
     from workers.sandbox import docker, runner
     from workers.sandbox.build import ensure_image
-    from workers.sandbox.pool import Pool, PoolLimits
+    from workers.sandbox.pool import Pool
+    from workers.sandbox.pool_state import PoolLimits
 
     logging.disable(logging.WARNING)  # otherwise llm-sandbox would log every step
     image = ensure_image()
@@ -258,15 +260,15 @@ def throughput(threads: int, seconds: float, work: Callable[[str], None]) -> flo
 
 def confined() -> list[str]:
     """Return the options for `docker run` that confine a container like our sandboxes."""
-    from workers.sandbox import docker
+    from workers.sandbox.container_template import SECCOMP_PROFILE, container_config
 
-    template = docker.container_config("", 0)
+    template = container_config("", 0)
     host = template["HostConfig"]
     return [
         *("--network", "none", "--ipc", "none", "--read-only", "--cap-drop", "ALL"),
         *("--log-driver", "none", "--user", template["User"]),
         *("--security-opt", "no-new-privileges"),
-        *("--security-opt", f"seccomp={docker.SECCOMP_PROFILE}"),
+        *("--security-opt", f"seccomp={SECCOMP_PROFILE}"),
         *("--memory", str(host["Memory"]), "--memory-swap", str(host["MemorySwap"])),
         *("--pids-limit", str(host["PidsLimit"]), "--cpus", str(host["NanoCpus"] / 1e9)),
         *("--env", template["Env"][0]),

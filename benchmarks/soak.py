@@ -157,7 +157,8 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
     """Work for `seconds`; return a row for each kind of work, the figures and the problems."""
     from workers.sandbox import docker
     from workers.sandbox.build import ensure_image
-    from workers.sandbox.pool import Pool, PoolLimits
+    from workers.sandbox.pool import Pool
+    from workers.sandbox.pool_state import PoolLimits
 
     ensure_image()
     limits = PoolLimits(least=2, most=4, lease_seconds=2, leases=4, recycle_seconds=20)
@@ -213,7 +214,7 @@ def _run(work: Work, seconds: float) -> None:
 @contextmanager
 def _counter() -> Iterator[Callable[[], Held]]:
     """Yield a function that counts what this process and the engine have in use."""
-    from workers.sandbox.docker import LABEL, owner
+    from workers.sandbox.ownership import LABEL, owner
 
     with closing(engine.from_env()) as client:
         label = f"{LABEL}={owner(os.getpid())}"

@@ -23,8 +23,9 @@ from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
 from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
 from .processes import confinement, kill_descendants, release_memory, remove_files
+from .progress import Report
 from .requests import Files, Plan, horizon, instant, moment, plan
-from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Report, Supervisor
+from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Supervisor
 from .uac import protocol, testing
 from .values import size
 

@@ -31,7 +31,8 @@ from tests.system import LATE, Person, record, running_system
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import Behaviour, Call, receiver
 from uac_site.embedded.system import System
-from workers.sandbox.docker import LABEL, unavailable
+from workers.sandbox.docker import unavailable
+from workers.sandbox.ownership import LABEL
 
 CANARY = "canaryzq"
 USER_ID = f"{CANARY}-person@example.org"

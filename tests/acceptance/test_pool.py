@@ -9,7 +9,7 @@ import pytest
 from tests.system import running_system
 from tests.waiting import polled
 from uac_site.embedded.system import System
-from workers.sandbox.docker import LABEL, owner
+from workers.sandbox.ownership import LABEL, owner
 
 pytestmark = pytest.mark.docker
 

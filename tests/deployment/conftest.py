@@ -27,7 +27,7 @@ from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server
 from tests.system import PATIENT
 from tests.waiting import polled, scaled
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
-from workers.sandbox.docker import LABEL
+from workers.sandbox.ownership import LABEL
 
 CHECKOUT = Path(__file__).parents[2]
 HOST = "localhost"

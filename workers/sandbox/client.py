@@ -6,9 +6,7 @@ id and its structure. If an answer fails a check, its sandbox is destroyed.
 
 import dataclasses
 import datetime
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,6 +25,7 @@ from workers.sandbox.answers import (
     take_objects,
 )
 from workers.sandbox.channel import Channel
+from workers.sandbox.exchange import FrameExchange
 from workers.sandbox.interface import Bindings, SandboxError
 from workers.sandbox.limits import (
     COMPILE_LIMITS,
@@ -67,7 +66,6 @@ OWN_CONSTRAINTS = "constraints/"
 # read in a single answer, so that answer may contain more values.
 MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
-MAX_ESCAPES = 1_000_000
 MAX_COMPILED_VALUES = 100  # plus one value per file, for its bytecode
 
 
@@ -89,17 +87,16 @@ class ChannelSandbox:
         """
         self.runner_name = runner_name
         self.image_digest = image_digest
-        self._channel = channel
+        self._frames = FrameExchange(channel)
         self._memory_bytes = memory_bytes
-        self._alive = True
         self._spent = False
         self._id = 0
         self._coming: dict[str, Any] | None = None
-        self.hello = self._exchange(None, START_SECONDS, HELLO_BYTES, HELLO_BYTES)
+        self.hello = self._frames.exchange(None, START_SECONDS, HELLO_BYTES, HELLO_BYTES)
         if self.hello.get("hello") != protocol.VERSION or self.hello.get("hash_seed") != str(
             hash_seed
         ):
-            raise self._broken(
+            raise self._frames.broken(
                 "protocol_error",
                 f"the runner reports {self.hello}, not version {protocol.VERSION} and seed"
                 f" {hash_seed}: rebuild its image from this release",
@@ -108,7 +105,7 @@ class ChannelSandbox:
     @property
     def alive(self) -> bool:
         """False once the sandbox has failed or been closed."""
-        return self._alive and not self._channel.has_ended()
+        return self._frames.alive
 
     @property
     def spent(self) -> bool:
@@ -117,7 +114,7 @@ class ChannelSandbox:
 
     def close(self) -> None:
         """Destroy the sandbox; may be called more than once."""
-        self._break()
+        self._frames.close()
 
     @measured("compile")
     def compile(
@@ -138,7 +135,7 @@ class ChannelSandbox:
             MAX_COMPILED_VALUES + len(files),
             files=dict(files),
         )
-        with self._checking():
+        with self._frames.checking():
             bytecode = take_field(take_field(answer, "result", dict), "bytecode", dict)
             if bytecode.keys() != files.keys():
                 raise ProtocolError("bytecode for files other than those requested")
@@ -163,7 +160,7 @@ class ChannelSandbox:
             bytecode=dict(bytecode or {}),
             removed=list(removed),
         )
-        with self._checking():
+        with self._frames.checking():
             result = take_field(answer, "result", dict)
             return Loaded(
                 modules=take_integer(result, "modules"),
@@ -208,7 +205,7 @@ class ChannelSandbox:
             code=code,
             **_instant(now, time_zone),
         )
-        with self._checking():
+        with self._frames.checking():
             result = take_field(answer, "result", dict)
             if "value" not in result:
                 raise ProtocolError("no value")
@@ -239,7 +236,7 @@ class ChannelSandbox:
             bindings=dict(bindings or {}),
             **_instant(now, time_zone),
         )
-        with self._checking():
+        with self._frames.checking():
             results = tuple(read_constraint_result(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
             told = [result.path for result in results]
@@ -268,7 +265,7 @@ class ChannelSandbox:
             until=until.astimezone(datetime.UTC).isoformat(),
             **_instant(now, time_zone),
         )
-        with self._checking():
+        with self._frames.checking():
             results = tuple(read_forecast(item) for item in take_objects(answer, "result"))
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
@@ -296,7 +293,7 @@ class ChannelSandbox:
             limits.total_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
         )
-        with self._checking():
+        with self._frames.checking():
             results = tuple(
                 TestResult(
                     name=take_field(item, "name", str),
@@ -320,7 +317,7 @@ class ChannelSandbox:
             limits.wall_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
         )
-        with self._checking():
+        with self._frames.checking():
             result = take_field(answer, "result", dict)
             counts = take_field(result, "counts", dict)
             for domain in counts:
@@ -360,7 +357,7 @@ class ChannelSandbox:
             entries=list(entries),
             **_instant(now, time_zone),
         )
-        with self._checking():
+        with self._frames.checking():
             return take_field(answer, "result", dict)
 
     def _request(
@@ -381,13 +378,13 @@ class ChannelSandbox:
         if self._coming is not None and not loads:
             parameters["load"] = self._coming
             seconds += LOAD_LIMITS.wall_seconds
-        answer = self._exchange(
+        answer = self._frames.exchange(
             {"id": self._id, "op": operation, "limits": self._json(limits), **parameters},
             seconds,
             limits.result_bytes + ANSWER_OVERHEAD_BYTES,
             most,
         )
-        with self._checking():
+        with self._frames.checking():
             if type(answer.get("id")) is not int or answer["id"] != self._id:
                 raise ProtocolError("its id is not that of the request")
             outcome, message = (
@@ -421,68 +418,6 @@ class ChannelSandbox:
 
     def _note(self, errors: Iterable[UserError | None]) -> None:
         self._spent |= any(error is not None and error.type in STOPPED for error in errors)
-
-    def _exchange(
-        self, request: dict[str, Any] | None, seconds: float, max_bytes: int, max_values: int
-    ) -> dict[str, Any]:
-        """Send the request, if there is one, in a frame; return the next frame received."""
-        if not self._alive:
-            raise SandboxError(
-                "killed", "the sandbox has ended: open another one", infrastructure=True
-            )
-        try:  # a request that does not fit in a frame is the caller's error: the sandbox survives
-            data = protocol.encode_frame(request) if request is not None else b""
-        except protocol.FrameTooLargeError as error:
-            raise SandboxError(
-                "input_limit",
-                f"the project, or the code to run on it, takes {error.size} bytes when sent to the"
-                f" sandbox: at most {error.allowed} are allowed",
-            ) from None
-        except ProtocolError as error:
-            raise SandboxError("protocol_error", str(error)) from None
-        deadline = time.monotonic() + seconds
-        try:
-            self._channel.send(data, deadline)
-            message = protocol.read_frame(
-                lambda count: self._channel.receive(count, deadline),
-                max_bytes,
-                max_values,
-                MAX_ESCAPES,
-            )
-        except protocol.TooManyValuesError as error:
-            raise SandboxError("result_limit", f"the answer has {error}: ask for less") from None
-        except TimeoutError:
-            raise self._broken("timeout", f"no answer within {seconds:g} s") from None
-        except EOFError:
-            raise self._broken("killed", "the sandbox ended") from None
-        except ProtocolError as error:
-            raise self._broken("protocol_error", str(error)) from None
-        except OSError as error:
-            raise self._broken("killed", f"the channel to the sandbox failed: {error}") from error
-        except BaseException:
-            # After an interruption the stream is out of step: the next answer read would belong to
-            # this request.
-            self._break()
-            raise
-        if message is None:
-            raise self._broken("killed", "the sandbox ended without an answer")
-        return message
-
-    def _break(self) -> None:
-        self._alive = False
-        self._channel.close()
-
-    def _broken(self, outcome: str, message: str) -> SandboxError:
-        self._break()
-        return SandboxError(outcome, message, infrastructure=True)
-
-    @contextmanager
-    def _checking(self) -> Iterator[None]:
-        """In this context, turn a ProtocolError into a SandboxError and destroy the sandbox."""
-        try:
-            yield
-        except ProtocolError as error:
-            raise self._broken("protocol_error", f"the answer is invalid: {error}") from error
 
 
 def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:

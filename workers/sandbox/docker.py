@@ -10,106 +10,41 @@ filter.
 import contextlib
 import datetime
 import functools
-import json
 import os
-import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import docker
 import structlog
 from django.conf import settings
 from docker.errors import APIError, ImageNotFound, NotFound
-from docker.types import LogConfig, Ulimit
 
+from workers.sandbox import ownership
 from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.container_template import container_config, is_gvisor
 from workers.sandbox.image import default_image
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.limits import DEFAULT_SHAPE, MEBIBYTE, Shape
+from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 logger = structlog.get_logger(__name__)
 
-LABEL = "uac.sandbox"
 ENGINE_SECONDS = 30
 # If the engine takes longer than this, in seconds, to answer a ping, it counts as down.
 PING_SECONDS = 4
-# Age, in seconds, at which a running container counts as a leftover if nothing is known about its
-# worker. It leaves a container enough time to wait for a user, and then for the longest series of
-# requests, each of which has a deadline.
-LONGEST_LIFE_SECONDS = 30 * 60
-# A container that has not been started within this many seconds of its creation is a leftover: no
-# worker knows of it, or its worker was killed. So is a container that was created elsewhere and is
-# no longer running.
-LONGEST_START_SECONDS = 30
-# Limit, in seconds, on the CPU time of the runner itself, which needs it only to load code. The
-# limit ends an endless loop in loaded code even if the worker was killed. The child processes that
-# run user code are counted separately, and have lower limits.
-LIFETIME_CPU_SECONDS = 120
-# The folder that user code may write to if its workspace allows one; the runner empties it after
-# every use.
-SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
-# So few files are allowed that emptying the folder takes almost no time.
-SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
-# User ids of containers: within the 65,536 ids that a container gets if the engine uses user
-# namespaces or runs rootless.
-USER_IDS = range(10_000, 60_000)
-
-SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
-
-# Kernel files to hide, since they describe the machine or its other users, or could be written to.
-# This list replaces the engine's own, so it begins with the engine's entries. All that stays
-# visible is the container's own control groups in /sys and the container's processes in /proc.
-MASKED_PATHS = [
-    *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
-    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
-    "/sys/firmware",
-    *("/dev/mqueue", "/dev/pts"),
-    *("/proc/bootconfig", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline"),
-    *("/proc/config.gz", "/proc/consoles", "/proc/cpuinfo", "/proc/crypto", "/proc/devices"),
-    *("/proc/diskstats", "/proc/dma", "/proc/driver", "/proc/execdomains", "/proc/fb"),
-    *("/proc/filesystems", "/proc/fs", "/proc/interrupts", "/proc/iomem", "/proc/ioports"),
-    *("/proc/irq", "/proc/kallsyms", "/proc/key-users", "/proc/kmsg", "/proc/kpagecgroup"),
-    *("/proc/kpagecount", "/proc/kpageflags", "/proc/loadavg", "/proc/locks", "/proc/mdstat"),
-    *("/proc/meminfo", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/pagetypeinfo"),
-    *("/proc/partitions", "/proc/pressure", "/proc/schedstat", "/proc/slabinfo"),
-    *("/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/sys", "/proc/sysrq-trigger"),
-    *("/proc/sysvipc", "/proc/tty", "/proc/uptime", "/proc/version", "/proc/version_signature"),
-    *("/proc/vmallocinfo", "/proc/vmstat", "/proc/zoneinfo"),
-    *("/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/hypervisor"),
-    *("/sys/kernel", "/sys/module", "/sys/power"),
-    *("/sys/fs/bcachefs", "/sys/fs/bpf", "/sys/fs/btrfs", "/sys/fs/erofs", "/sys/fs/ext4"),
-    *("/sys/fs/f2fs", "/sys/fs/fuse", "/sys/fs/nfs", "/sys/fs/nilfs2", "/sys/fs/ocfs2"),
-    *("/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux", "/sys/fs/smackfs"),
-    *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
-]
 
 # What the runner reports if its container is confined.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
-# Lowest limit to set on the size of a file, in bytes: even if user code may write no files, crun
-# writes one of a kilobyte under this limit.
-CRUN_BYTES = 64 * 1024
-# Number of processes and threads per container that gVisor itself needs.
-PIDS_OF_GVISOR = 224
-# gVisor masks no paths, describes the processors, lets a process open whatever another process of
-# the same user has open, and has a writable /tmp. So empty, read-only folders are mounted over
-# these paths.
-_HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
-HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 
 _thread = threading.local()
 # A child that used its parent's connection after a fork would read answers meant for the parent.
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
-
-# Ids of containers that this process could not remove.
-_abandoned: set[str] = set()
 
 
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
@@ -198,10 +133,10 @@ def reap() -> int:
     """
     with _engine_errors():
         engine = _engine()
-        found = engine.api.containers(all=True, filters={"label": LABEL})
+        found = engine.api.containers(all=True, filters={"label": ownership.LABEL})
         # Use the engine's clock, which set the containers' creation times.
         now = datetime.datetime.fromisoformat(engine.info()["SystemTime"][:19] + "+00:00")
-        leftovers = [one["Id"] for one in found if _is_leftover(one, now=now.timestamp())]
+        leftovers = [one["Id"] for one in found if ownership.is_leftover(one, now=now.timestamp())]
         for container in leftovers:
             logger.warning("sandbox_reaped", container=container[:12])
             try:
@@ -211,53 +146,8 @@ def reap() -> int:
             except APIError as error:  # this failure must not prevent the removal of the others
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
                 continue
-            _abandoned.discard(container)
+            ownership.abandoned.discard(container)
     return len(leftovers)
-
-
-def owner(pid: int) -> str:
-    """Return an identifier of a process that is unique across machines, namespaces and time."""
-    return f"{_namespace()}/{pid}/{_started(pid)}"
-
-
-@functools.cache
-def _namespace() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
-
-
-def _started(pid: int) -> str:
-    """Return the start time of a process, in ticks since boot; "" if it cannot be read."""
-    try:  # the fields follow the process's name in parentheses, which may contain anything
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def _is_leftover(container: dict[str, Any], *, now: float) -> bool:
-    """Return whether a container is a leftover.
-
-    It is one if its worker is known to be done with it, or if nothing is known about the worker and
-    the container is too old.
-    """
-    namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
-    running = container["State"] == "running"
-    old = now - container["Created"] > (LONGEST_LIFE_SECONDS if running else LONGEST_START_SECONDS)
-    if namespace == _namespace():
-        # If the engine created a container but could not report this, no worker knows of it.
-        unknown = container["State"] == "created" and old
-        return unknown or container["Id"] in _abandoned or not _lives(int(pid), started)
-    return bool(old)
-
-
-def _lives(pid: int, started: str) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's process, about which nothing else is visible
-        pass
-    return _started(pid) in (started, "")
 
 
 class ContainerChannel:
@@ -367,7 +257,7 @@ class ContainerChannel:
                 pass
             except Exception as error:
                 # The container is no longer needed, and `reap` will remove it later.
-                _abandoned.add(container)
+                ownership.abandoned.add(container)
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
     def _connected(self, deadline: float) -> socket.socket:
@@ -419,77 +309,6 @@ class _Frames:
         taken = bytes(self.output[:count])
         del self.output[:count]
         return taken
-
-
-def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
-    """Return the template for the containers of all sandboxes, as the engine's API expects it."""
-    memory = shape.memory_mib * MEBIBYTE
-    scratch = shape.tmpfs_mib * MEBIBYTE
-    user_id = secrets.choice(USER_IDS)
-    return {
-        "Image": image,
-        "User": f"{user_id}:{user_id}",
-        "Env": [f"PYTHONHASHSEED={hash_seed}", *([f"UAC_SCRATCH={SCRATCH}"] if scratch else [])],
-        "Hostname": "sandbox",
-        "Labels": {LABEL: owner(os.getpid())},
-        "NetworkDisabled": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "Tty": False,
-        # The runner has nothing to save, and as the container's first process it ignores milder
-        # signals: with one of these, stopping or restarting the engine would take ten seconds
-        # longer.
-        "StopSignal": "SIGKILL",
-        "HostConfig": {
-            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name means the engine's default
-            "NetworkMode": "none",
-            "IpcMode": "none",
-            "ReadonlyRootfs": True,
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
-            "MaskedPaths": MASKED_PATHS,
-            # The other paths in the engine's own list of read-only paths are masked here; crun
-            # would leave this one writable.
-            "ReadonlyPaths": ["/sys/fs/cgroup"],
-            "Tmpfs": {
-                **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
-                **({SCRATCH: f"{SCRATCH_OPTIONS},size={scratch}"} if scratch else {}),
-            },
-            "Memory": memory,
-            "MemorySwap": memory,
-            "PidsLimit": shape.pids + (PIDS_OF_GVISOR if is_gvisor() else 0),
-            "NanoCpus": 1_000_000_000,
-            "OomScoreAdj": 500,
-            "Ulimits": [
-                Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
-                Ulimit(name="core", soft=0, hard=0),
-                Ulimit(name="fsize", soft=max(scratch, CRUN_BYTES), hard=max(scratch, CRUN_BYTES)),
-                Ulimit(name="nofile", soft=128, hard=128),
-                Ulimit(name="msgqueue", soft=0, hard=0),
-                Ulimit(name="memlock", soft=0, hard=0),
-            ],
-            "LogConfig": LogConfig(type=LogConfig.types.NONE),
-            "RestartPolicy": {"Name": "no"},
-        },
-    }
-
-
-def _profile(scratch: int) -> str:
-    """Return the seccomp profile, which also allows removing files if there is a scratch folder."""
-    text = SECCOMP_PROFILE.read_text()
-    if not scratch:
-        return text
-    profile = json.loads(text)
-    profile["syscalls"].append({"names": ["unlink", "unlinkat"], "action": "SCMP_ACT_ALLOW"})
-    return json.dumps(profile)
-
-
-def is_gvisor() -> bool:
-    """Return whether the runtime is gVisor, by its name; each container still has to prove it."""
-    return any(name in settings.UAC_SANDBOX_RUNTIME.lower() for name in ("runsc", "gvisor"))
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from workers.sandbox import docker
+from workers.sandbox.container_template import SCRATCH
 from workers.sandbox.doctor_probes import Failed, default_shape, value_of
 from workers.sandbox.image import SOURCES
 from workers.sandbox.interface import Sandbox, SandboxError
@@ -113,13 +113,13 @@ found
 
 
 def _read_only(sandbox: Sandbox) -> str:
-    allowed = {docker.SCRATCH} if default_shape().tmpfs_mib else set()
+    allowed = {SCRATCH} if default_shape().tmpfs_mib else set()
     if found := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
         raise Failed(
             f"files can be created in {', '.join(found[:5])}",
             "make the engine obey `ReadonlyRootfs`, and the runtime mount no other writable folder",
         )
-    return f"only {docker.SCRATCH} can be written to" if allowed else "nothing can be written to"
+    return f"only {SCRATCH} can be written to" if allowed else "nothing can be written to"
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:

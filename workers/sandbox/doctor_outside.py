@@ -11,7 +11,8 @@ from typing import Any
 import docker as engine
 from docker.errors import NotFound
 
-from workers.sandbox import docker
+from workers.sandbox import docker, ownership
+from workers.sandbox.container_template import SCRATCH, container_config, is_gvisor
 from workers.sandbox.doctor_probes import (
     Failed,
     connect_engine,
@@ -51,7 +52,7 @@ def _processes_of_a_container() -> str:
         f"    try: pid = os.fork()\n    except OSError: sys.exit({REFUSED_TO_FORK})\n"
         "    if pid == 0: time.sleep(30); os._exit(0)"
     )
-    ends = {REFUSED_TO_FORK, KILLED} | ({GVISOR_FAILED} if docker.is_gvisor() else set())
+    ends = {REFUSED_TO_FORK, KILLED} | ({GVISOR_FAILED} if is_gvisor() else set())
     if (status := _run(code, default_shape().memory_mib)) not in ends:
         raise Failed(
             f"a container forked {FORKS} times and exited with {status}",
@@ -62,7 +63,7 @@ def _processes_of_a_container() -> str:
 
 def _run(code: str, memory_mib: int) -> int:
     """Run this program in a container instead of the runner; return its exit status."""
-    config = docker.container_config(image_name(), 0, default_shape())
+    config = container_config(image_name(), 0, default_shape())
     config["Entrypoint"] = ["python3", "-S", "-c", code]
     config["HostConfig"]["Memory"] = config["HostConfig"]["MemorySwap"] = memory_mib * MEBIBYTE
     with connect_engine() as client, _created(client, config) as container:
@@ -108,13 +109,13 @@ def _scratch() -> str:
     """
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
-        f"try:\n    with open('{docker.SCRATCH}/file', 'wb', 0) as file:\n"
+        f"try:\n    with open('{SCRATCH}/file', 'wb', 0) as file:\n"
         "        while written < most: written += file.write(bytes(65536))\n"
         "except OSError: pass\nwritten"
     )
     with open_empty(shape=replace(default_shape(), tmpfs_mib=SCRATCH_MIB)) as sandbox:
         written = value_of(sandbox, code)
-        left = value_of(sandbox, f"import os\nos.listdir('{docker.SCRATCH}')")
+        left = value_of(sandbox, f"import os\nos.listdir('{SCRATCH}')")
     if not 0 < written <= SCRATCH_MIB * MEBIBYTE or left:
         raise Failed(
             f"{written} bytes could be written to a folder of {SCRATCH_MIB} MiB, and {len(left)}"
@@ -128,8 +129,8 @@ def _scratch() -> str:
 def _leftovers() -> str:
     with subprocess.Popen([sys.executable, "-c", ""]) as worker:  # nosec B603 # a constant
         worker.wait()
-    config = docker.container_config(image_name(), 0, default_shape())
-    config["Labels"] = {docker.LABEL: docker.owner(worker.pid)}
+    config = container_config(image_name(), 0, default_shape())
+    config["Labels"] = {ownership.LABEL: ownership.owner(worker.pid)}
     with connect_engine() as client, _created(client, config) as container:
         docker.reap()
         # The container is gone, or soon will be if another worker's `reap` found it first.

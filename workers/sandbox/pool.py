@@ -10,39 +10,24 @@ another shape, which the overrides of some workspace require, are kept only whil
 for them.
 """
 
-import math
 import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
 
 import structlog
 
 from workers.metrics import sandbox_metrics
+from workers.sandbox import stocks
 from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
+from workers.sandbox.pool_state import Counts, Lease, PoolLimits, SandboxSpec
+from workers.sandbox.stocks import Stock, Stocks
 
 logger = structlog.get_logger(__name__)
 
-# Keep enough fresh sandboxes for the claims expected within this many seconds, which is many times
-# as long as starting one takes.
-HORIZON_SECONDS = 2.0
-# Seconds for which a claim counts towards the rate of claims.
-MEMORY_SECONDS = 30.0
-# Seconds for which fresh sandboxes with a shape other than the pool's own are kept after the last
-# claim of such a sandbox.
-FORGET_SECONDS = 300.0
-# Maximum number of kinds, with shapes other than the pool's own, of which fresh sandboxes are kept.
-OTHER_KINDS = 8
-# Number of claims remembered per kind, which is more than can be served.
-ARRIVALS = 1000
-# Starting a sandbox takes processor time away from the user just served. So while enough are ready,
-# none is started until this many seconds have passed without a claim.
-QUIET_SECONDS = 0.3
 # Maximum number of sandboxes being started for waiting callers; more would only slow each other
 # down.
 STARTERS = 3
@@ -55,74 +40,6 @@ RETRY_SECONDS = 1.0
 REAP_SECONDS = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolLimits:
-    """Limits on a pool's size and its sandboxes' age.
-
-    If `lease_seconds` is 0, sandboxes are single-use.
-    """
-
-    least: int = 0  # minimum number of fresh sandboxes of the pool's own shape, with hash seed 0
-    most: int = 0  # maximum number of fresh sandboxes of each kind
-    least_others: int = 0  # minimum number of fresh sandboxes of each other kind in demand
-    lease_seconds: float = 0.0
-    leases: int = 0
-    recycle_seconds: float = 600.0  # maximum age of a sandbox
-    reap: bool = False  # remove the sandboxes that killed workers left behind
-
-    @property
-    def keeps(self) -> bool:
-        """True if the pool has work to do even while nobody asks for a sandbox."""
-        return bool(self.most or self.lease_seconds or self.reap)
-
-
-class SandboxSpec(NamedTuple):
-    """Properties that have to be known before a sandbox is started."""
-
-    hash_seed: int
-    shape: Shape
-
-
-@dataclass
-class Lease:
-    """A user's sandbox; `tree` maps the paths of the loaded files to hashes.
-
-    The holder sets `tree` after loading a version; if it is empty, the sandbox is not kept.
-    """
-
-    sandbox: Sandbox
-    kind: SandboxSpec
-    born: float
-    tree: Mapping[str, str] = field(default_factory=dict)
-    until: float = 0.0
-    user: Hashable = None
-
-    @property
-    def reusable(self) -> bool:
-        """True if the same user may use this sandbox again."""
-        return bool(self.tree) and self.sandbox.alive and not self.sandbox.spent
-
-
-@dataclass
-class Stock:
-    """The fresh sandboxes of one kind, and the times of recent claims."""
-
-    ready: deque[Lease] = field(default_factory=deque)
-    arrivals: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS))
-    asked_at: float = field(default_factory=time.monotonic)
-
-
-@dataclass
-class Counts:
-    """A pool's counters since it was opened."""
-
-    hits: int = 0  # claims for which a fresh sandbox was ready
-    misses: int = 0  # claims for which the caller had to wait for a sandbox to start
-    resident: int = 0  # uses for which the user's own sandbox was still there
-    started: int = 0
-    destroyed: dict[str, int] = field(default_factory=dict)  # sandboxes destroyed, by reason
-
-
 class Pool:
     """The sandboxes of one runner in one process; any thread may call any method."""
 
@@ -132,9 +49,7 @@ class Pool:
         self.shape = shape
         self.counts = Counts()
         self._runner = runner
-        self._stocks: OrderedDict[SandboxSpec, Stock] = (
-            OrderedDict()
-        )  # least recently claimed first
+        self._stocks = Stocks(limits, shape)
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
         self._held = Counter[Hashable]()  # number of a user's sandboxes not yet destroyed
@@ -268,7 +183,8 @@ class Pool:
         with self._changed:
             self._expire(time.monotonic())
             enough = all(
-                len(stock.ready) >= self._target(kind) for kind, stock in self._stocks.items()
+                len(stock.ready) >= self._stocks.target(kind)
+                for kind, stock in self._stocks.items()
             )
             return enough and not self._doomed
 
@@ -323,7 +239,7 @@ class Pool:
             stock.arrivals.append(stock.asked_at)
             self._run_threads()
             lease = self._fresh(kind, digest)
-            if len(stock.ready) < self._target(kind) / 2:  # wake the keeper at once
+            if len(stock.ready) < self._stocks.target(kind) / 2:  # wake the keeper at once
                 self._changed.notify_all()
             while lease is None and self._starting >= STARTERS:
                 self._changed.wait(RETRY_SECONDS)
@@ -441,7 +357,7 @@ class Pool:
         while True:
             with self._changed:
                 while not self._closed and (kind := self._wanted()) is None:
-                    self._changed.wait(QUIET_SECONDS)
+                    self._changed.wait(stocks.QUIET_SECONDS)
                 if self._closed:
                     return
             assert kind is not None
@@ -478,45 +394,7 @@ class Pool:
 
     def _wanted(self) -> SandboxSpec | None:
         """Return the kind of fresh sandbox to start now, or None."""
-        if self._is_behind():
-            return None
-        now = time.monotonic()
-        busy = any(
-            stock.arrivals and now - stock.arrivals[-1] < QUIET_SECONDS
-            for stock in self._stocks.values()
-        )
-        missing = {}
-        for kind, stock in self._stocks.items():
-            target = self._target(kind)
-            if len(stock.ready) < (target / 2 if busy else target):
-                missing[kind] = target - len(stock.ready)
-        return max(missing, key=lambda kind: missing[kind], default=None)
-
-    def _target(self, kind: SandboxSpec) -> int:
-        """Return how many fresh sandboxes to keep for the claims expected, within the limits."""
-        least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
-        if kind.hash_seed != 0:  # for the gate's second run with another hash seed, which is rare
-            return min(self.limits.most, least)
-        arrivals = self._stocks[kind].arrivals
-        now = time.monotonic()
-        while arrivals and now - arrivals[0] > MEMORY_SECONDS:
-            arrivals.popleft()
-        # React at once to a burst that has just begun: an average over all remembered claims alone
-        # would react late.
-        rate = max(
-            sum(now - arrival < seconds for arrival in arrivals) / seconds
-            for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)
-        )
-        return min(self.limits.most, max(least, math.ceil(rate * HORIZON_SECONDS)))
-
-    def _forget(self, now: float) -> None:
-        """Drop the fresh sandboxes of kinds no longer in demand, or in excess of OTHER_KINDS."""
-        others = [kind for kind in self._stocks if kind.shape != self.shape]
-        for kind in others:
-            old = now - self._stocks[kind].asked_at > FORGET_SECONDS
-            if old or kind in others[:-OTHER_KINDS]:
-                for fresh in self._stocks.pop(kind).ready:
-                    self._doom(fresh, "forgotten")
+        return None if self._is_behind() else self._stocks.wanted()
 
     def _clean(self) -> None:
         """Destroy sandboxes that are used up, idle for too long, too old, superfluous, or dead."""
@@ -534,13 +412,14 @@ class Pool:
         """Return the seconds until the next lease ends, or the next check of ages and numbers."""
         now = time.monotonic()
         ends = [lease.until - now for lease in self._leases.values()]
-        return max(0.0, min([*ends, HORIZON_SECONDS]))
+        return max(0.0, min([*ends, stocks.HORIZON_SECONDS]))
 
     def _expire(self, now: float) -> None:
         for user, lease in list(self._leases.items()):
             if now >= lease.until:
                 self._doom(self._leases.pop(user), "idle")
-        self._forget(now)
+        for lease in self._stocks.forget(now):
+            self._doom(lease, "forgotten")
         for kind, stock in self._stocks.items():
             for lease in [one for one in stock.ready if not one.sandbox.alive]:
                 stock.ready.remove(lease)
@@ -549,7 +428,7 @@ class Pool:
             # once.
             if stock.ready and now - stock.ready[0].born > self.limits.recycle_seconds:
                 self._doom(stock.ready.popleft(), "recycled")
-            if len(stock.ready) > max(self._target(kind), 1):
+            if len(stock.ready) > max(self._stocks.target(kind), 1):
                 self._doom(stock.ready.popleft(), "too many")
 
 

@@ -3,8 +3,8 @@
     python -m workers.sandbox.proxy --listen /run/engine/engine.sock [--engine /var/run/docker.sock]
 
 Even a compromised worker can request only what workers need: to create sandboxes from a single
-template (`workers.sandbox.docker.container_config`) and our own images, and to start, attach to,
-list and remove sandboxes. Any other request is answered with 403 and logged.
+template (`workers.sandbox.container_template`) and our own images, and to start, attach to, list
+and remove sandboxes. Any other request is answered with 403 and logged.
 
 Nothing that a client sends reaches the engine unchanged. Requests are parsed strictly, one per
 connection, and rebuilt for the engine, with fixed paths and parameters and the ids of sandboxes.

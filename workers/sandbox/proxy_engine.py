@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from django.conf import settings
 
-from workers.sandbox.docker import LABEL
 from workers.sandbox.image import default_image
+from workers.sandbox.ownership import LABEL
 from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, read_head
 from workers.sandbox.proxy_template import from_template
 from workers.typecheck.image import typecheck_image_name

@@ -7,8 +7,14 @@ from typing import Any
 
 from django.conf import settings
 
-from workers.sandbox.docker import LABEL, SCRATCH, SCRATCH_OPTIONS, USER_IDS, container_config
+from workers.sandbox.container_template import (
+    SCRATCH,
+    SCRATCH_OPTIONS,
+    USER_IDS,
+    container_config,
+)
 from workers.sandbox.limits import MEBIBYTE, Shape
+from workers.sandbox.ownership import LABEL
 from workers.sandbox.proxy_requests import RequestDenied
 
 # Boot id, PID namespace, process id (on Linux at most 2**22), and the process's start time.

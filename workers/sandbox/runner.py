@@ -16,7 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from memory.workspace_settings.sandbox_limits import effective
 from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Shape
-from workers.sandbox.pool import Lease, Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import Lease, PoolLimits
 
 logger = structlog.get_logger(__name__)
 

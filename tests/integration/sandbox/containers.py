@@ -8,7 +8,7 @@ import docker as engine
 import pytest
 from docker.models.containers import Container
 
-from workers.sandbox import docker
+from workers.sandbox import ownership
 
 
 class Containers:
@@ -20,7 +20,7 @@ class Containers:
         self._patch = pytest.MonkeyPatch()
 
     def __enter__(self) -> Self:
-        self._patch.setattr(docker, "LABEL", self.label)
+        self._patch.setattr(ownership, "LABEL", self.label)
         return self
 
     def __exit__(

@@ -29,7 +29,8 @@ from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from tests.processes import me
 from tests.waiting import eventually
-from workers.sandbox import client, docker, runner
+from workers.sandbox import client, container_template, docker, ownership, runner
+from workers.sandbox.container_template import container_config
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape
 from workers.sandbox.runner import open_sandbox
@@ -71,7 +72,7 @@ def evaluate(sandbox: Sandbox, code: str, **limits: Any) -> Any:
 
 def reconfigure(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
     """Create containers from a changed template."""
-    original = docker.container_config
+    original = container_config
 
     def changed(image: str, hash_seed: int, shape: Shape) -> dict[str, Any]:
         config = original(image, hash_seed, shape)
@@ -191,7 +192,7 @@ def test_a_loop_in_what_is_loaded_ends_without_a_host(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel ends the loop, whatever it does about signals and limits."""
-    monkeypatch.setattr(docker, "LIFETIME_CPU_SECONDS", 1)
+    monkeypatch.setattr(container_template, "LIFETIME_CPU_SECONDS", 1)
     loop = (
         "import resource, signal\nfor n in range(1, 65):\n"
         "    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass\n"
@@ -410,7 +411,7 @@ def test_a_profile_that_the_engine_cannot_read_is_noticed(
     """The engine reports nothing, and runs the container without any filter."""
     profile = tmp_path / "seccomp.json"
     profile.write_text('{"x": 1}')
-    monkeypatch.setattr(docker, "SECCOMP_PROFILE", profile)
+    monkeypatch.setattr(container_template, "SECCOMP_PROFILE", profile)
     with pytest.raises(SandboxError) as raised:
         docker.open_sandbox().__enter__()
     assert "the container is not confined" in raised.value.message
@@ -551,7 +552,7 @@ def test_a_limit_that_the_engine_drops_is_noticed(
 
 def of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make all containers belong to unknown workers, which may or may not be alive."""
-    monkeypatch.setattr(docker, "_namespace", lambda: "boot/pid:[1]")
+    monkeypatch.setattr(ownership, "_namespace", lambda: "boot/pid:[1]")
 
 
 def test_one_that_cannot_be_removed_keeps_no_other_from_it(
@@ -560,7 +561,7 @@ def test_one_that_cannot_be_removed_keeps_no_other_from_it(
     remove = APIClient.remove_container
     for _ in range(3):
         mine.client.api.create_container_from_config(  # type: ignore[no-untyped-call]
-            docker.container_config(docker._image(), 0)
+            container_config(docker._image(), 0)
         )
     of_another_machine(monkeypatch)
     stubborn = str(mine.all()[0].id)
@@ -570,7 +571,7 @@ def test_one_that_cannot_be_removed_keeps_no_other_from_it(
             raise APIError("removal is already in progress")
         remove(self, container, **options)
 
-    monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+    monkeypatch.setattr(ownership, "LONGEST_START_SECONDS", -1)
     with monkeypatch.context() as patch:
         patch.setattr(APIClient, "remove_container", refuse)
         docker.reap()
@@ -612,12 +613,13 @@ import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
 from django.conf import settings
 settings.configure(UAC_SANDBOX_IMAGE="", UAC_SANDBOX_RUNTIME={runtime!r})
-from workers.sandbox import docker
+from workers.sandbox import container_template, docker, ownership
 from workers.sandbox.limits import Limits
-from workers.sandbox.pool import Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import PoolLimits
 
-docker.LABEL = {label!r}
-docker.LIFETIME_CPU_SECONDS = 2
+ownership.LABEL = {label!r}
+container_template.LIFETIME_CPU_SECONDS = 2
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
 pool = Pool(docker, PoolLimits(least=1, most=2, lease_seconds=600, leases=4))
@@ -683,15 +685,15 @@ def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = docker.ContainerChannel(docker._image(), 0)
-    monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+    monkeypatch.setattr(ownership, "LONGEST_START_SECONDS", -1)
     with docker.open_sandbox() as sandbox:
         with monkeypatch.context() as patch:
-            patch.setattr(docker, "LONGEST_LIFE_SECONDS", -1)
+            patch.setattr(ownership, "LONGEST_LIFE_SECONDS", -1)
             assert docker.reap() == 0  # whatever the clocks say: its worker lives
         of_another_machine(monkeypatch)
         assert docker.reap() == 0
         assert evaluate(sandbox, "1") == 1
-        monkeypatch.setattr(docker, "LONGEST_LIFE_SECONDS", -1)
+        monkeypatch.setattr(ownership, "LONGEST_LIFE_SECONDS", -1)
         assert docker.reap() == 1
         assert mine.all() == []
         with pytest.raises(SandboxError) as raised:
@@ -707,13 +709,13 @@ def test_one_that_was_created_and_never_started_is_reaped(
 ) -> None:
     """Its worker was killed, or its engine before it could answer the worker."""
     api = mine.client.api
-    api.create_container_from_config(docker.container_config(docker._image(), 0))  # type: ignore[no-untyped-call]
+    api.create_container_from_config(container_config(docker._image(), 0))  # type: ignore[no-untyped-call]
     foreign = mine.client.containers.create(docker._image(), labels={"other": mine.label})
     if elsewhere:
         of_another_machine(monkeypatch)
     try:
         assert docker.reap() == 0
-        monkeypatch.setattr(docker, "LONGEST_START_SECONDS", -1)
+        monkeypatch.setattr(ownership, "LONGEST_START_SECONDS", -1)
         assert docker.reap() == 1
         assert mine.all() == []
         foreign.reload()  # somebody else's is still there

@@ -24,12 +24,14 @@ from tests.integration.sandbox.conftest import NOW
 from tests.integration.sandbox.containers import Containers
 from tests.processes import Process, gone
 from tests.waiting import eventually
-from workers.sandbox import docker
+from workers.sandbox import container_template, docker
 from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.container_template import USER_IDS, container_config
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape
-from workers.sandbox.pool import Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import PoolLimits
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 
@@ -65,8 +67,8 @@ def assert_another_works() -> None:
 
 def channel_of(sandbox: Sandbox) -> ContainerChannel:
     assert isinstance(sandbox, ChannelSandbox)
-    assert isinstance(sandbox._channel, ContainerChannel)
-    return sandbox._channel
+    assert isinstance(sandbox._frames.channel, ContainerChannel)
+    return sandbox._frames.channel
 
 
 def runner_of(container: Container) -> Process:
@@ -201,7 +203,7 @@ def test_nobody_is_called(
 
 
 def without_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = docker.container_config
+    original = container_config
 
     def changed(*arguments: Any) -> dict[str, Any]:
         config = original(*arguments)
@@ -275,7 +277,7 @@ def test_others_under_the_same_user_id_have_processes_left(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel counts some things by user id, over all containers."""
-    monkeypatch.setattr(docker, "USER_IDS", [docker.USER_IDS[0]])
+    monkeypatch.setattr(container_template, "USER_IDS", [USER_IDS[0]])
     with docker.open_sandbox() as greedy, docker.open_sandbox() as other:
         container = mine.client.containers.get(channel_of(greedy).container)
         runner = runner_of(container)
@@ -320,7 +322,7 @@ def test_a_memory_bomb_takes_no_more_than_its_limit(sandbox: Sandbox, mine: Cont
 def test_a_memory_bomb_in_many_processes_takes_no_more_than_the_container(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = docker.container_config
+    original = container_config
 
     def small(*arguments: Any) -> dict[str, Any]:
         config = original(*arguments)
@@ -449,7 +451,7 @@ def read():
 @contextmanager
 def impostor(monkeypatch: pytest.MonkeyPatch, code: str) -> Iterator[Sandbox]:
     """A container with a different program, which says hello as the runner does."""
-    original = docker.container_config
+    original = container_config
     program = HELLO.format(version=protocol.VERSION) + ANSWER + code
 
     def changed(*arguments: Any) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import pytest
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
-from workers.sandbox import docker
+from workers.sandbox import container_template, docker
+from workers.sandbox.container_template import SECCOMP_PROFILE, USER_IDS
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits
 
@@ -57,7 +58,7 @@ def test_the_kernel_confirms_it(inside: Sandbox, runtime: Runtime) -> None:
     assert (found["seccomp"], found["no new privileges"]) == (2, 1)
     assert (found["told"], found["capabilities"]) == (0, [0] * 6)
     (user_id,) = set(found["ids"])
-    assert user_id in docker.USER_IDS
+    assert user_id in USER_IDS
     # Under gVisor, the release is not that of the machine's kernel.
     assert (found["kernel"] == platform.release()) is (not runtime.is_gvisor)
 
@@ -66,7 +67,7 @@ def test_the_kernel_confirms_it(inside: Sandbox, runtime: Runtime) -> None:
 def test_each_container_has_a_user_of_its_own(inside: Sandbox, monkeypatch: Any) -> None:
     mine = ask(inside, STATUS)["ids"][0]
     # User ids are drawn at random; two may rarely be the same.
-    monkeypatch.setattr(docker, "USER_IDS", [one for one in docker.USER_IDS if one != mine])
+    monkeypatch.setattr(container_template, "USER_IDS", [one for one in USER_IDS if one != mine])
     with docker.open_sandbox() as other:
         assert ask(other, STATUS)["ids"][0] != mine
 
@@ -442,7 +443,7 @@ def test_no_limit_of_the_runner_can_be_changed(inside: Sandbox) -> None:
 
 
 def test_the_profile_names_no_call_twice() -> None:
-    profile = json.loads(docker.SECCOMP_PROFILE.read_text())
+    profile = json.loads(SECCOMP_PROFILE.read_text())
     names = [
         name for entry in profile["syscalls"] for name in entry["names"] if "args" not in entry
     ]

@@ -15,12 +15,13 @@ from tests.integration.sandbox.conftest import NOW
 from tests.integration.sandbox.engine import engine_at
 from tests.processes import gone, me
 from tests.waiting import eventually, scaled
-from workers.sandbox import docker
+from workers.sandbox import docker, ownership
 from workers.sandbox import pool as pools
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.pool import Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import PoolLimits
 
 pytestmark = pytest.mark.docker
 
@@ -41,8 +42,8 @@ def held() -> tuple[int, int]:
 
 def container_of(sandbox: Sandbox) -> str:
     assert isinstance(sandbox, ChannelSandbox)
-    assert isinstance(sandbox._channel, ContainerChannel)
-    return sandbox._channel.container
+    assert isinstance(sandbox._frames.channel, ContainerChannel)
+    return sandbox._frames.channel.container
 
 
 OWNER = "from domains.a.state import owner\nowner"
@@ -131,7 +132,7 @@ def test_everybody_is_told_and_then_served_again(
 
         # Leftovers on the engine are found, and the pool is full again. With a shorter limit, a
         # container would be found while it still starts.
-        monkeypatch.setattr(docker, "LONGEST_START_SECONDS", 5)
+        monkeypatch.setattr(ownership, "LONGEST_START_SECONDS", 5)
         assert eventually(
             lambda: pool.settled and len(own_engine.containers()) == sum(pool.size.values())
         )

@@ -46,8 +46,8 @@ def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
     """A sandbox with the watcher and the runner; the third process is the waiting child."""
     with process.open_sandbox() as sandbox:
         assert isinstance(sandbox, ChannelSandbox)
-        assert isinstance(sandbox._channel, ProcessChannel)
-        watcher = Process.of(sandbox._channel.pid)
+        assert isinstance(sandbox._frames.channel, ProcessChannel)
+        watcher = Process.of(sandbox._frames.channel.pid)
         assert eventually(lambda: len(watcher.descendants()) == 2)
         (runner,) = (one for one in watcher.descendants() if one.descendants())
         yield sandbox, watcher, runner
@@ -166,7 +166,7 @@ def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
         # Given a child that is killed while it reads a request
         (child,) = runner.descendants()
         frame = protocol.encode_frame({"id": 1, "op": "dance", "more": "x" * 30_000})
-        sandbox._channel.send(frame[:20_000], time.monotonic() + scaled(9))
+        sandbox._frames.channel.send(frame[:20_000], time.monotonic() + scaled(9))
         assert eventually(lambda: waiting_bytes(sandbox) == 0)
         child.send(signal.SIGKILL)
         # When nobody knows where the next one begins
@@ -179,8 +179,8 @@ def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
 
 def waiting_bytes(sandbox: ChannelSandbox) -> int:
     """Return how many of the sent bytes are still unread."""
-    assert isinstance(sandbox._channel, ProcessChannel)
-    answer = fcntl.ioctl(sandbox._channel._requests, termios.FIONREAD, bytes(4))
+    assert isinstance(sandbox._frames.channel, ProcessChannel)
+    answer = fcntl.ioctl(sandbox._frames.channel._requests, termios.FIONREAD, bytes(4))
     return int.from_bytes(answer, sys.byteorder)
 
 

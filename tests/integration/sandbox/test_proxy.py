@@ -23,8 +23,9 @@ from docker.errors import APIError
 
 from sandbox_image.uac import protocol
 from tests.waiting import eventually, scaled
-from workers.sandbox import docker, proxy_requests
+from workers.sandbox import docker, ownership, proxy_requests
 from workers.sandbox import proxy as proxying
+from workers.sandbox.container_template import SCRATCH_OPTIONS, container_config
 from workers.sandbox.image import default_image
 from workers.sandbox.limits import MEBIBYTE, Shape
 from workers.sandbox.proxy import Proxy
@@ -90,7 +91,7 @@ def _said(engine: FakeEngine, method: str, path: str) -> tuple[int, bytes]:
     if path.startswith("/images/"):
         return 404, b'{"message": "No such image"}'
     if path.endswith("/json") and path.startswith("/containers/") and path.count("/") == 3:
-        labels = {docker.LABEL: "x"} if path.split("/")[2] in engine.sandboxes else {}
+        labels = {ownership.LABEL: "x"} if path.split("/")[2] in engine.sandboxes else {}
         return 200, json.dumps({"Config": {"Labels": labels}}).encode()
     if path == "/containers/create":
         if not engine.creates:
@@ -172,7 +173,7 @@ def create(path: str, config: Config | bytes) -> tuple[int, bytes]:
 
 def template(**changes: Any) -> Config:
     shape = Shape(**changes)
-    return json.loads(json.dumps(docker.container_config(IMAGE, 7, shape)))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(container_config(IMAGE, 7, shape)))  # type: ignore[no-any-return]
 
 
 def created(fake: FakeEngine) -> list[bytes]:
@@ -185,7 +186,7 @@ class TestTheTemplate:
         [
             template(),
             template(memory_mib=4096, pids=256, tmpfs_mib=256),
-            docker.container_config(IMAGE, 0, TYPECHECK_SHAPE),
+            container_config(IMAGE, 0, TYPECHECK_SHAPE),
         ],
         ids=["usual", "largest", "type checker"],
     )
@@ -308,7 +309,7 @@ class TestWhatDiffers:
             (("HostConfig", "PidsLimit"), 100_000),
             (("HostConfig", "PidsLimit"), None),
             (("HostConfig", "Tmpfs"), {"/tmp": "rw,exec,size=1048576"}),
-            (("HostConfig", "Tmpfs"), {"/tmp": f"{docker.SCRATCH_OPTIONS},size={2**40}"}),
+            (("HostConfig", "Tmpfs"), {"/tmp": f"{SCRATCH_OPTIONS},size={2**40}"}),
             (("HostConfig", "CapDrop"), ["ALL", 1]),
             (("HostConfig", "Ulimits", 0, "Hard"), 10**9),
             (("HostConfig", "ReadonlyRootfs"), 1),  # equal to true, to Python alone
@@ -318,9 +319,9 @@ class TestWhatDiffers:
             (("User",), "１０００１:10001"),  # digits, to Python's int
             (("Env",), []),
             (("Env", 0), "PYTHONHASHSEED=99999999999"),
-            (("Labels",), {docker.LABEL: "anybody"}),
-            (("Labels", docker.LABEL), f"{BOOT}/pid:[1]/99999999/1"),  # of no process
-            (("Labels", docker.LABEL), f"{BOOT}/pid:[1]/１/1"),
+            (("Labels",), {ownership.LABEL: "anybody"}),
+            (("Labels", ownership.LABEL), f"{BOOT}/pid:[1]/99999999/1"),  # of no process
+            (("Labels", ownership.LABEL), f"{BOOT}/pid:[1]/１/1"),
             (("Labels", "com.example"), "x"),
             (("Image",), "postgres:17"),
         ],
@@ -642,7 +643,7 @@ class TestWithTheEngine:
             sandbox.load({"domains/__init__.py": ""})
             large = sandbox.evaluate("'x' * 900_000", now=NOW, time_zone="UTC")
             assert large.value == "x" * 900_000
-            container = sandbox._channel.container  # type: ignore[attr-defined]
+            container = sandbox._frames.channel.container  # type: ignore[attr-defined]
         assert docker.problem() == ""
         with closing(client_library.DockerClient(ENGINE)) as direct:
             listed = {one["Id"] for one in direct.api.containers(all=True)}

@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from tests.integration.sandbox.containers import Containers
-from workers.sandbox import build
+from workers.sandbox import build, container_template
 from workers.sandbox.build import ImageNotBuilt, ensure_image, ensure_typecheck_image
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import SandboxError
@@ -210,7 +210,7 @@ class TestContainer:
         monkeypatch.setattr(
             ContainerChannel, "send", lambda channel, data, deadline: sent.append(data)
         )
-        monkeypatch.setattr("workers.sandbox.docker._profile", lambda scratch: "unconfined")
+        monkeypatch.setattr(container_template, "_profile", lambda scratch: "unconfined")
 
         with pytest.raises(SandboxError) as raised:
             check("trip.on")

@@ -21,7 +21,8 @@ from workers.execution.errors import REMEDY
 from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.limits import Shape
-from workers.sandbox.pool import Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import PoolLimits
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db]
 

@@ -28,7 +28,8 @@ from workers.execution.loading import loaded, plan_load
 from workers.sandbox import runner
 from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import SandboxError
-from workers.sandbox.pool import Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import PoolLimits
 
 __all__ = ["append", "checkpoint"]  # fixtures
 

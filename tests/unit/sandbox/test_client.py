@@ -11,6 +11,7 @@ import pytest
 from sandbox_image.uac import protocol
 from workers.sandbox import client
 from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.exchange import MAX_ESCAPES
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import Evaluation, Usage
@@ -169,7 +170,7 @@ def test_each_kind_of_answer_has_bounds_of_its_own(
 
     ((size, most, escapes),) = bounds
     assert size <= megabytes * 2**20
-    assert (most, escapes) == (values, client.MAX_ESCAPES)
+    assert (most, escapes) == (values, MAX_ESCAPES)
 
 
 def test_what_is_compiled_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

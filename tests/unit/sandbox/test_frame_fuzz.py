@@ -23,6 +23,7 @@ from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
 from tests.unit.sandbox.test_protocol import JSON, TEXT
 from workers.sandbox import client
+from workers.sandbox.exchange import MAX_ESCAPES
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_SECONDS = 0.1  # of computing, for frames of some kilobytes
@@ -49,7 +50,7 @@ def read(data: bytes, most: int = MAX_BYTES) -> dict[str, Any] | None:
     """Read a frame as a host does; return None if it is refused."""
     stream = io.BytesIO(data)
     try:
-        return protocol.read_frame(stream.read, most, client.MAX_VALUES, client.MAX_ESCAPES)
+        return protocol.read_frame(stream.read, most, client.MAX_VALUES, MAX_ESCAPES)
     except ProtocolError:
         return None
 
@@ -156,7 +157,7 @@ def test_no_large_frame_is_read_in_one_go(body: bytes, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"a":"' + b"\\n" * (client.MAX_ESCAPES + 1) + b'"}',
+        b'{"a":"' + b"\\n" * (MAX_ESCAPES + 1) + b'"}',
         b'{"a":[' + b"[]," * client.MAX_VALUES + b"[]]}",
         b'"' * 1_000_000 + b"," * (client.MAX_VALUES + 1),
     ],
@@ -167,9 +168,7 @@ def test_what_costs_too_much_is_not_read_at_all(
 ) -> None:
     monkeypatch.setattr(protocol, "decode", lambda body, **how: pytest.fail("it was read"))
     with pytest.raises(protocol.TooManyValuesError):
-        protocol.read_frame(
-            io.BytesIO(framed(body)).read, 2**26, client.MAX_VALUES, client.MAX_ESCAPES
-        )
+        protocol.read_frame(io.BytesIO(framed(body)).read, 2**26, client.MAX_VALUES, MAX_ESCAPES)
 
 
 def test_to_count_values_takes_no_memory() -> None:

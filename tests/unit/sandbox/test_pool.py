@@ -12,9 +12,11 @@ import pytest
 
 from tests.waiting import eventually
 from workers.sandbox import pool as pools
+from workers.sandbox import stocks
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
-from workers.sandbox.pool import Lease, Pool, PoolLimits
+from workers.sandbox.pool import Pool
+from workers.sandbox.pool_state import Lease, PoolLimits
 
 KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3, reap=True)
 
@@ -221,8 +223,8 @@ def test_what_gets_old_is_replaced(runner: Runner) -> None:
 def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "HORIZON_SECONDS", 60.0)  # so that the arrivals stay recent ones
-    monkeypatch.setattr(pools, "MEMORY_SECONDS", 60.0)
+    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 60.0)  # so that the arrivals stay recent ones
+    monkeypatch.setattr(stocks, "MEMORY_SECONDS", 60.0)
     with opened(runner) as pool:
         for _ in range(20):
             with pool.fresh():
@@ -235,15 +237,15 @@ def test_more_are_kept_where_more_arrive_but_never_more_than_allowed(
 
 def test_fewer_are_kept_when_fewer_arrive(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given so many arrivals in a minute that four are kept for all of it
-    monkeypatch.setattr(pools, "MEMORY_SECONDS", 60.0)
-    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.2)
+    monkeypatch.setattr(stocks, "MEMORY_SECONDS", 60.0)
+    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.2)
     with opened(runner) as pool:
-        for _ in range(pools.ARRIVALS):
+        for _ in range(stocks.ARRIVALS):
             with pool.fresh():
                 pass
         assert eventually(lambda: pool.size["fresh"] == 4)
         # When that is long ago
-        monkeypatch.setattr(pools, "MEMORY_SECONDS", 0.5)
+        monkeypatch.setattr(stocks, "MEMORY_SECONDS", 0.5)
         assert eventually(lambda: pool.size["fresh"] == 2)
         assert pool.counts.destroyed["too many"] >= 2
 
@@ -281,14 +283,14 @@ def test_each_shape_has_its_own(runner: Runner) -> None:
 def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.1)
+    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.1)
     with opened(runner) as pool:
         pool.warm()
         with pool.fresh(shape=LARGE):
             pass
         assert eventually(lambda: pool.settled)
         assert any(one.shape == LARGE for one in runner.alive)
-        monkeypatch.setattr(pools, "FORGET_SECONDS", 0.0)
+        monkeypatch.setattr(stocks, "FORGET_SECONDS", 0.0)
         assert eventually(lambda: not any(one.shape == LARGE for one in runner.alive))
         assert pool.counts.destroyed["forgotten"] == 1
         assert eventually(lambda: [one.shape for one in runner.alive] == [DEFAULT_SHAPE] * 2)
@@ -297,8 +299,8 @@ def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
 def test_of_many_shapes_those_asked_for_last_are_kept(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "OTHER_KINDS", 2)
-    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.1)
+    monkeypatch.setattr(stocks, "OTHER_KINDS", 2)
+    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.1)
     shapes = [Shape(pids=pids) for pids in range(40, 45)]
     with opened(runner) as pool:
         for shape in shapes:
@@ -356,7 +358,7 @@ def test_fresh_ones_that_died_are_replaced_before_anybody_asks(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This happens when the engine is restarted."""
-    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.02)
+    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.02)
     with opened(runner) as pool:
         pool.warm()
         assert eventually(lambda: pool.settled)
@@ -464,7 +466,7 @@ def test_leftovers_of_killed_workers_are_looked_for_again_and_again(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "REAP_SECONDS", 0.01)
-    monkeypatch.setattr(pools, "HORIZON_SECONDS", 0.01)
+    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.01)
     with opened(runner) as pool:
         pool.warm()
         assert eventually(lambda: runner.reaped >= 3)

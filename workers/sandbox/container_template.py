@@ -1,0 +1,140 @@
+"""The template from which every container is created: its user, its limits, what it can see.
+
+`seccomp.json` lists the permitted system calls.
+"""
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from docker.types import LogConfig, Ulimit
+
+from workers.sandbox import ownership
+from workers.sandbox.limits import DEFAULT_SHAPE, MEBIBYTE, Shape
+
+# Limit, in seconds, on the CPU time of the runner itself, which needs it only to load code. The
+# limit ends an endless loop in loaded code even if the worker was killed. The child processes that
+# run user code are counted separately, and have lower limits.
+LIFETIME_CPU_SECONDS = 120
+# The folder that user code may write to if its workspace allows one; the runner empties it after
+# every use.
+SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
+# So few files are allowed that emptying the folder takes almost no time.
+SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
+# User ids of containers: within the 65,536 ids that a container gets if the engine uses user
+# namespaces or runs rootless.
+USER_IDS = range(10_000, 60_000)
+
+SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
+
+# Kernel files to hide, since they describe the machine or its other users, or could be written to.
+# This list replaces the engine's own, so it begins with the engine's entries. All that stays
+# visible is the container's own control groups in /sys and the container's processes in /proc.
+MASKED_PATHS = [
+    *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
+    "/sys/firmware",
+    *("/dev/mqueue", "/dev/pts"),
+    *("/proc/bootconfig", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline"),
+    *("/proc/config.gz", "/proc/consoles", "/proc/cpuinfo", "/proc/crypto", "/proc/devices"),
+    *("/proc/diskstats", "/proc/dma", "/proc/driver", "/proc/execdomains", "/proc/fb"),
+    *("/proc/filesystems", "/proc/fs", "/proc/interrupts", "/proc/iomem", "/proc/ioports"),
+    *("/proc/irq", "/proc/kallsyms", "/proc/key-users", "/proc/kmsg", "/proc/kpagecgroup"),
+    *("/proc/kpagecount", "/proc/kpageflags", "/proc/loadavg", "/proc/locks", "/proc/mdstat"),
+    *("/proc/meminfo", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/pagetypeinfo"),
+    *("/proc/partitions", "/proc/pressure", "/proc/schedstat", "/proc/slabinfo"),
+    *("/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/sys", "/proc/sysrq-trigger"),
+    *("/proc/sysvipc", "/proc/tty", "/proc/uptime", "/proc/version", "/proc/version_signature"),
+    *("/proc/vmallocinfo", "/proc/vmstat", "/proc/zoneinfo"),
+    *("/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/hypervisor"),
+    *("/sys/kernel", "/sys/module", "/sys/power"),
+    *("/sys/fs/bcachefs", "/sys/fs/bpf", "/sys/fs/btrfs", "/sys/fs/erofs", "/sys/fs/ext4"),
+    *("/sys/fs/f2fs", "/sys/fs/fuse", "/sys/fs/nfs", "/sys/fs/nilfs2", "/sys/fs/ocfs2"),
+    *("/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux", "/sys/fs/smackfs"),
+    *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
+]
+
+# Lowest limit to set on the size of a file, in bytes: even if user code may write no files, crun
+# writes one of a kilobyte under this limit.
+CRUN_BYTES = 64 * 1024
+# Number of processes and threads per container that gVisor itself needs.
+PIDS_OF_GVISOR = 224
+# gVisor masks no paths, describes the processors, lets a process open whatever another process of
+# the same user has open, and has a writable /tmp. So empty, read-only folders are mounted over
+# these paths.
+_HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
+HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
+
+
+def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
+    """Return the template for the containers of all sandboxes, as the engine's API expects it."""
+    memory = shape.memory_mib * MEBIBYTE
+    scratch = shape.tmpfs_mib * MEBIBYTE
+    user_id = secrets.choice(USER_IDS)
+    return {
+        "Image": image,
+        "User": f"{user_id}:{user_id}",
+        "Env": [f"PYTHONHASHSEED={hash_seed}", *([f"UAC_SCRATCH={SCRATCH}"] if scratch else [])],
+        "Hostname": "sandbox",
+        "Labels": {ownership.LABEL: ownership.owner(os.getpid())},
+        "NetworkDisabled": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "Tty": False,
+        # The runner has nothing to save, and as the container's first process it ignores milder
+        # signals: with one of these, stopping or restarting the engine would take ten seconds
+        # longer.
+        "StopSignal": "SIGKILL",
+        "HostConfig": {
+            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name means the engine's default
+            "NetworkMode": "none",
+            "IpcMode": "none",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
+            "MaskedPaths": MASKED_PATHS,
+            # The other paths in the engine's own list of read-only paths are masked here; crun
+            # would leave this one writable.
+            "ReadonlyPaths": ["/sys/fs/cgroup"],
+            "Tmpfs": {
+                **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
+                **({SCRATCH: f"{SCRATCH_OPTIONS},size={scratch}"} if scratch else {}),
+            },
+            "Memory": memory,
+            "MemorySwap": memory,
+            "PidsLimit": shape.pids + (PIDS_OF_GVISOR if is_gvisor() else 0),
+            "NanoCpus": 1_000_000_000,
+            "OomScoreAdj": 500,
+            "Ulimits": [
+                Ulimit(name="cpu", soft=LIFETIME_CPU_SECONDS, hard=LIFETIME_CPU_SECONDS),
+                Ulimit(name="core", soft=0, hard=0),
+                Ulimit(name="fsize", soft=max(scratch, CRUN_BYTES), hard=max(scratch, CRUN_BYTES)),
+                Ulimit(name="nofile", soft=128, hard=128),
+                Ulimit(name="msgqueue", soft=0, hard=0),
+                Ulimit(name="memlock", soft=0, hard=0),
+            ],
+            "LogConfig": LogConfig(type=LogConfig.types.NONE),
+            "RestartPolicy": {"Name": "no"},
+        },
+    }
+
+
+def _profile(scratch: int) -> str:
+    """Return the seccomp profile, which also allows removing files if there is a scratch folder."""
+    text = SECCOMP_PROFILE.read_text()
+    if not scratch:
+        return text
+    profile = json.loads(text)
+    profile["syscalls"].append({"names": ["unlink", "unlinkat"], "action": "SCMP_ACT_ALLOW"})
+    return json.dumps(profile)
+
+
+def is_gvisor() -> bool:
+    """Return whether the runtime is gVisor, by its name; each container still has to prove it."""
+    return any(name in settings.UAC_SANDBOX_RUNTIME.lower() for name in ("runsc", "gvisor"))

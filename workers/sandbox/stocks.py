@@ -1,0 +1,87 @@
+"""The fresh sandboxes of a pool: how many of each kind to keep, and which kinds to drop."""
+
+import math
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from workers.sandbox.limits import Shape
+from workers.sandbox.pool_state import Lease, PoolLimits, SandboxSpec
+
+# Keep enough fresh sandboxes for the claims expected within this many seconds, which is many times
+# as long as starting one takes.
+HORIZON_SECONDS = 2.0
+# Seconds for which a claim counts towards the rate of claims.
+MEMORY_SECONDS = 30.0
+# Seconds for which fresh sandboxes with a shape other than the pool's own are kept after the last
+# claim of such a sandbox.
+FORGET_SECONDS = 300.0
+# Maximum number of kinds, with shapes other than the pool's own, of which fresh sandboxes are kept.
+OTHER_KINDS = 8
+# Number of claims remembered per kind, which is more than can be served.
+ARRIVALS = 1000
+# Starting a sandbox takes processor time away from the user just served. So while enough are ready,
+# none is started until this many seconds have passed without a claim.
+QUIET_SECONDS = 0.3
+
+
+@dataclass
+class Stock:
+    """The fresh sandboxes of one kind, and the times of recent claims."""
+
+    ready: deque[Lease] = field(default_factory=deque)
+    arrivals: deque[float] = field(default_factory=lambda: deque(maxlen=ARRIVALS))
+    asked_at: float = field(default_factory=time.monotonic)
+
+
+class Stocks(OrderedDict[SandboxSpec, Stock]):
+    """The stock of each kind, least recently claimed first; callers hold the pool's lock."""
+
+    def __init__(self, limits: PoolLimits, shape: Shape) -> None:
+        """Keep to these limits; `shape` is that of the pool's own kind."""
+        super().__init__()
+        self.limits = limits
+        self.shape = shape
+
+    def wanted(self) -> SandboxSpec | None:
+        """Return the kind of fresh sandbox to start now, or None."""
+        now = time.monotonic()
+        busy = any(
+            stock.arrivals and now - stock.arrivals[-1] < QUIET_SECONDS for stock in self.values()
+        )
+        missing = {}
+        for kind, stock in self.items():
+            target = self.target(kind)
+            if len(stock.ready) < (target / 2 if busy else target):
+                missing[kind] = target - len(stock.ready)
+        return max(missing, key=lambda kind: missing[kind], default=None)
+
+    def target(self, kind: SandboxSpec) -> int:
+        """Return how many fresh sandboxes to keep for the claims expected, within the limits."""
+        least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
+        if kind.hash_seed != 0:  # for the gate's second run with another hash seed, which is rare
+            return min(self.limits.most, least)
+        arrivals = self[kind].arrivals
+        now = time.monotonic()
+        while arrivals and now - arrivals[0] > MEMORY_SECONDS:
+            arrivals.popleft()
+        # React at once to a burst that has just begun: an average over all remembered claims alone
+        # would react late.
+        rate = max(
+            sum(now - arrival < seconds for arrival in arrivals) / seconds
+            for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)
+        )
+        return min(self.limits.most, max(least, math.ceil(rate * HORIZON_SECONDS)))
+
+    def forget(self, now: float) -> list[Lease]:
+        """Drop the kinds no longer in demand, or in excess of OTHER_KINDS; return their sandboxes.
+
+        Kinds with the pool's own shape are never dropped.
+        """
+        forgotten: list[Lease] = []
+        others = [kind for kind in self if kind.shape != self.shape]
+        for kind in others:
+            old = now - self[kind].asked_at > FORGET_SECONDS
+            if old or kind in others[:-OTHER_KINDS]:
+                forgotten += self.pop(kind).ready
+        return forgotten
