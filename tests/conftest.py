@@ -293,7 +293,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(usage, name, {})
     monkeypatch.setattr(retention, "_quiet_until", {})
     # A test need not close the downloads that it is sent.
-    monkeypatch.setattr("memory.api.computing._downloads", Places(4, factor=1))
+    monkeypatch.setattr("memory.api.computing._downloads", Places(1000))
 
 
 @pytest.fixture

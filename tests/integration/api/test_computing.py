@@ -45,7 +45,10 @@ DOWNLOADS = (
 )
 
 
-def test_who_reads_downloads_slowly_leaves_threads_to_others(user: MemoryUser) -> None:
+def test_who_reads_downloads_slowly_leaves_threads_to_others(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
     # Given somebody who reads nothing of what he has asked for
     make_checkpoint(user)
     slow = APIClient()
@@ -70,6 +73,7 @@ def test_who_reads_downloads_slowly_leaves_threads_to_others(user: MemoryUser) -
 def test_a_download_that_fails_keeps_no_place(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
     make_checkpoint(user)
 
     def fail(*what: object) -> None:
