@@ -1,10 +1,10 @@
 """Merging an anonymous user into a known one who turned out to be the same person.
 
-One transaction closes the anonymous user: the log takes no more entries, work for the user stops,
-and open alerts are resolved. Then a worker copies the entries to the end of the other user's log in
-batches. Each batch is written in one transaction together with the position at which to continue,
-so every entry is copied exactly once, even if a process is killed. The old log itself does not
-change. `memory.copies` maps entries to their copies.
+One transaction closes the anonymous user: the log accepts no more entries, work for the user stops,
+and open alerts are resolved. A worker then copies the entries to the end of the other user's log in
+batches. Each batch is written in the same transaction as the position to continue from, so every
+entry is copied exactly once, even if a process is killed. The old log itself does not change.
+`memory.copies` maps entries to their copies.
 """
 
 import re
@@ -39,23 +39,22 @@ from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.merge"
-# Limits on the size of a batch: while one is copied, all other appends to the log wait.
+# Limits on a batch's size: all other appends to the log wait while a batch is copied.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
-# Matches the key that is generated for a record whose entry has none: see
-# `memory.project.apply.free_key`.
+# Matches the key generated for a record whose entry has none: see `memory.project.apply.free_key`.
 _GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
 
 
 class MergeRefused(ValueError):
-    """The users cannot be merged; the message says why."""
+    """The users can't be merged; the message says why."""
 
 
 def merge(user: MemoryUser, merged: MemoryUser, *, by: str) -> Merge:
-    """Merge `merged` into `user`: close `merged`, and queue the copying of its entries.
+    """Merge `merged` into `user`: close `merged`, and queue its entries for copying.
 
     A repeated call returns the existing merge. Raises MergeRefused if these users cannot be merged,
-    for example because they belong to different workspaces, and BeingRedacted while content of
+    for example because they belong to different workspaces, and BeingRedacted while content from
     either user is being redacted.
     """
     if user.pk == merged.pk:
@@ -125,7 +124,7 @@ def _told(merged: MemoryUser, user: MemoryUser) -> str:
 
 
 def close_late_runs() -> int:
-    """Close runs that were queued while a user was being merged; return the number of users."""
+    """Close runs queued while their user was being merged; return the number of users affected."""
     late = MemoryUser.objects.filter(
         Exists(Run.objects.exclude(status=RunStatus.DONE).filter(user=OuterRef("pk"))),
         merged_into__isnull=False,
@@ -192,7 +191,7 @@ def _next(row: Merge) -> list[LogEntry]:
 
 
 def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[LogEntry]) -> int:
-    """Append copies of these entries and of their outcomes; the caller has locked both users' rows.
+    """Append copies of the entries and their outcomes; the caller has locked both users' rows.
 
     Redacted entries, and entries that record a redaction, are not copied.
     """
@@ -212,7 +211,7 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
-            # An entry that both logs contain is not copied. A different entry with the same key is
+            # An entry that is in both logs is not copied. A different entry with the same key is
             # copied without the key.
             if log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
@@ -250,14 +249,14 @@ def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, st
 
 
 def _named(entry: LogEntry) -> int | None:
-    """Return the entry number in a record's key, if the server may have generated the key."""
+    """Return the entry number in a record's key if the server may have generated the key."""
     data = entry.data if entry.kind == EntryKind.RECORD else None
     match = _GENERATED.fullmatch((data or {}).get("key") or "")
     return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return number → type for the typed records without a key among these entries."""
+    """Return number → type for those of the entries that are typed records without a key."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -281,8 +280,8 @@ def _settle(
 ) -> None:
     """Copy the outcomes that stay final: those of messages, and of dismissed facts and corrections.
 
-    All other entries are processed again, since they must reach this user's project. So are the
-    messages that `_used_by_agents` returns.
+    All other entries are processed again, since they have to reach this user's project. So are the
+    messages returned by `_used_by_agents`.
     """
     settled = {}
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
@@ -313,9 +312,9 @@ def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:
 
 
 def _used_by_agents(merged: MemoryUser, entries: Sequence[LogEntry]) -> set[int]:
-    """Return the messages from which a product's agent made records but no model extracted facts.
+    """Return the messages that an agent turned into records but no model extracted facts from.
 
-    No other entry contains what the agent understood from these messages.
+    No other entry contains what the agent learned from these messages.
     """
     seqs = {entry.seq for entry in entries if entry.kind == EntryKind.MESSAGE}
     cited: set[int] = set()

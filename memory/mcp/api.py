@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import httpx2
 
-# Longer than the longest wait that a request to the API may ask for.
+# Longer than the longest wait that an API request can ask for.
 TIMEOUT_SECONDS = 90.0
 
 Json: TypeAlias = dict[str, Any]
 
 
 class RequestRefused(Exception):
-    """The API refused a request or did not answer; the text says what is wrong and what to do."""
+    """The API rejected a request or did not answer; the text says what is wrong and what to do."""
 
     def __init__(self, text: str, answer: Json | None = None) -> None:
         super().__init__(text)
@@ -34,14 +34,14 @@ class Api:
     threads: Executor
 
     async def get(self, address: str, **parameters: object) -> Json:
-        """Return the response to a GET; omits parameters that are None.
+        """Send a GET request, leaving out parameters that are None, and return the response.
 
-        Raises RequestRefused if the API refuses the request or does not answer.
+        Raises RequestRefused if the API rejects the request or does not answer.
         """
         return await self._call("GET", address, None, parameters)
 
     async def post(self, address: str, body: Json, **parameters: object) -> Json:
-        """Return the response to a POST; raises RequestRefused as `get` does."""
+        """Send a POST request and return the response; raises RequestRefused like `get`."""
         return await self._call("POST", address, body, parameters)
 
     async def _call(
@@ -56,7 +56,7 @@ class Api:
         self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
     ) -> Json:
         try:
-            # Escapes lone surrogates, so that they reach the API, whose error names the field.
+            # This escapes lone surrogates, so they reach the API, whose error names the field.
             content = None if body is None else json.dumps(body)
         except (RecursionError, ValueError):
             raise RequestRefused("The arguments are nested too deeply.") from None
@@ -77,9 +77,9 @@ class Api:
 
 
 def address(*segments: str) -> str:
-    """Return the path below `/v1/` that these segments form, with a slash at the end.
+    """Return the path below `/v1/` made of these segments, with a trailing slash.
 
-    Raises RequestRefused for a segment that would lead to another path, or is not printable.
+    Raises RequestRefused if a segment would lead to another path or is not printable.
     """
     for segment in segments:
         if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():

@@ -1,9 +1,9 @@
 """Server-sent events: the event feed as a stream, which clients can resume after any event.
 
-A stream reads the feed from the database, so it misses nothing and repeats nothing, even if signals
-that wake it are lost. One thread listens for all streams of the process, and queries the database
-at intervals. A stream occupies no thread while it waits and, however slow its reader is, keeps only
-one page of the feed in memory; streams at the same position share their reads.
+A stream reads the feed from the database, so it neither misses nor repeats an event, even if a
+wake-up notification is lost. One thread listens for all of the process's streams and polls the
+database at intervals. While it waits, a stream occupies no thread. However slow its reader is, it
+keeps only one page of the feed in memory, and streams at the same position share their reads.
 """
 
 import asyncio
@@ -32,28 +32,28 @@ from memory.workspaces import find_key
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of events that a stream keeps in memory at a time.
+# Maximum number of events a stream keeps in memory at a time.
 PAGE = 50
-# Seconds between checks for new events, which are made even if no event is signalled.
+# Seconds between checks for new events, even if none has been signalled.
 LOOK_SECONDS = 2.0
-# After this many checks the listener subscribes again, in case Redis was down the first time.
+# Resubscribe after this many checks, in case Redis was down the first time.
 LOOKS = 30
 # A client that reads nothing for this long is considered gone.
 SEND_SECONDS = 60.0
-# How long a client waits before it reconnects.
+# How long a client waits before reconnecting.
 RETRY_MILLISECONDS = 2000
 
 
 class Full(Exception):
-    """The maximum number of streams is open, for all workspaces together or for this one."""
+    """The maximum number of streams is already open, either in total or for this workspace."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a client subscribes to: the events of a workspace or of one user, after a number.
+    """A client's subscription: the events of a workspace or of one user, after a given number.
 
-    The user is identified by primary key, since a later user with the same `user_id` is somebody
-    else; None stands for all users of the workspace.
+    The user is identified by primary key, because a later user with the same `user_id` is a
+    different person; None means all users in the workspace.
     """
 
     key: str
@@ -67,17 +67,17 @@ class Streams:
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        # For each workspace, the streams to wake, and the newest event number seen.
+        # For each workspace, the streams to wake and the newest event number seen.
         self._bells: dict[int, set[asyncio.Event]] = defaultdict(set)
         self._newest: dict[int, int] = {}
-        # The reads of the feed that are under way, shared by all streams at the same position.
+        # Feed reads in progress, shared by all streams at the same position.
         self._reading: dict[_Place, asyncio.Future[_Page]] = {}
         self._open = 0
         self._stopping = threading.Event()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Wake the streams whenever there are new events, until the block ends."""
+        """Wake the streams whenever there are new events, until the block exits."""
         loop = asyncio.get_running_loop()
         thread = threading.Thread(target=self._listen, args=(loop,), name="events", daemon=True)
         thread.start()
@@ -89,9 +89,9 @@ class Streams:
     async def send(
         self, subscription: Subscription, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request with events until one side disconnects.
+        """Respond to a request with events until one side disconnects.
 
-        Raises Full, before anything is sent, if no more streams may be open.
+        Raises Full, before anything is sent, if the maximum number of streams is open.
         """
         with self._bell(subscription.workspace) as bell:
             headers = [
@@ -161,7 +161,7 @@ class Streams:
     def _bell(self, workspace: Workspace) -> Iterator[asyncio.Event]:
         most = settings.UAC_EVENT_STREAMS
         bells = self._bells[workspace.pk]
-        # A workspace may have at most half of the streams, which leaves room for others.
+        # A workspace may use at most half of the streams, to leave room for others.
         if self._open >= most or len(bells) >= most - most // 2:
             raise Full
         bell = asyncio.Event()
@@ -174,7 +174,7 @@ class Streams:
             bells.discard(bell)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the streams of workspaces that have new events. Runs in its own thread."""
+        """Wake the streams of workspaces with new events. Runs in its own thread."""
         while not self._stopping.is_set():
             with hints.events_signalled() as wait:
                 for _ in range(LOOKS):
@@ -204,7 +204,7 @@ class Streams:
                     bell.set()
 
 
-# A workspace, one of its users (None for all users), and the event number after which to read.
+# A workspace, one of its users (None for all users), and the event number to read after.
 _Place: TypeAlias = tuple[int, int | None, int]
 
 
@@ -220,7 +220,7 @@ def _holds(key: str) -> bool:
 
 
 def _read(place: _Place) -> _Page:
-    """Return the next page of events after a position, in the form in which they are sent."""
+    """Return the next page of events after a position, formatted for sending."""
     close_old_connections()
     workspace, user, after = place
     reach = Q(user__workspace=workspace) if user is None else Q(user=user)

@@ -1,4 +1,4 @@
-"""MCP resources: the manifest and the files of the newest version of a user's project."""
+"""MCP resources: the manifest and files of the newest version of a user's project."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ PYTHON, TEXT = "text/x-python", "text/plain"
 
 
 def templates(caller: Caller) -> Sequence[ResourceTemplate]:
-    """Return the URI templates of the resources that the caller can read."""
+    """Return the URI templates for the resources that the caller can read."""
     user = "{user_id}" if caller.user_id is None else quote(caller.user_id, safe="")
     return [
         ResourceTemplate(
@@ -27,14 +27,14 @@ def templates(caller: Caller) -> Sequence[ResourceTemplate]:
         ResourceTemplate(
             name="file",
             uri_template=f"uac://users/{user}/files/{{+path}}",
-            description="A file of the project, such as domains/travel/state.py.",
+            description="A file in the project, such as domains/travel/state.py.",
             mime_type=PYTHON,
         ),
     ]
 
 
 async def listed(caller: Caller) -> Sequence[Resource]:
-    """Return the manifest and files of the user that the caller is bound to, if it is bound."""
+    """Return the manifest and files of the user the caller is bound to, if any."""
     if caller.user_id is None:
         return []
     user = f"uac://users/{quote(caller.user_id, safe='')}"
@@ -64,6 +64,6 @@ async def read(caller: Caller, uri: str) -> tuple[str, str]:
 
 
 async def _head(caller: Caller, user: str) -> str | None:
-    """Return the API path of the newest version, or None if there is no version."""
+    """Return the API path of the newest version, or None if there isn't one."""
     version = (await caller.api.get(address("users", user)))["head"]
     return None if version is None else address("users", user, "checkpoints", str(version))

@@ -1,4 +1,4 @@
-"""MCP tools: each turns arguments that suit an agent into requests to the API."""
+"""MCP tools, each of which turns arguments that suit an agent into API requests."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Caller:
-    """A caller: its API client, and the user that its connection is bound to, if any."""
+    """A caller: its API client, and the user its connection is bound to, if any."""
 
     api: Api
     user_id: str | None = None
@@ -43,7 +43,7 @@ class Tool:
     reads: bool = True
 
     def schema(self, caller: Caller) -> Schema:
-        """Return the schema of the arguments, without `user_id` for callers bound to a user."""
+        """Return the argument schema, without `user_id` for callers bound to a user."""
         hidden = {"user_id"} if caller.user_id is not None else set()
         return {
             "type": "object",
@@ -55,7 +55,7 @@ class Tool:
         }
 
     def offered(self, caller: Caller) -> OfferedTool:
-        """Return the tool in the form that the protocol requires."""
+        """Return the tool in the form required by the protocol."""
         return OfferedTool(
             name=self.name,
             description=self.description,
@@ -184,12 +184,12 @@ str | None, Ref[Class]."""
 
 
 def _user(caller: Caller, given: Json) -> str:
-    """Return the user that the connection is bound to, or else pop `user_id` from `given`."""
+    """Return the user the connection is bound to; if there is none, pop `user_id` from `given`."""
     return str(given.pop("user_id") if caller.user_id is None else caller.user_id)
 
 
 def _post(*segments: str) -> Run:
-    """Return a tool's implementation that posts its arguments unchanged to a URL of the user."""
+    """Return a tool implementation that posts its arguments unchanged to one of the user's URLs."""
 
     async def run(caller: Caller, given: Json) -> Json:
         user = _user(caller, given)
@@ -250,7 +250,7 @@ async def _get_run(caller: Caller, given: Json) -> Json:
 
 
 def _own(caller: Caller, found: Json) -> Json:
-    """Return an alert or run; raises RequestRefused if the caller is bound to another user."""
+    """Return the alert or run; raises RequestRefused if the caller is bound to another user."""
     if caller.user_id not in (None, found["user_id"]):
         raise RequestRefused("This user has no such alert or run.")
     return found
@@ -343,8 +343,8 @@ _ALL = (
         {
             **USER,
             "domain": _text("The domain, such as travel."),
-            "collection": _text("A collection of the domain, such as trips."),
-            "page": _number("The number of the page of records, starting at 1.", minimum=1),
+            "collection": _text("A collection in the domain, such as trips."),
+            "page": _number("The page number, starting at 1.", minimum=1),
             "as_of": AS_OF,
         },
         ["user_id", "domain"],
@@ -398,12 +398,12 @@ _ALL = (
         " and entries that it is based on.",
         _list_alerts,
         {
-            "user_id": _text("Only alerts of this user; default: all users."),
+            "user_id": _text("Only alerts for this user; default: all users."),
             "state": _text(
                 "Only alerts in this state.", enum=["open", "acknowledged", "snoozed", "resolved"]
             ),
             "severity": _text(
-                "Only alerts of this severity.", enum=["critical", "warning", "info"]
+                "Only alerts with this severity.", enum=["critical", "warning", "info"]
             ),
             "limit": _number("Maximum number of alerts; default: 50.", minimum=1, maximum=500),
             "cursor": _text("The next_cursor from the previous answer, to get the next page."),

@@ -1,8 +1,8 @@
-"""The HTTP interface of the process `mcp`: MCP, the event streams and the health checks.
+"""The HTTP interface of the `mcp` process: MCP, event streams and health checks.
 
-Every request is checked first: the host and the origin against ALLOWED_HOSTS, then the transport,
-as in the web processes, then the key. The tools' API requests go to the WSGI application in this
-process, with the caller's own key, so all its rules apply here too.
+Every request is checked first: the host and origin against ALLOWED_HOSTS, then the transport (as in
+the web processes), then the key. The tools' API requests go to the WSGI application in this process
+with the caller's own key, so all of its rules apply here too.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# As many threads as a web process has for requests; up to UAC_WAITING_REQUESTS of them may wait.
+# As many request threads as a web process has; up to UAC_WAITING_REQUESTS of them may wait.
 THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
@@ -56,12 +56,12 @@ NOTHING_ELSE = (
     " /users/{user_id}/events/; the API is served at another URL."
 )
 FAILED = "The server failed to process this request."
-# The names under which an ASGI scope holds the request's id, its API key, and that key's text.
+# Keys in the ASGI scope for the request's id, its API key, and that key's text.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
 
 
 def application(wsgi: "WSGIApplication") -> ASGIApp:
-    """Return the ASGI application. `wsgi` is the server's application, which serves the API."""
+    """Return the ASGI application. `wsgi` is the server's WSGI application, with the API."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
     client = httpx2.Client(transport=httpx2.WSGITransport(_with_path_as_bytes(wsgi)))
     streams = Streams(threads)
@@ -119,12 +119,12 @@ def application(wsgi: "WSGIApplication") -> ASGIApp:
 
 
 def _routes_of(mcp: ASGIApp, events: ASGIApp) -> list[Route]:
-    """Return the routes for all users of a workspace, and those for a single user."""
+    """Return the routes for all users in a workspace, then those for a single user."""
     return [
         route
         for user in ("", "/users/{user_id}")
         for route in (
-            # Without sessions, there is nothing for a GET to listen to, or for a DELETE to end.
+            # Without sessions, there is nothing for a GET to listen to or a DELETE to end.
             Route(f"{user}/mcp", Endpoint(mcp), methods=["POST"]),
             Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
         )
@@ -147,24 +147,24 @@ async def _answer_failure(request: Request, error: Exception) -> Response:
 
 
 class Endpoint:
-    """An ASGI application as a route's endpoint; Starlette would treat a function as a view."""
+    """An ASGI application as a route endpoint; Starlette would treat a function as a view."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request."""
+        """Handle the request."""
         await self._app(scope, receive, send)
 
 
 class RequestIds:
-    """Gives each request an id for the log, errors and responses, as the web processes do."""
+    """Gives each request an id for the log, errors and responses, just like the web processes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, with its id in all log lines and in the response."""
+        """Handle a request, adding its id to all log lines and to the response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -180,14 +180,14 @@ class RequestIds:
 
 
 class GateKeeper:
-    """Admits requests with a key, for one of our hosts, over a secure transport."""
+    """Admits requests that have a key and reach one of our hosts over a secure transport."""
 
     def __init__(self, app: ASGIApp, threads: ThreadPoolExecutor) -> None:
         self._app = app
         self._threads = threads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass the request on or reject it."""
         try:
             if scope["type"] == "http":
                 await self._judge(scope)
@@ -218,7 +218,7 @@ class GateKeeper:
 
 
 def _check_host(headers: Headers) -> None:
-    """Refuse a host that is not ours, and requests that a browser sends from other origins."""
+    """Reject hosts that are not ours, and browser requests from other origins."""
     host, _ = split_domain_port(headers.get("host", ""))
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
         raise HTTPException(
@@ -238,7 +238,7 @@ def _is_ours(origin: str) -> bool:
 
 
 def _check_transport(scope: Scope, headers: Headers) -> None:
-    """Refuse a key in clear text if the server requires TLS."""
+    """Reject unencrypted requests if the server requires TLS."""
     secure = scope["scheme"] == "https"
     if settings.SECURE_PROXY_SSL_HEADER:
         name, value = settings.SECURE_PROXY_SSL_HEADER
@@ -250,7 +250,7 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """If the database is unavailable in the block, raise an HTTPException (503)."""
+    """Raise an HTTPException (503) if the database is unavailable in the block."""
     close_old_connections()
     try:
         yield
@@ -268,7 +268,7 @@ def _key(text: str) -> ApiKey | None:
 
 @_database()
 def _subscription(request: Request) -> Subscription:
-    """Return the requested subscription; raises HTTPException if the request is refused."""
+    """Return the requested subscription; raises HTTPException if the request is invalid."""
     key: ApiKey = request.scope[KEY]
     if KeyScope.READ not in key.scopes:
         raise HTTPException(403, "This API key lacks the required scope `read`.")
@@ -293,7 +293,7 @@ def _subscription(request: Request) -> Subscription:
 
 
 def _base_url(request: Request) -> str:
-    """Return the API's base URL for this request: the same host, with the checked scheme."""
+    """Return the API's base URL for this request: the same host with the checked scheme."""
     scheme = "https" if settings.SECURE_SSL_REDIRECT else "http"
     return f"{scheme}://{request.headers['host']}"
 
@@ -308,7 +308,7 @@ def _problem(error: HTTPException) -> Response:
 
 
 def _with_path_as_bytes(wsgi: "WSGIApplication") -> "WSGIApplication":
-    """Wrap `wsgi` to correct the path, which the client does not pass in the form WSGI requires."""
+    """Wrap `wsgi` to fix the path, which the client doesn't encode the way WSGI requires."""
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> "Iterable[bytes]":
         environ["PATH_INFO"] = environ["PATH_INFO"].encode().decode("latin-1")

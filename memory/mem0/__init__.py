@@ -1,1 +1,1 @@
-"""mem0's API, as its public client calls it, on top of our log: see docs/mem0.md."""
+"""mem0's API, as its public client calls it, implemented on top of our log: see docs/mem0.md."""

@@ -1,4 +1,4 @@
-"""Request bodies from mem0's client, parsed strictly: errors name unknown fields."""
+"""Request bodies from mem0's client. Parsing is strict: errors name unknown fields."""
 
 import datetime
 from collections.abc import Collection, Mapping
@@ -20,21 +20,21 @@ from memory.models.log import EntryKind
 MAX_CHANGES = 1000
 ENTITIES = (USER, "agent_id", "run_id", APP)
 NO_USER = (
-    "Memories belong to a user: send user_id. An agent_id, run_id or app_id may be sent with it,"
-    " but has no memories of its own."
+    "Memories belong to a user: send user_id. You can also send an agent_id, run_id or app_id, but"
+    " these have no memories of their own."
 )
 
 
 @dataclass(frozen=True)
 class NotMapped:
-    """A field that has no meaning here: why it has none, and which values are harmless."""
+    """A field with no equivalent here: the reason, and the values that can safely be ignored."""
 
     reason: str
     harmless: Collection[Any] = ()
 
 
-# Fields that many clients send and that may be ignored: a key belongs to one workspace, nothing
-# expires, and a search always matches words, too.
+# Fields that many clients send and that are safe to ignore: a key belongs to one workspace, nothing
+# expires, and search always matches words as well.
 IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
 _EXPIRES = NotMapped("Memories do not expire here; delete a memory to forget it.")
 _INSTRUCTIONS = NotMapped(
@@ -49,12 +49,12 @@ _LATEST = NotMapped(
 
 
 class Body(StrictSerializer):
-    """A request body that may have fields that cannot be mapped, and fields that are ignored."""
+    """A request body in which some fields are ignored and some have no equivalent here."""
 
     not_mapped: Mapping[str, NotMapped] = {}
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the body; raises CannotBeMapped for a field without a meaning here."""
+        """Validate the body; raises CannotBeMapped for a field that has no equivalent here."""
         if isinstance(data, dict):
             for name, field in self.not_mapped.items():
                 value = data.get(name)
@@ -66,7 +66,7 @@ class Body(StrictSerializer):
 
 
 class MessageSerializer(StrictSerializer):
-    """A message; `name` is its speaker, if there are several."""
+    """A message; `name` is the speaker's name if there are several speakers."""
 
     role = serializers.CharField(max_length=32)
     content = serializers.CharField(max_length=MAX_TEXT)
@@ -105,7 +105,7 @@ class AddSerializer(Body):
     }
 
     def validate_timestamp(self, value: int) -> datetime.datetime:
-        """Return the moment of a Unix timestamp."""
+        """Convert a Unix timestamp to a datetime."""
         try:
             return datetime.datetime.fromtimestamp(value, datetime.UTC)
         except (ValueError, OverflowError, OSError):
@@ -114,7 +114,7 @@ class AddSerializer(Body):
             ) from None
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Determine whose messages these are from the fields of the body or of its filters."""
+        """Determine whose messages these are, from the body's fields or its filters."""
         filters = attrs.pop("filters", {})
         wrong = [
             name
@@ -157,7 +157,7 @@ class AddSerializer(Body):
 
 
 class SearchSerializer(Body):
-    """A search: a query, and the user whose memories are searched."""
+    """A search: a query, and the user whose memories to search."""
 
     query = serializers.CharField(max_length=MAX_QUERY)
     filters = serializers.DictField(required=False)
@@ -179,14 +179,14 @@ class SearchSerializer(Body):
     }
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields with `fields`, whose name would clash with a serializer's attribute."""
+        """Return the fields plus `fields`, which would clash with an attribute if declared."""
         fields = super().get_fields()
         fields["fields"] = fields.pop("fields_")
         return fields
 
 
 class GetAllSerializer(Body):
-    """The user whose memories are listed, and the filters."""
+    """The user whose memories to list, and the filters."""
 
     filters = serializers.DictField(required=False)
     start_date = serializers.CharField(required=False, max_length=40)
@@ -209,7 +209,7 @@ class UpdateSerializer(Body):
     }
 
     def change(self, memory_id: str) -> Change:
-        """Return the requested change to this memory."""
+        """Return the requested change to a memory."""
         return Change(memory_id, **self.validated_data)
 
 
@@ -220,18 +220,18 @@ class BatchUpdateItem(UpdateSerializer):
 
 
 class BatchUpdateSerializer(Body):
-    """Memories to be updated, all or none."""
+    """Memories to update, all or none."""
 
     memories = serializers.ListField(child=BatchUpdateItem(), min_length=1, max_length=MAX_CHANGES)
 
 
 class BatchDeleteItem(StrictSerializer):
-    """A memory to be deleted."""
+    """A memory to delete."""
 
     memory_id = serializers.CharField(max_length=100)
 
 
 class BatchDeleteSerializer(Body):
-    """Memories to be deleted, all or none."""
+    """Memories to delete, all or none."""
 
     memories = serializers.ListField(child=BatchDeleteItem(), min_length=1, max_length=MAX_CHANGES)

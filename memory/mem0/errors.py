@@ -11,14 +11,14 @@ from memory.mem0.memories import TooLarge, UnknownMemory
 
 
 class CannotBeMapped(exceptions.APIException):
-    """A feature of mem0 that has no meaning here (501)."""
+    """A mem0 feature that has no equivalent here (501)."""
 
     status_code = status.HTTP_501_NOT_IMPLEMENTED
     default_code = "not_implemented"
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Answer like the rest of the API, but in plain JSON that names invalid fields in `detail`."""
+    """Respond like the rest of the API, but as plain JSON with invalid fields named in `detail`."""
     if isinstance(error, UnknownMemory):
         error = exceptions.NotFound(str(error))
     if isinstance(error, TooLarge):
@@ -35,7 +35,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def _sentences(detail: Any, place: str = "") -> Iterator[str]:
-    """Yield every message, preceded by the name of its field."""
+    """Yield each message, prefixed with its field's name."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             named = "" if name == "non_field_errors" else str(name)

@@ -1,8 +1,7 @@
 """mem0's events: the results of additions to a user's log.
 
-An event consists of the entries of one append, and its id is that of the first entry. The entries
-are consecutive and were recorded at the same moment; no other append to the user's log has that
-moment.
+An event consists of the entries from one append, and its id is that of the first entry. The entries
+are consecutive and share a recording time that no other append to the user's log has.
 """
 
 import datetime
@@ -72,7 +71,7 @@ def added(memory: Memory) -> dict[str, Any]:
 
 
 def _added() -> QuerySet[LogEntry]:
-    """Select entries that the product has added, not those that a language model has extracted."""
+    """Select entries that the product added, as opposed to those a language model extracted."""
     return LogEntry.objects.filter(kind__in=_ADDED, derived_from=[])
 
 
@@ -117,7 +116,7 @@ def _event(first: LogEntry) -> dict[str, Any]:
 
 
 def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry]:
-    """Return the facts that were derived from these messages."""
+    """Return the facts derived from these messages."""
     seqs = [message.seq for message in messages]
     facts = LogEntry.objects.filter(
         user=user, kind=EntryKind.FACT, seq__gt=seqs[0], derived_from__overlap=seqs
@@ -128,7 +127,7 @@ def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry
 def _standing(
     user: MemoryUser, messages: Sequence[LogEntry]
 ) -> tuple[str, datetime.datetime | None, dict[str, Any]]:
-    """Return the status of the model's work on messages, the time when it ended, and details."""
+    """Return the status of the model's work on the messages, when it ended, and details."""
     settled = log.outcomes(user, [message.seq for message in messages])
     if all(message.seq in settled or message.redacted_at for message in messages):
         ended = max((one.decided_at for one in settled.values()), default=None)

@@ -1,4 +1,4 @@
-"""Translation of mem0's filters into those of our search: the user, and a condition."""
+"""Translation of mem0's filters into our search's: the user, and a condition."""
 
 import ast
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ _NOT_MAPPED: Mapping[str, str] = {
 
 
 def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return the user named by the filters (None if there is none), and the other conditions.
+    """Return the user named by the filters (None if there is none) and the remaining conditions.
 
-    `also` has further conditions, which are combined with the other ones. The result has the form
-    of our search's filters. Raises ValidationError for malformed filters, CannotBeMapped for those
-    that have no meaning here.
+    `also` contains further conditions to combine with the remaining ones. The result has the form
+    of our search's filters. Raises ValidationError for malformed filters, and CannotBeMapped for
+    filters that have no equivalent here.
     """
     rest = dict(filters)
     named = [rest.pop(USER)] if USER in rest else []
@@ -59,7 +59,7 @@ def split(filters: Mapping[str, Any], also: Mapping[str, Any]) -> tuple[str | No
 def compiled(filters: dict[str, Any], time_zone: str) -> RawSQL | None:
     """Return the condition for translated filters, or None if there are none.
 
-    Raises ValidationError for filters that the search refuses.
+    Raises ValidationError for filters that our search rejects.
     """
     if not filters:
         return None
@@ -115,7 +115,7 @@ def _translated(node: Any, place: str, depth: int) -> dict[str, Any]:
         elif key == APP:
             parts.append({f"{METADATA}{APP}": {"gte": ""} if value == "*" else _operators(value)})
         elif key in _ENTITIES and value == "*":
-            parts.append({key: {"contains": ""}})  # matches every text
+            parts.append({key: {"contains": ""}})  # matches any text
         else:
             parts.append({key: _operators(value)})
     return parts[0] if len(parts) == 1 else {"AND": parts} if parts else {}

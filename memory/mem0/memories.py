@@ -1,9 +1,9 @@
-"""mem0's memories, as entries of our log.
+"""mem0's memories, as entries in our log.
 
 A memory is a statement: a fact that a language model extracted or the product added, or a
-correction that corrects no particular entry. A memory's id is that of this entry. An update appends
-a correction that is derived from the entry; the newest correction is the valid one. A deletion
-redacts the entry, with everything derived from it.
+correction that isn't linked to a particular entry. The memory's id is that entry's id. An update
+appends a correction derived from the entry; the newest correction is the valid one. A deletion
+redacts the entry along with everything derived from it.
 """
 
 import hashlib
@@ -43,19 +43,19 @@ from memory.recall.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
 
-ROW_BYTES = 500  # per correction in a response, besides its text
+ROW_BYTES = 500  # per correction in a response, on top of its text
 
 REASON = "deleted through the mem0 API"
 
-# A correction that is derived from no entry corrects no particular memory.
+# A correction that isn't derived from an entry doesn't correct any particular memory.
 _CORRECTS = Q(kind=EntryKind.CORRECTION, derived_from__len__gt=0)
 
 
 def _no_correction(**fields: Any) -> IsNull:
     """Return the condition that no correction with these fields exists.
 
-    It is an index lookup for each entry. With EXISTS, the planner would join the whole table with
-    itself if it has few statistics on the table.
+    This compiles to one index lookup per entry. With EXISTS, the planner would join the whole table
+    with itself when it has few statistics on the table.
     """
     corrections = LogEntry.objects.filter(
         user=OuterRef("user"), kind=EntryKind.CORRECTION, redacted_at=None, **fields
@@ -63,7 +63,7 @@ def _no_correction(**fields: Any) -> IsNull:
     return IsNull(Subquery(corrections.order_by().values("seq")[:1]), True)
 
 
-# The condition on entries that hold the current text of a memory.
+# Matches entries that hold a memory's current text.
 CURRENT = (
     Q(kind__in=STATEMENTS)
     & Q(_no_correction(derived_from__0=OuterRef("seq")))
@@ -78,7 +78,7 @@ _TOLD_AT = """coalesce((
         AND told.seq = "memory_logentry"."derived_from"[1]
 ), "memory_logentry"."occurred_at")"""
 
-# mem0's filter keys, besides `user_id` and the metadata.
+# mem0's filter keys, other than `user_id` and the metadata.
 FILTERED: Mapping[str, Column] = {
     "agent_id": column("agent_id"),
     "run_id": column("session_id"),
@@ -93,12 +93,12 @@ FIELDS = (
     *("id", "memory", "user_id", "agent_id", "app_id", "run_id", "hash", "metadata"),
     *("categories", "created_at", "updated_at"),
 )
-# There is no column for an app: its id is stored with the metadata.
+# There is no app column: the app's id is stored in the metadata.
 APP = "app_id"
 
 
 class UnknownMemory(Exception):
-    """The workspace has no memory with this id, or it was deleted."""
+    """The workspace has no memory with this id, or it has been deleted."""
 
     def __init__(self, memory_id: str) -> None:
         super().__init__(
@@ -107,7 +107,7 @@ class UnknownMemory(Exception):
 
 
 class TooLarge(Exception):
-    """The response would be too large; the message says what to ask for instead."""
+    """The response would be too large; the message says what to request instead."""
 
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(
@@ -117,7 +117,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory: the entry that created it, and the entry with its current text."""
+    """A memory: the entry that created it, and the entry that holds its current text."""
 
     told: LogEntry
     now: LogEntry
@@ -143,7 +143,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Change:
-    """A change to a memory; None leaves a field as it is."""
+    """A change to a memory; None leaves a field unchanged."""
 
     memory_id: str
     text: str | None = None
@@ -151,25 +151,25 @@ class Change:
 
 
 def user_named(workspace: Workspace, user_id: str) -> MemoryUser | None:
-    """Return the workspace's user with this id, if there is one."""
+    """Return the workspace's user with this id, or None."""
     if not USER_ID_PATTERN.fullmatch(user_id):
         return None
     return MemoryUser.objects.filter(workspace=workspace, user_id=user_id).first()
 
 
 def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
-    """Raise UnknownMemory for a memory of a user whom the key may not access."""
+    """Raise UnknownMemory if one of the memories belongs to a user the key may not access."""
     if key.user_pks is None:
         return
     for memory_id in memory_ids:
-        with suppress(ValueError):  # an invalid id is reported later
+        with suppress(ValueError):  # invalid ids are reported later
             told = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
             if not told.exists():
                 raise UnknownMemory(memory_id)
 
 
 def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Return the user, who is created if necessary; raises ValidationError for an invalid id."""
+    """Return the user, creating one if necessary; raises ValidationError if the id is invalid."""
     if user := user_named(workspace, user_id):
         return user
     try:
@@ -179,14 +179,14 @@ def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
 
 
 def count(user: MemoryUser, where: RawSQL | None) -> int:
-    """Count the user's memories, or those whose current state matches."""
+    """Count all of the user's memories, or only those whose current state matches."""
     return _told(user).count() if where is None else _fitting(user, where).count()
 
 
 def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
-    """Return the user's memories, or those that match, from `start` to `end`, newest first.
+    """Return the user's (matching) memories from `start` to `end`, newest first.
 
-    Memories match by their current state. Raises TooLarge if their texts are too large for a page.
+    Memories are matched by their current state. Raises TooLarge if their texts don't fit in a page.
     """
     if where is None:
         told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
@@ -208,7 +208,7 @@ def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[M
 
 
 def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
-    """Return the sizes of these entries in bytes; empty if the whole log fits in a page."""
+    """Return the size of each entry in bytes, or {} if the whole log fits in a page."""
     if user.log_bytes <= PAGE_BYTES:
         return {}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs).order_by()
@@ -223,7 +223,7 @@ def _told(user: MemoryUser) -> QuerySet[LogEntry]:
 
 
 def _fitting(user: MemoryUser, where: RawSQL) -> QuerySet[LogEntry]:
-    """Select the entries with the current text of the memories that match."""
+    """Select the entries that hold the current text of matching memories."""
     return LogEntry.objects.filter(CURRENT, Q(where), user=user, redacted_at=None).order_by()
 
 
@@ -242,7 +242,7 @@ def of_seqs(user: MemoryUser, seqs: Sequence[int]) -> list[Memory]:
 
 
 def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
-    """Return the memories that these entries created, without those that were deleted."""
+    """Return the memories that these entries created, leaving out those that were deleted."""
     newest = log.corrections(user, [entry.seq for entry in told])
     for entry in told:
         entry.user = user
@@ -252,7 +252,7 @@ def of_told(user: MemoryUser, told: Sequence[LogEntry]) -> list[Memory]:
 
 
 def one(workspace: Workspace, memory_id: str) -> Memory:
-    """Return a memory with its current text; raises UnknownMemory if there is none."""
+    """Return a memory with its current text; raises UnknownMemory if it doesn't exist."""
     told = _find(workspace, memory_id)
     if told.redacted_at is not None:
         raise UnknownMemory(memory_id)
@@ -262,9 +262,9 @@ def one(workspace: Workspace, memory_id: str) -> Memory:
 def search(
     user: MemoryUser, query: str, *, where: RawSQL | None, top_k: int, threshold: float
 ) -> list[tuple[Memory, float]]:
-    """Return the memories that match a query best, with their scores, best first.
+    """Return the memories that best match a query, with their scores, best first.
 
-    Only as many are returned as fit into a page, but at least one if any memory matches.
+    Returns only as many as fit in a page, but at least one if any memory matches.
     """
     found = find(
         user,
@@ -274,7 +274,7 @@ def search(
         where=CURRENT if where is None else CURRENT & Q(where),
         threshold=threshold,
     )
-    # A hit's entry has only the columns that a search needs, so the memories are read again.
+    # Search hits have only the columns that a search needs, so read the memories again.
     scores = {hit.entry.seq: hit.score for hit in found.hits}
     sizes = _sizes(user, scores)
     so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
@@ -286,7 +286,7 @@ def search(
 def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
     """Append a correction for each memory that changes, all or none.
 
-    Returns only the last memory, so that only one is loaded at a time. Raises UnknownMemory if one
+    Returns only the last memory, so that only one is loaded at a time. Raises UnknownMemory if any
     of the memories does not exist.
     """
     with transaction.atomic():
@@ -304,7 +304,7 @@ def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memor
 def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
     """Redact the memories and everything derived from them, all or none.
 
-    Raises UnknownMemory if one of the memories does not exist.
+    Raises UnknownMemory if any of the memories does not exist.
     """
     with transaction.atomic():
         told = _lock(workspace, memory_ids)
@@ -318,7 +318,7 @@ def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
 
 
 def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
-    """Redact the user's memories, or those that match; return how many there were."""
+    """Redact all of the user's memories, or those that match, and return how many there were."""
     with transaction.atomic():
         copies.lock_families([user.pk])
         found = _told(user) if where is None else _fitting(user, where)
@@ -329,14 +329,14 @@ def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
 
 
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
-    """Return the history of a memory, oldest first, in mem0's form.
+    """Return a memory's history, oldest first, in mem0's form.
 
-    The history of a deleted memory has the time of the deletion, but no text. Raises UnknownMemory
-    if the memory never existed, TooLarge if its texts do not fit into a page.
+    For a deleted memory, it has the time of the deletion but no text. Raises UnknownMemory if the
+    memory never existed, and TooLarge if its texts don't fit in a page.
     """
     told = _find(workspace, memory_id)
     corrections = _corrections(told).order_by().annotate(bytes=log.BYTES + ROW_BYTES)
-    # Each text appears twice: as the new text, and as the old text of the next change.
+    # Each text appears twice: as the new text, and as the next change's old text.
     if 2 * (corrections.aggregate(Sum("bytes"))["bytes__sum"] or 0) > PAGE_BYTES:
         instead = "read its corrections with GET /v1/users/{user_id}/entries/"
         raise TooLarge("The history of this memory has", instead)
@@ -375,7 +375,7 @@ def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
 
 
 def counts(users: Iterable[MemoryUser]) -> dict[int, int]:
-    """Return each user's number of memories, keyed by the user's primary key."""
+    """Return the number of memories per user, keyed by the user's primary key."""
     statements = LogEntry.objects.filter(
         ~_CORRECTS, user__in=list(users), kind__in=STATEMENTS, redacted_at=None
     )
@@ -384,7 +384,7 @@ def counts(users: Iterable[MemoryUser]) -> dict[int, int]:
 
 
 def metadata_with(metadata: Mapping[str, Any] | None, app: str | None) -> dict[str, Any] | None:
-    """Return an entry's metadata: the caller's own, and the id of the app."""
+    """Return an entry's metadata: the caller's own plus the app's id."""
     return {**(metadata or {}), **({} if app is None else {APP: app})} or None
 
 
@@ -395,7 +395,7 @@ def _without_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | N
 
 
 def _find(workspace: Workspace, memory_id: str) -> LogEntry:
-    """Return the entry that created a memory; it may be redacted.
+    """Return the entry that created a memory; it may have been redacted.
 
     Raises UnknownMemory if there is no such entry.
     """
@@ -416,7 +416,7 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
         user__erased_at=None,
         kind__in=STATEMENTS,
     )
-    # There may be many entries, so their texts are read one by one, when needed.
+    # There may be many entries, so read their texts one by one as needed.
     narrow = told.order_by().defer("content", "data", "metadata")
     found = {entry.pk: entry for entry in narrow.select_related("user__workspace")}
     for memory_id, key in keys.items():
@@ -426,10 +426,10 @@ def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, Lo
 
 
 def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
-    """Lock the memories' users, and all users connected to them by merges; return the entries.
+    """Lock the memories' users and all users linked to them by merges; return the entries.
 
-    A redaction locks the same users. Locking only one of them first could deadlock with a
-    transaction that locks all of them. Raises UnknownMemory if one of the memories does not exist.
+    A redaction locks the same users. Locking just one of them first could deadlock with a
+    transaction that locks all of them. Raises UnknownMemory if any of the memories does not exist.
     """
     users = {entry.user_id for entry in _find_all(workspace, memory_ids).values()}
     try:
@@ -444,7 +444,7 @@ def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEnt
 
 
 def _corrections(told: LogEntry) -> QuerySet[LogEntry]:
-    """Select the corrections of a memory, including redacted ones."""
+    """Select a memory's corrections, including redacted ones."""
     return LogEntry.objects.filter(
         user=told.user_id, kind=EntryKind.CORRECTION, derived_from__0=told.seq
     )
@@ -458,7 +458,7 @@ def _as_it_reads(told: LogEntry) -> Memory:
 
 
 def _correction(memory: Memory, change: Change) -> log.Draft | None:
-    """Return the correction that makes this change to a memory; None if it changes nothing."""
+    """Return the correction that makes this change to a memory, or None if it changes nothing."""
     now = memory.now
     own, app = _without_app(now.metadata)
     text = now.content if change.text is None else change.text

@@ -9,7 +9,7 @@ MEMORY = "v1/memories/<path:memory_id>/"
 _PROFILE = (
     "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
 )
-# mem0's URLs that this server does not have, or has elsewhere: pattern → what to use instead.
+# mem0 URLs that this server doesn't have, or has elsewhere: pattern → what to use instead.
 NOT_HERE = {
     "v2/entities/.+/profile/": _PROFILE,
     "v1/feedback/": "Give feedback on alerts instead: POST /v1/alerts/{id}/feedback/, outside of"

@@ -37,7 +37,7 @@ PAGING = ("page", "page_size")
 
 
 class TokenAuthentication(ApiKeyAuthentication):
-    """API key authentication, under the scheme name that mem0's client sends."""
+    """API key authentication under the scheme name that mem0's client sends."""
 
     scheme = "Token"
 
@@ -48,18 +48,18 @@ class Mem0View(APIView):
     authentication_classes = [TokenAuthentication]
     certain_users = True
     schema = None  # the OpenAPI document describes our own API
-    # Method → the query parameters that it accepts.
+    # Method → the query parameters it accepts.
     parameters: Mapping[str, Collection[str]] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse unknown query parameters."""
+        """Reject unknown query parameters."""
         super().initial(request, *args, **kwargs)
         known = self.parameters.get(str(request.method), ())
         given = [name for name in request.query_params if name not in bodies.IGNORED]
         refuse_unknown(given, known)
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
-        """Return the handler that answers errors in the form that mem0's client reads."""
+        """Return the handler that formats errors the way mem0's client expects."""
         return exception_handler
 
     @property
@@ -73,7 +73,7 @@ class Mem0View(APIView):
         return user if user and reaches(principal_of(self.request).key, user) else None
 
     def refuse_others(self, *memory_ids: str) -> None:
-        """Raise UnknownMemory for memories of users whom the caller's key may not access."""
+        """Raise UnknownMemory if any memory belongs to a user the caller's key may not access."""
         memories.refuse_others(principal_of(self.request).key, memory_ids)
 
     @property
@@ -87,7 +87,7 @@ class Mem0View(APIView):
         """Return the user named in `asked`, if they exist, and the condition on their memories.
 
         The condition combines the filters and `also`. Raises ValidationError if no user is named or
-        a filter is invalid, CannotBeMapped if the filters are not about exactly one user.
+        a filter is invalid, and CannotBeMapped if the filters are not about exactly one user.
         """
         user_id, rest = filters.split(asked, also or {})
         if user_id is None:
@@ -121,7 +121,7 @@ class Add(Mem0View):
         if restricted and self.user_named(body.validated_data["user_id"]) is None:
             raise Http404("This API key is limited to certain users; this user is not one of them.")
         rates.take(request, quotas.ENTRIES, len(drafts))
-        # mem0's client sends no Idempotency-Key, but other callers of this URL may.
+        # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         written = idempotency.once(
             request,
             lambda: self._append(body.validated_data["user_id"], drafts),
@@ -153,7 +153,7 @@ class Add(Mem0View):
 
     @transaction.atomic
     def _append(self, user_id: str, drafts: Sequence[log.Draft]) -> list[LogEntry]:
-        """Append to the user's log; a new user and its first entries are created together."""
+        """Append to the user's log; a new user is created in the same transaction."""
         try:
             user = memories.user_to_tell(self.workspace, user_id)
         except ModelValidationError as error:
@@ -169,7 +169,7 @@ class Search(Mem0View):
     reads_only = True
 
     def post(self, request: Request) -> Response:
-        """Return those of a user's memories that match a query best."""
+        """Return the user's memories that best match a query."""
         body = bodies.SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked = body.validated_data
@@ -213,7 +213,7 @@ class AllMemories(Mem0View):
     parameters = {"DELETE": (*bodies.ENTITIES, "filters")}
 
     def delete(self, request: Request) -> Response:
-        """Redact the memories of the user, or those of an agent, a run or an app."""
+        """Redact a user's memories, or only those of an agent, a run or an app."""
         asked = request.query_params.dict()
         wanted = filters.from_query(asked["filters"]) if "filters" in asked else {}
         named = {name: asked[name] for name in bodies.ENTITIES if name in asked}
@@ -223,7 +223,7 @@ class AllMemories(Mem0View):
 
 
 class OneMemory(Mem0View):
-    """One memory."""
+    """A single memory."""
 
     parameters = {"DELETE": ("delete_linked",)}
 
@@ -233,7 +233,7 @@ class OneMemory(Mem0View):
         return Response(memories.one(self.workspace, memory_id).to_json())
 
     def put(self, request: Request, memory_id: str) -> Response:
-        """Append a correction, which changes the memory's text or metadata."""
+        """Append a correction that changes the memory's text or metadata."""
         body = bodies.UpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         if not request.data:
@@ -245,17 +245,17 @@ class OneMemory(Mem0View):
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:
-        """Redact the memory with everything derived from it, including its earlier texts."""
+        """Redact the memory, including its earlier texts and everything derived from it."""
         self.refuse_others(memory_id)
         memories.delete(self.workspace, [memory_id], by=self.caller)
         return Response({"message": "Memory deleted successfully!"})
 
 
 class History(Mem0View):
-    """The history of a memory."""
+    """A memory's history."""
 
     def get(self, request: Request, memory_id: str) -> Response:
-        """Return each text that the memory has had, and its deletion, if it was deleted."""
+        """Return every text the memory has had, plus its deletion if it was deleted."""
         self.refuse_others(memory_id)
         return Response(memories.history(self.workspace, memory_id))
 
@@ -294,7 +294,7 @@ class Entities(Mem0View):
     parameters = {"GET": PAGING}
 
     def get(self, request: Request) -> Response:
-        """Return the users, each with the number of their memories."""
+        """Return the users, each with their number of memories."""
         users = MemoryUser.objects.filter(principal_of(request).reach()).order_by("user_id")
 
         def rows(start: int, end: int) -> list[dict[str, Any]]:
@@ -322,11 +322,11 @@ class Entities(Mem0View):
 class Entity(Mem0View):
     """One user in the workspace."""
 
-    # Needs `manage`, because erased data cannot be restored.
+    # Needs `manage`, because erased data can't be restored.
     scopes = {"DELETE": Scope.MANAGE}
 
     def delete(self, request: Request, kind: str, name: str) -> Response:
-        """Erase the user, irreversibly; agents, runs and apps are only labels on memories."""
+        """Erase the user irreversibly; agents, runs and apps are only labels on memories."""
         if kind != "user":
             raise CannotBeMapped(
                 "Only users are entities. To redact the memories of an agent, a run or an app, use"
@@ -369,7 +369,7 @@ class Events(Mem0View):
 
 
 class NotHere(Mem0View):
-    """Features of mem0 that this server does not have, or has elsewhere."""
+    """mem0 features that this server doesn't have, or has elsewhere."""
 
     reads_only = True
     reason = ""
@@ -381,7 +381,7 @@ class NotHere(Mem0View):
 
 
 class Unknown(Mem0View):
-    """Answers any method of a URL that does not exist."""
+    """Responds to any method on a URL that does not exist."""
 
     reads_only = True
 
@@ -410,7 +410,7 @@ def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
                 following = datetime.date.fromisoformat(end) + datetime.timedelta(days=1)
             except (ValueError, OverflowError):
                 raise ValidationError(
-                    {"end_date": ["Send a day that exists, such as 2026-03-01."]}
+                    {"end_date": ["Send a valid date, such as 2026-03-01."]}
                 ) from None
             del operators["lte"]
             operators["lt"] = following.isoformat()

@@ -1,4 +1,4 @@
-"""The Django models, with one module per aggregate."""
+"""The Django models, one module per aggregate."""
 
 from memory.models.alerts import (
     Alert,

@@ -1,4 +1,4 @@
-"""Alerts: findings of constraints, tracked from opening to resolution."""
+"""Alerts: constraint findings, tracked from opening to resolution."""
 
 import uuid
 from typing import Any, Self
@@ -13,7 +13,7 @@ from memory.models.workspaces import Workspace
 
 
 class AlertKind(models.TextChoices):
-    """Kinds of alerts: findings are meant for the product's users, all others for the staff."""
+    """Kinds of alerts. Findings are meant for the product's users, all others for staff."""
 
     FINDING = "finding", "finding"
     CONSTRAINT_ERROR = "constraint_error", "constraint failed"
@@ -29,12 +29,12 @@ class Severity(models.TextChoices):
 
 
 def severity_rank(severity: str) -> int:
-    """Return the rank of a severity; a higher rank is more severe."""
+    """Return a severity's rank; higher is more severe."""
     return list(Severity).index(Severity(severity))
 
 
 class AlertState(models.TextChoices):
-    """The state of an alert in its life cycle."""
+    """Where an alert is in its life cycle."""
 
     OPEN = "open", "open"
     ACKNOWLEDGED = "acknowledged", "acknowledged"
@@ -43,9 +43,9 @@ class AlertState(models.TextChoices):
 
 
 class Place(models.Func):
-    """An SQL expression to sort by: the position, counted from 1, of a value in a fixed list.
+    """An SQL sort expression: a value's position, counted from 1, in a fixed list.
 
-    The list is written into the SQL, because an index takes no parameters. This is safe, because
+    The list is written into the SQL because an index can't take parameters. This is safe because
     its values are our own constants.
     """
 
@@ -64,17 +64,17 @@ LIVE_STATES = [AlertState.OPEN, AlertState.ACKNOWLEDGED, AlertState.SNOOZED]
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):
-    """The query set of alerts."""
+    """Alert queries."""
 
     def listed(self) -> Self:
-        """Exclude duplicates: each is shown with the alert that it duplicates."""
+        """Exclude duplicates, which are shown with the alert they duplicate."""
         return self.filter(duplicate_of=None)
 
 
 def found_by(constraint: str, *, ever: bool = False) -> models.Q:
-    """Match the listed alerts that this constraint causes now or, if `ever` is set, ever caused.
+    """Match the listed alerts that this constraint causes now or, with `ever`, has ever caused.
 
-    The subqueries read only the duplicates of alerts that the caller's other filters select, not
+    The subqueries read only the duplicates of alerts that match the caller's other filters, not
     those of all tenants.
     """
     of_constraint = Alert.objects.filter(constraint=constraint)
@@ -91,7 +91,7 @@ def found_by(constraint: str, *, ever: bool = False) -> models.Q:
 
 
 class Alert(models.Model):
-    """A finding, kept from the run that first reports it until a run no longer reports it."""
+    """A finding, kept from the run that first reports it until a run no longer does."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="alerts")
@@ -115,7 +115,7 @@ class Alert(models.Model):
         " snoozed until it changes.",
     )
     # True if the alert was resolved manually and every run since then has reported the same
-    # finding. As long as it is True, that finding opens no new alert.
+    # finding. As long as this is True, the finding opens no new alert.
     holds_back = models.BooleanField(default=False)
     open_since = models.DateTimeField(
         default=timezone.now, help_text="When the alert opened or was last reopened."
@@ -126,19 +126,18 @@ class Alert(models.Model):
     )
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
-    # The alert that another constraint opened earlier for the same finding. While the earlier alert
-    # covers this one, only the earlier one is listed and has events. See
-    # `memory.alerting.duplicates`.
+    # The alert that another constraint opened earlier for the same finding. While that alert covers
+    # this one, it is the only one that is listed and has events. See `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
         on_delete=models.CASCADE,
         related_name="duplicates",
         db_constraint=False,  # alerts are never deleted
-        db_index=False,  # Meta has a partial index on the few rows with a value
+        db_index=False,  # Meta has a partial index on the few rows that have a value
     )
-    # The alert that this one duplicated until it was listed on its own. Clients that follow this
-    # alert's constraint still have a copy of the alert that it duplicated.
+    # The alert that this one duplicated before it was listed on its own. Clients that follow this
+    # alert's constraint still have a copy of the duplicated alert.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -169,8 +168,8 @@ class Alert(models.Model):
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
-            # Used by processes of the release before duplicates were introduced; to be removed in
-            # the next release.
+            # Used by processes from the release before duplicates were introduced; remove it in the
+            # next release.
             models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
@@ -213,7 +212,7 @@ class Alert(models.Model):
 
     @property
     def rank(self) -> int:
-        """The rank of the severity; a higher rank is more severe."""
+        """The severity's rank; higher is more severe."""
         return severity_rank(self.severity)
 
     @property
@@ -224,12 +223,12 @@ class Alert(models.Model):
 
     @property
     def messages(self) -> str:
-        """The messages of this alert and its duplicates on one line, each message once."""
+        """The messages from this alert and its duplicates on one line, without repetition."""
         return " / ".join(dict.fromkeys(cause.message for cause in self.causes))
 
 
 class AlertEventKind(models.TextChoices):
-    """The kinds of events. An event is about either an alert or rejected entries of a log."""
+    """Kinds of events. An event is about either an alert or a log's rejected entries."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"
@@ -239,19 +238,19 @@ class AlertEventKind(models.TextChoices):
     ESCALATED = "escalated", "escalated"
     RESOLVED = "resolved", "resolved"
     FEEDBACK = "feedback", "feedback"
-    # The last event of an alert, sent when its user is erased: clients must delete their copies.
+    # An alert's last event, sent when its user is erased: clients must delete their copies.
     ERASED = "erased", "erased"
-    # Not about an alert: the project cannot hold some of the entries in the user's log.
+    # Not about an alert: the project can't hold some of the entries in the user's log.
     REJECTED = "rejected", "entries rejected"
 
     @property
     def event_type(self) -> str:
-        """The name of this kind of event in webhooks and event streams."""
+        """The event kind's name in webhooks and event streams."""
         return "entry.rejected" if self == AlertEventKind.REJECTED else f"alert.{self.value}"
 
 
 class EventCounter(models.Model):
-    """The number of the newest event in a workspace: see `memory.alerting.alert_events`."""
+    """The newest event's number in a workspace: see `memory.alerting.alert_events`."""
 
     workspace = models.OneToOneField(Workspace, primary_key=True, on_delete=models.CASCADE)
     last_seq = models.BigIntegerField(help_text="The number of events in the workspace so far.")
@@ -271,7 +270,7 @@ class AlertEvent(models.Model):
         help_text="The event's number in the workspace: 1, 2, 3 and so on, without gaps."
     )
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="events")
-    # Set only for events about rejected entries, which have no alert. Its index is `event_of_user`.
+    # Set only for events about rejected entries, which have no alert. Indexed by `event_of_user`.
     user = models.ForeignKey(
         MemoryUser,
         null=True,
@@ -282,7 +281,7 @@ class AlertEvent(models.Model):
     entries = ArrayField(
         models.BigIntegerField(),
         default=list,
-        # During an upgrade, processes of the previous release insert rows without this column.
+        # During an upgrade, processes from the previous release insert rows without this column.
         db_default=models.Value([], ArrayField(models.BigIntegerField())),
         help_text="The numbers of the log entries that were rejected together.",
     )
@@ -324,21 +323,21 @@ class AlertEvent(models.Model):
 
 
 class Verdict(models.TextChoices):
-    """The feedback on an alert: useful or wrong."""
+    """Feedback on an alert: useful or wrong."""
 
     USEFUL = "useful", "useful"
     WRONG = "wrong", "wrong"
 
 
 class Judge(models.TextChoices):
-    """Who gives the feedback. Each judge has one current verdict per alert."""
+    """Who gives feedback. Each judge has one current verdict per alert."""
 
     PRODUCT = "product", "product"
     STAFF = "staff", "staff"
 
 
 class AlertFeedback(models.Model):
-    """Feedback: the current verdict of the product or the staff on an alert."""
+    """The current verdict on an alert from the product or from staff."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="feedback")
     judge = models.CharField(max_length=16, choices=Judge.choices)
@@ -361,9 +360,9 @@ class AlertFeedback(models.Model):
 
 
 class PausedConstraint(models.Model):
-    """The pause of a constraint that was too noisy for one user.
+    """A constraint that has been paused for one user because it was too noisy.
 
-    While it is paused, the constraint changes no alerts of the user.
+    While paused, it doesn't change any of the user's alerts.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)

@@ -16,7 +16,7 @@ from memory.models.workspaces import Workspace
 
 
 class BacktestState(models.TextChoices):
-    """The progress of a backtest."""
+    """A backtest's progress."""
 
     WAITING = "waiting", "waiting"
     RUNNING = "running", "under way"
@@ -29,9 +29,9 @@ GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
 
 
 class Backtest(MortalWork):
-    """A backtest of one constraint over users' histories.
+    """A backtest of one constraint against users' histories.
 
-    The constraint is a version of a workspace constraint, or a user's own constraint.
+    The constraint is either a version of a workspace constraint or a user's own constraint.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -62,8 +62,7 @@ class Backtest(MortalWork):
         choices=By.choices,
         default=By.RECORDED,
         db_default=By.RECORDED,
-        help_text="Whether an entry counts from the time when it was recorded, or from the time"
-        " when it occurred.",
+        help_text="Whether an entry counts from when it was recorded or from when it occurred.",
     )
     until = models.DateTimeField(help_text="The end of the period that the backtest covers.")
     state = models.CharField(
@@ -75,15 +74,15 @@ class Backtest(MortalWork):
         default="",
         help_text="Why the backtest was cancelled or failed.",
     )
-    # Users are matched against the constraint's shape in the order of their hashes. This is the
-    # hash of the last user matched.
+    # Users are matched against the constraint's shape in hash order. This is the hash of the last
+    # user matched.
     cursor = models.CharField(max_length=32, blank=True, default="")
     picked = models.BooleanField(
         default=False, help_text="Whether the users to evaluate have been selected."
     )
     looked_at = models.PositiveIntegerField(
         default=0,
-        help_text="How many users were checked for records of the shape that the constraint"
+        help_text="How many users were checked for records with the shape that the constraint"
         " requires.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
@@ -119,7 +118,7 @@ class Backtest(MortalWork):
 
 
 class UserState(models.TextChoices):
-    """The state of a backtest for one user."""
+    """A backtest's progress for one user."""
 
     WAITING = "waiting", "waiting"
     DONE = "done", "done"
@@ -127,7 +126,7 @@ class UserState(models.TextChoices):
 
 
 class BacktestUser(models.Model):
-    """The result of a backtest for one user."""
+    """A backtest's result for one user."""
 
     backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
@@ -137,15 +136,15 @@ class BacktestUser(models.Model):
     )
     known_until = models.DateTimeField(
         null=True,
-        help_text="The time at which the evaluation stopped; empty if it covered the whole period.",
+        help_text="When the evaluation stopped; empty if it covered the whole period.",
     )
     versions = models.PositiveIntegerField(
-        default=0, help_text="How many versions of the user's project lie within the period."
+        default=0, help_text="How many versions of the user's project fall within the period."
     )
     looks = models.PositiveIntegerField(
         default=0,
-        help_text="How many of these versions the constraint ran on, because the data that it reads"
-        " had changed.",
+        help_text="How many of these versions the constraint ran on because the data it reads had"
+        " changed.",
     )
     problems = ExactJSONField(
         default=list, help_text="When the constraint would have failed or been too noisy, and why."
@@ -172,24 +171,24 @@ class BacktestFinding(models.Model):
 
     result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
     fingerprint = models.CharField(
-        max_length=64, help_text="Computed in the same way as the fingerprint of an alert."
+        max_length=64, help_text="Computed the same way as an alert's fingerprint."
     )
     severity = models.CharField(
         max_length=16,
         choices=Severity.choices,
         help_text="The highest severity that the alert would have reached.",
     )
-    message = models.TextField(help_text="The message with which the alert would have opened.")
+    message = models.TextField(help_text="The message the alert would have opened with.")
     evidence = models.JSONField(
-        default=list, help_text="The evidence with which the alert would have opened."
+        default=list, help_text="The evidence the alert would have opened with."
     )
     entries = ArrayField(models.BigIntegerField(), default=list)
     opened_at = models.DateTimeField()
     day = models.DateField(
-        help_text="The day on which the alert would have opened, in the user's time zone."
+        help_text="The day the alert would have opened, in the user's time zone."
     )
     version = models.IntegerField(
-        help_text="The version of the user's project on which the alert would have opened."
+        help_text="The version of the user's project that would have caused the alert to open."
     )
     changes = ExactJSONField(
         default=list,

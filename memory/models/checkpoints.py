@@ -1,4 +1,4 @@
-"""Versions of a user's project, and the files that they share."""
+"""Versions of a user's project, and the files they share."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,13 +10,13 @@ from memory.models.users import MemoryUser
 
 
 class Blob(models.Model):
-    """The content of a file, addressed by its hash; only versions of the same user share it."""
+    """A file's content, addressed by its hash and shared only by versions of one user's project."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="blobs")
     hash = models.CharField(max_length=64, help_text="SHA-256 of the content in UTF-8.")
     content = models.TextField(  # noqa: DJ001 - an empty file differs from a redacted file
         null=True,
-        help_text="The content of the file; empty if an entry that it is based on was redacted.",
+        help_text="The file's content; empty if an entry it is based on was redacted.",
     )
     git_id = models.CharField(
         max_length=40, blank=True, default="", help_text="The content's object id in git."
@@ -30,10 +30,10 @@ class Blob(models.Model):
 
 
 class Bytecode(models.Model):
-    """The bytecode of a file, compiled in a sandbox and never unmarshalled outside one.
+    """A file's bytecode, compiled in a sandbox and never unmarshalled outside one.
 
-    To the server, the bytecode is opaque. It is valid only for the path, which is part of the code
-    object's file name, and for the image that compiled it.
+    The server treats the bytecode as opaque. It is valid only for its path, which is part of the
+    code object's file name, and for the image that compiled it.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="bytecode")
@@ -68,8 +68,8 @@ class Origin(models.TextChoices):
 class Checkpoint(models.Model):
     """An immutable version of a user's project that has passed the gate.
 
-    The only exception is a redaction, which empties the content based on the redacted entries: see
-    migration 0002.
+    The only exception to immutability is a redaction, which clears the content based on the
+    redacted entries: see migration 0002.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="checkpoints")
@@ -80,20 +80,20 @@ class Checkpoint(models.Model):
         help_text="An outline of the project, without its records: see memory.project.Outline."
     )
     seen_seq = models.BigIntegerField(
-        help_text="The number of the newest entry that this version takes into account."
+        help_text="The number of the newest entry reflected in this version."
     )
     origin = models.CharField(max_length=16, choices=Origin.choices)
     edits = ExactJSONField(
-        help_text="The edits that made this version, each with the entries that it is based on."
+        help_text="The edits that produced this version, each with the entries it is based on."
     )
-    verdict = models.JSONField(help_text="The gate's checks, with the findings of each.")
+    verdict = models.JSONField(help_text="The gate's checks, each with its findings.")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    # These are attributes, not columns. They are set only on a computed state
-    # (`memory.temporal.states`), which is not a stored version. In this order, they are: the
-    # version from which the state was computed; a mapping from path to source for the files that no
-    # blob contains; the typed entries that the computation rejected; and a mapping from each record
-    # to the entries behind it.
+    # These are attributes, not columns, and are set only on a computed state
+    # (`memory.temporal.states`), which is not a stored version. In order, they are: the version
+    # from which the state was computed; a mapping from path to source for files that are not in any
+    # blob; the typed entries that the computation rejected; and a mapping from each record to the
+    # entries behind it.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()
@@ -120,7 +120,7 @@ class Checkpoint(models.Model):
 class RecordLocation(models.Model):
     """The file that contains a record, so that only this file is read when the record changes.
 
-    The row is kept after the record is retired, because its key is never used again.
+    The row is kept after the record is retired, because a key is never reused.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="locations")

@@ -1,4 +1,4 @@
-"""Tombstones of erased users: who erased them and why, and how many rows were deleted."""
+"""Tombstones of erased users: who erased them, why, and how many rows were deleted."""
 
 import uuid
 
@@ -10,7 +10,7 @@ from memory.models.users import MemoryUser
 
 
 class UserErasure(LeasedWork):
-    """The erasure of one user: pending work at first, a tombstone once it is complete.
+    """One user's erasure: pending work at first, then a tombstone once it is complete.
 
     See `memory.privacy.user_erasure`.
     """

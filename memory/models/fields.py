@@ -26,16 +26,16 @@ def validate_time_zone(name: str) -> None:
 
 @functools.cache
 def _time_zones() -> frozenset[str]:
-    """Return the names of all time zones; cached, because finding them opens 600 files."""
+    """Return the names of all time zones, cached because finding them means opening 600 files."""
     return frozenset(zoneinfo.available_timezones())
 
 
 class ExactJSONField(models.JSONField):
-    """JSON that is stored exactly as written (in PostgreSQL's type `json`, not `jsonb`).
+    """JSON stored exactly as written (with PostgreSQL's `json` type rather than `jsonb`).
 
-    `jsonb` rewrites numbers (1e16 comes back as an integer, -0.0 as 0) and sorts keys. Data that is
-    hashed into the log must come back exactly as it was written, and people should see fields in
-    the order in which the client sent them.
+    `jsonb` rewrites numbers (1e16 comes back as an integer, -0.0 as 0) and sorts keys. Data hashed
+    into the log must come back exactly as it was written, and people should see fields in the order
+    in which the client sent them.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
@@ -45,11 +45,11 @@ class ExactJSONField(models.JSONField):
     def get_db_prep_value(
         self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
     ) -> Any:
-        """Wrap the value as `json` for the driver, so that it is never converted to `jsonb`."""
+        """Wrap the value as `json` so that the driver never converts it to `jsonb`."""
         return None if value is None else Json(value, dumps=exact_json)
 
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
-        """Return the value, which the driver has parsed: Django turns that off only for `jsonb`."""
+        """Return the value as the driver parsed it; Django disables parsing only for `jsonb`."""
         return value
 
 
@@ -57,12 +57,12 @@ class ExactJSONField(models.JSONField):
 class InColumn(In):
     """An `in` lookup for integer columns that ignores values outside the column's range.
 
-    Django itself handles such values for `=` and `<`. For `in`, it would pass them, such as a
-    made-up entry number, to the database.
+    Django itself handles such values for `=` and `<`. With `in`, however, it would pass them (a
+    made-up entry number, for example) on to the database.
     """
 
     def get_prep_lookup(self) -> Any:
-        """Leave out values outside the column's range."""
+        """Drop values outside the column's range."""
         values = super().get_prep_lookup()
         if not self.rhs_is_direct_value():
             return values

@@ -9,7 +9,7 @@ from memory.models.users import MemoryUser
 
 
 class Forecast(MortalWork):
-    """The newest forecast for one user, and the time at which the next one is due.
+    """The newest forecast for one user, and when the next one is due.
 
     See `memory.temporal.forecasts`.
     """
@@ -29,10 +29,10 @@ class Forecast(MortalWork):
         help_text="Hash of the forecast's inputs other than the version.",
     )
     computed_at = models.DateTimeField(null=True)
-    start = models.DateTimeField(null=True, help_text="The time at which the forecast begins.")
+    start = models.DateTimeField(null=True, help_text="When the forecast begins.")
     horizon_days = models.PositiveIntegerField(default=0)
     known_until = models.DateTimeField(
-        null=True, help_text="The time up to which the forecast covers all constraints."
+        null=True, help_text="The time until which the forecast covers all constraints."
     )
     needs_daily = models.BooleanField(
         default=False,

@@ -4,7 +4,7 @@ from django.db import models
 
 
 class SandboxHost(models.Model):
-    """The heartbeat of a sandbox worker, updated every few seconds. See `memory.work.hosts`."""
+    """A sandbox worker's heartbeat, updated every few seconds. See `memory.work.hosts`."""
 
     name = models.CharField(primary_key=True, max_length=100)
     started_at = models.DateTimeField()

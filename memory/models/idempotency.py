@@ -1,4 +1,4 @@
-"""Completed writes, kept so that a repeated request is answered without a second write."""
+"""Completed writes, kept so that repeated requests get a response without writing again."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from memory.models.workspaces import Workspace
 
 
 class IdempotencyKey(models.Model):
-    """A client's key for one write, and the result of that write. See `memory.work.idempotency`."""
+    """A client's key for one write, and that write's result. See `memory.work.idempotency`."""
 
     workspace = models.ForeignKey(
         Workspace, on_delete=models.CASCADE, related_name="idempotency_keys"
@@ -17,7 +17,7 @@ class IdempotencyKey(models.Model):
         on_delete=models.CASCADE,
         null=True,
         related_name="idempotency_keys",
-        help_text="The user whom the write concerned, if any.",
+        help_text="The user affected by the write, if any.",
     )
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(

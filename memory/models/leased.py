@@ -7,8 +7,8 @@ from django.utils import timezone
 class LeasedWork(models.Model):
     """Work that only one worker does at a time.
 
-    `token` increases with every claim. A worker commits only while it holds the current token, so a
-    worker that was presumed dead cannot overwrite its successor's result.
+    `token` increases with every claim. A worker can commit only while it holds the current token,
+    so a worker that was presumed dead can't overwrite its successor's result.
     """
 
     run_after = models.DateTimeField(
@@ -21,7 +21,7 @@ class LeasedWork(models.Model):
     lease_expires_at = models.DateTimeField(null=True)
     token = models.BigIntegerField(default=0)
     attempts = models.IntegerField(
-        default=0, help_text="How many times the work was attempted since it last succeeded."
+        default=0, help_text="How many times the work has been attempted since it last succeeded."
     )
     last_error = models.TextField(blank=True, default="")
 
@@ -37,7 +37,7 @@ class MortalWork(LeasedWork):
 
     dead_since = models.DateTimeField(
         null=True,
-        help_text="When the work failed permanently; empty if it has not failed, or if the staff"
+        help_text="When the work failed permanently; empty if it has not failed, or if staff"
         " have retried or dismissed it.",
     )
 

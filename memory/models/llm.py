@@ -1,4 +1,4 @@
-"""Calls to language models, and what they cost. See `memory.llm.llm_calls`."""
+"""Language model calls and their cost. See `memory.llm.llm_calls`."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from memory.models.workspaces import Workspace
 
 
 class LlmPurpose(models.TextChoices):
-    """The purpose of a call to a language model."""
+    """What a language model call is for."""
 
     MEMORIZE = "memorize", "memorize: messages to facts"
     STRUCTURE = "structure", "structure: facts to records"
@@ -22,7 +22,7 @@ class LlmPurpose(models.TextChoices):
 
 
 class LlmOutcome(models.TextChoices):
-    """The outcome of a call to a language model, or `started` while it is under way."""
+    """The outcome of a language model call, or `started` while it is in progress."""
 
     STARTED = "started", "under way"
     OK = "ok", "answered"
@@ -35,19 +35,19 @@ class LlmOutcome(models.TextChoices):
     TIMEOUT = "timeout", "no answer in time"
     CONNECTION_LOST = "connection_lost", "no connection, or connection lost"
     INVALID_ANSWER = "invalid_answer", "unreadable answer"
-    WRONG_KEY = "wrong_key", "API key refused"
+    WRONG_KEY = "wrong_key", "API key rejected"
     NO_CREDIT = "no_credit", "provider's credit or quota exhausted"
     UNKNOWN_MODEL = "unknown_model", "model or address unknown to the provider"
     TOO_LONG = "too_long", "prompt longer than the model's context"
-    REJECTED = "rejected", "request refused by the provider"
+    REJECTED = "rejected", "request rejected by the provider"
     INTERRUPTED = "interrupted", "interrupted: the worker exited"
 
 
 class LlmCall(models.Model):
-    """One attempt at a call to a language model; the row is stored before the request is sent.
+    """One attempt at a language model call; the row is stored before the request is sent.
 
-    While its outcome is `started`, the call reserves the most that it may spend, and it counts as
-    one of the workspace's concurrent calls until it expires.
+    While its outcome is `started`, the call reserves the most it may spend, and counts as one of
+    the workspace's concurrent calls until it expires.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
@@ -70,7 +70,7 @@ class LlmCall(models.Model):
         related_name="llm_calls",
         help_text="The version of the project that resulted from the call.",
     )
-    # The result of a session, stored with the session's first call: see `memory.llm.track_records`.
+    # A session's result, stored with the session's first call: see `memory.llm.track_records`.
     accepted = models.BooleanField(
         null=True,
         help_text="Whether the gate accepted the session's proposals; empty if the session was not"
@@ -119,13 +119,13 @@ class LlmCall(models.Model):
 
     started_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(
-        help_text="A call that is unfinished at this time counts as interrupted: its worker must"
-        " have exited."
+        help_text="A call still unfinished at this time counts as interrupted, because its worker"
+        " must have exited."
     )
     finished_at = models.DateTimeField(null=True)
     seconds = models.FloatField(null=True, help_text="Seconds from the request to the answer.")
 
-    # Fernet tokens that contain compressed JSON; NULL unless the server keeps content.
+    # Fernet tokens containing compressed JSON; NULL unless the server keeps content.
     prompt = models.BinaryField(null=True)
     answer = models.BinaryField(null=True)
 
@@ -137,7 +137,7 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
-            # These two indexes find the first call of each session, and of each judged session.
+            # These two indexes find the first call of each session and of each judged session.
             models.Index(
                 fields=["workspace", "model", "-started_at"],
                 name="llm_call_first_of_model",
@@ -167,13 +167,13 @@ class LlmCall(models.Model):
 
 
 class LlmSpending(models.Model):
-    """The ledger of a day's spending on finished calls, against which budgets are checked.
+    """The ledger of each day's spending on finished calls, used to check budgets.
 
-    A row is kept when the calls that it adds up are erased.
+    A row is kept even when the calls that it adds up are erased.
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_spending")
-    day = models.DateField(help_text="The day on which the calls began, in UTC.")
+    day = models.DateField(help_text="The day the calls began, in UTC.")
     model = models.CharField(max_length=220)
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
     outcome = models.CharField(max_length=16, choices=LlmOutcome.choices)

@@ -10,7 +10,7 @@ from memory.llm import language_models
 class LlmSettings(models.Model):
     """A workspace's overrides of the server's language model settings and budget.
 
-    An empty field inherits the server's setting. A change applies from the next call on.
+    A blank field inherits the server's setting. A change applies from the next call on.
     """
 
     llm_model = models.CharField(
@@ -44,14 +44,14 @@ class LlmSettings(models.Model):
         "tokens per day",
         null=True,
         blank=True,
-        help_text="The most input and output tokens that may be used in a day, from midnight to"
-        " midnight UTC. 0 allows no calls.",
+        help_text="The maximum number of input and output tokens per day, from midnight to midnight"
+        " UTC. 0 allows no calls.",
     )
     llm_tokens_per_month = models.PositiveBigIntegerField(
         "tokens per month",
         null=True,
         blank=True,
-        help_text="The most input and output tokens that may be used in a calendar month (UTC).",
+        help_text="The maximum number of input and output tokens per calendar month (UTC).",
     )
     llm_cost_per_day = models.DecimalField(
         "cost per day",
@@ -60,8 +60,8 @@ class LlmSettings(models.Model):
         max_digits=12,
         decimal_places=2,
         validators=[MinValueValidator(0)],
-        help_text="The most that may be spent in a day, from midnight to midnight UTC, in the"
-        " currency of the server's price list.",
+        help_text="The maximum cost per day, from midnight to midnight UTC, in the currency of the"
+        " server's price list.",
     )
     llm_cost_per_month = models.DecimalField(
         "cost per month",
@@ -70,8 +70,8 @@ class LlmSettings(models.Model):
         max_digits=12,
         decimal_places=2,
         validators=[MinValueValidator(0)],
-        help_text="The most that may be spent in a calendar month (UTC), in the currency of the"
-        " server's price list.",
+        help_text="The maximum cost per calendar month (UTC), in the currency of the server's price"
+        " list.",
     )
 
     class Meta:
@@ -92,7 +92,7 @@ class LlmSettings(models.Model):
         )
 
     def clean(self) -> None:
-        """Refuse overrides that are invalid or do not work together."""
+        """Reject overrides that are invalid or don't work together."""
         super().clean()
         if problems := language_models.validate_overrides(self.chosen_llm):
             raise ValidationError({f"llm_{name}": problem for name, problem in problems.items()})

@@ -1,4 +1,4 @@
-"""The log, which the database keeps append-only: see migration 0002."""
+"""The log; the database ensures that it is append-only: see migration 0002."""
 
 import uuid
 
@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """Which time of an entry determines a past state: when it was recorded, or when it occurred."""
+    """Whether a past state is determined by when entries were recorded or when they occurred."""
 
     RECORDED = "recorded", "what was known then"
     OCCURRED = "occurred", "what was true then, according to the entries' own times"
@@ -27,14 +27,14 @@ class EntryKind(models.TextChoices):
     REDACTION = "redaction", "redaction"
 
 
-# The kinds of entries whose content is a complete statement.
+# Kinds of entries whose content is a complete statement.
 STATEMENTS = (EntryKind.FACT, EntryKind.CORRECTION)
 
 
 class LogEntry(models.Model):
-    """One immutable entry of a user's log.
+    """One immutable entry in a user's log.
 
-    Rows are written only by `memory.log.append`. No foreign key points to this table: an entry is
+    Only `memory.log.append` writes rows. No foreign keys point to this table: an entry is
     referenced by (user, seq), so that the table can be partitioned by user.
     """
 
@@ -48,7 +48,7 @@ class LogEntry(models.Model):
     recorded_at = models.DateTimeField(help_text="When the entry was recorded in the log.")
     derived_from = ArrayField(models.BigIntegerField(), default=list, blank=True)
 
-    # The payload: the fields that a redaction empties.
+    # The payload: the fields that a redaction clears.
     content = models.TextField(null=True)
     data = ExactJSONField(null=True)
     metadata = ExactJSONField(null=True)
@@ -66,7 +66,7 @@ class LogEntry(models.Model):
     hash = models.BinaryField(max_length=32)
     redacted_at = models.DateTimeField(null=True)
 
-    # Not a column: the entry's outcome, set if `memory.log.outcomes` has fetched it.
+    # Not a column: the entry's outcome, set once `memory.log.outcomes` has fetched it.
     outcome: "EntryOutcome | None"
 
     class Meta:
@@ -79,8 +79,7 @@ class LogEntry(models.Model):
             ),
         ]
         indexes = [
-            # For the lists in the admin: the newest entries of all users, and one user's entries by
-            # time.
+            # For the admin's lists: all users' newest entries, and one user's entries by time.
             models.Index(fields=["-recorded_at", "-seq"], name="entry_newest"),
             models.Index(fields=["user", "-recorded_at", "-seq"], name="entry_times"),
             models.Index(
@@ -100,7 +99,7 @@ class LogEntry(models.Model):
                 name="entry_statements",
                 condition=models.Q(kind__in=STATEMENTS, redacted_at=None),
             ),
-            # Used to find the corrections to an entry.
+            # Used to find an entry's corrections.
             models.Index(
                 "user",
                 models.F("derived_from__0"),
@@ -114,7 +113,7 @@ class LogEntry(models.Model):
 
 
 class Outcome(models.TextChoices):
-    """The possible outcomes of an entry. An entry without an outcome is pending."""
+    """The possible outcomes of an entry. An entry without one is pending."""
 
     COVERED = "covered", "covered"
     DISMISSED = "dismissed", "dismissed"
@@ -122,7 +121,7 @@ class Outcome(models.TextChoices):
 
 
 class EntryOutcome(models.Model):
-    """The outcome of one entry, stored with a checkpoint or when the gate refuses the entry."""
+    """One entry's outcome, stored with a checkpoint or when the gate rejects the entry."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="outcomes")
     seq = models.BigIntegerField()

@@ -1,4 +1,4 @@
-"""Merges of users who turned out to be the same person, and where their entries were copied to."""
+"""Merges of users who turned out to be the same person, and where their entries were copied."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -24,7 +24,7 @@ class Merge(LeasedWork):
         on_delete=models.CASCADE,
         related_name="merge",
         help_text="The user who is merged and closed: writes and queries for this user are"
-        " refused.",
+        " rejected.",
     )
     by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
@@ -42,8 +42,8 @@ class Merge(LeasedWork):
         help_text="The merged user's own constraints, which were not copied because they are not in"
         " the log.",
     )
-    # Maps each fingerprint to the merged user's alert and its state, until the same finding is
-    # reported for the remaining user.
+    # Maps fingerprints to the merged user's alert and its state, until the same finding is reported
+    # for the remaining user.
     alerts = models.JSONField(default=dict)
     due_at = models.DateTimeField(
         null=True, help_text="When work on the merge is due; empty once it is complete."
@@ -63,11 +63,11 @@ class Merge(LeasedWork):
 
 
 class CopiedEntries(models.Model):
-    """A range of consecutive entries of a merged user, and the range of their copies."""
+    """A range of consecutive entries from a merged user, and the range of their copies."""
 
     merge = models.ForeignKey(Merge, on_delete=models.CASCADE, related_name="ranges")
     from_seq = models.BigIntegerField(
-        help_text="The number of the first of these entries in the merged user's log."
+        help_text="The number of the range's first entry in the merged user's log."
     )
     seq = models.BigIntegerField(
         help_text="The number of that entry's copy in the other user's log."

@@ -1,4 +1,4 @@
-"""Heartbeats and alarms, which show the server's own health."""
+"""Heartbeats and alarms, which track the server's own health."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from memory.models.leased import LeasedWork
 
 
 class Heartbeat(models.Model):
-    """The last time a periodic job succeeded: see `memory.operations.alarms`."""
+    """When a periodic job last succeeded: see `memory.operations.alarms`."""
 
     name = models.CharField(primary_key=True, max_length=50)
     at = models.DateTimeField()
@@ -19,7 +19,7 @@ class Heartbeat(models.Model):
 
 
 class Alarm(LeasedWork):
-    """A current or past problem with the server, and the work of notifying the staff of it."""
+    """A current or past problem with the server, and the work of notifying staff about it."""
 
     name = models.CharField(max_length=100, unique=True)
     detail = models.TextField(help_text="A description of the current or most recent problem.")
@@ -34,7 +34,7 @@ class Alarm(LeasedWork):
     )
     cleared_at = models.DateTimeField(null=True, help_text="When the problem ended.")
     is_told = models.BooleanField(
-        default=True, help_text="Whether the staff have been notified of the last change by e-mail."
+        default=True, help_text="Whether staff have been notified of the last change by e-mail."
     )
 
     class Meta:

@@ -20,16 +20,16 @@ def _whole(
     return models.PositiveIntegerField(verbose_name, null=True, blank=True)
 
 
-# The groups of settings below except the sandbox limits, which are validated separately because
-# they depend on each other.
+# The groups of settings below except the sandbox limits, which depend on each other and are
+# validated separately.
 OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
 
 
 class SettingsOverrides(models.Model):
     """A workspace's overrides of the server's settings; None inherits the server's value.
 
-    A change takes effect with the next run, call, entry or request.
-    `memory.workspace_settings.table` describes each field.
+    Changes take effect with the next run, call, entry or request. `memory.workspace_settings.table`
+    describes each field.
     """
 
     wall_seconds = models.FloatField(null=True, blank=True)
@@ -103,26 +103,26 @@ class SettingsOverrides(models.Model):
         return {field: getattr(self, field) for field in group.overridable}
 
     def effective(self, group: table.Group) -> dict[str, Any]:
-        """Return the effective values of a group's settings, keyed by field."""
+        """Return a group's effective settings, keyed by field."""
         return effective(group, self.overrides(group))
 
     @property
     def limits(self) -> sandbox_limits.SandboxLimits:
-        """The sandbox limits that take effect."""
+        """The effective sandbox limits."""
         return sandbox_limits.effective(self.overrides(table.SANDBOXES))
 
     @property
     def alert_limits(self) -> alert_settings.EffectiveSettings:
-        """The effective settings for when alerts are escalated and when constraints are paused."""
+        """The effective settings for when to escalate alerts and when to pause constraints."""
         return alert_settings.EffectiveSettings(**self.effective(table.ALERTS))
 
     @property
     def track_record_limits(self) -> track_record_settings.EffectiveSettings:
-        """The effective limits on a language model's track record, beyond which it is stopped."""
+        """The effective limits on a language model's track record; beyond them, it is stopped."""
         return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
 
     def clean(self) -> None:
-        """Refuse overrides that are out of range or contradict each other."""
+        """Reject overrides that are out of range or contradict each other."""
         super().clean()
         problems = sandbox_limits.validate_overrides(self.overrides(table.SANDBOXES))
         for group in OTHERS:

@@ -9,7 +9,7 @@ from memory.models.workspaces import Workspace
 
 
 class Pause(models.Model):
-    """A pause of all work for one user, or for all users of a workspace, set by the staff.
+    """A pause of all work for one user or for all users in a workspace, set by staff.
 
     See `memory.admission.pauses`.
     """
@@ -21,7 +21,7 @@ class Pause(models.Model):
         null=True,
         on_delete=models.CASCADE,
         related_name="pauses",
-        help_text="The paused user; empty if the pause applies to all users of the workspace.",
+        help_text="The paused user; empty if the pause applies to all users in the workspace.",
     )
     reason = models.TextField(blank=True, default="")
     paused_at = models.DateTimeField()

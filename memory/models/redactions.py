@@ -1,4 +1,4 @@
-"""Redactions: what was redacted, by whom and why, and whether all derived data is gone."""
+"""Redactions: what was redacted, by whom and why, and whether all derived data has been removed."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -8,7 +8,7 @@ from memory.models.users import MemoryUser
 
 
 class Redaction(LeasedWork):
-    """One redaction: its entries are emptied, and a worker removes everything based on them.
+    """One redaction: its entries are cleared, and a worker removes everything based on them.
 
     See `memory.privacy.redaction`.
     """

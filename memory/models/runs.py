@@ -22,7 +22,7 @@ class RunKind(models.TextChoices):
     IMPORT = "import", "import"
 
 
-# Runs of these kinds are executed by language model workers, and all others by sandbox workers.
+# Runs of these kinds are executed by language model workers, all others by sandbox workers.
 BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
 
 
@@ -41,12 +41,12 @@ class RunTrigger(models.TextChoices):
     STAFF = "staff", "staff"
 
 
-# Somebody waits for runs with these triggers. Their number at a time is limited per workspace.
+# Somebody is waiting for runs with these triggers; each workspace can have only so many at once.
 ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
 class RunStatus(models.TextChoices):
-    """The progress of a run."""
+    """A run's progress."""
 
     QUEUED = "queued", "queued"
     RUNNING = "running", "running"
@@ -54,7 +54,7 @@ class RunStatus(models.TextChoices):
 
 
 class RunOutcome(models.TextChoices):
-    """The outcome of a run. Outcomes from a sandbox are named as in the sandbox protocol."""
+    """A run's outcome. Outcomes from a sandbox have the same names as in the sandbox protocol."""
 
     OK = "ok", "ok"
     REJECTED = "rejected", "rejected by the gate"
@@ -69,11 +69,11 @@ class RunOutcome(models.TextChoices):
     KILLED = "killed", "killed"
     INPUT_LIMIT = "input_limit", "project too large"
     PROTOCOL_ERROR = "protocol_error", "invalid response from the sandbox"
-    MODEL_ERROR = "model_error", "language model reached no answer"
+    MODEL_ERROR = "model_error", "language model found no answer"
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
-# Maps a runner to the warning shown with every result that its sandboxes compute.
+# Maps a runner to the warning shown with every result its sandboxes compute.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not isolate"
     " untrusted code.",
@@ -81,7 +81,7 @@ WARNINGS = {
 
 
 def warning_of(runner: str) -> str | None:
-    """Return the warning, if any, to show with results that this runner's sandboxes computed.
+    """Return the warning, if any, to show with results computed by this runner's sandboxes.
 
     `runner` is the name that the sandbox reported, or empty if no sandbox was used.
     """
@@ -89,7 +89,7 @@ def warning_of(runner: str) -> str | None:
 
 
 class Run(MortalWork):
-    """One execution: a row in the queue at first, a row in the history afterwards.
+    """One execution: first a row in the queue, then a row in the history.
 
     See `memory.work.runs`.
     """
@@ -102,7 +102,7 @@ class Run(MortalWork):
         max_length=200,
         blank=True,
         default="",
-        # During an upgrade, processes of the previous release insert rows without this column.
+        # During an upgrade, processes from the previous release insert rows without this column.
         db_default="",
         help_text="The staff member who requested the run, if any.",
     )
@@ -150,7 +150,7 @@ class Run(MortalWork):
                 name="run_unfinished",
                 condition=~models.Q(status="done"),
             ),
-            # Used to count the runs that somebody waits for; their number is limited per workspace.
+            # Used to count the runs somebody is waiting for; their number is limited per workspace.
             models.Index(
                 fields=["user"],
                 name="run_waited_for",

@@ -7,11 +7,11 @@ from memory.models.users import MemoryUser
 
 
 class SearchIndex(LeasedWork):
-    """The work on one user's search index: when it is due, and which worker does it.
+    """The pending work on one user's search index: when it is due and which worker is doing it.
 
     See `memory.recall.search.index_maintenance`.
 
-    A redaction revokes the lease (migration 0002), so that nothing read before the redaction is
+    A redaction revokes the lease (migration 0002), so that nothing read before the redaction gets
     written after it.
     """
 

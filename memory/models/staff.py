@@ -1,4 +1,4 @@
-"""The staff: which workspaces each member may see, and the audit of staff members' actions."""
+"""Staff: the workspaces each staff member may see, and an audit trail of their actions."""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +8,7 @@ from memory.models.workspaces import Workspace
 
 
 class StaffAccess(models.Model):
-    """The workspaces that a staff member may see; a member without a row sees none.
+    """The workspaces a staff member may see; without a row, they see none.
 
     See `memory.staff.access`.
     """
@@ -18,15 +18,15 @@ class StaffAccess(models.Model):
     )
     all_workspaces = models.BooleanField(
         default=False,
-        help_text="Including workspaces that are created later. Superusers see all"
-        " workspaces in any case.",
+        help_text="Includes workspaces that are created later. Superusers always see all"
+        " workspaces.",
     )
     workspaces = models.ManyToManyField(
         Workspace,
         blank=True,
         related_name="staff",
-        help_text="The workspaces that the account sees, unless it sees all. If none is selected,"
-        " the account sees no user's data.",
+        help_text="The workspaces the account can see, unless it can see all of them. If none are"
+        " selected, the account cannot see any user's data.",
     )
 
     class Meta:
@@ -52,11 +52,11 @@ class AuditKind(models.TextChoices):
 
 
 class StaffAudit(models.Model):
-    """One audited action of a staff member: see `memory.staff.audit`.
+    """One audited action by a staff member: see `memory.staff.audit`.
 
-    The database refuses to change or delete a row. A row contains neither content nor the name of a
-    remembered person, so it is kept when that person is erased. It has no foreign key to an
-    account, since accounts may be deleted.
+    The database doesn't allow rows to be changed or deleted. A row contains neither content nor the
+    name of a remembered person, so it is kept when that person is erased. It has no foreign key to
+    an account, since accounts may be deleted.
     """
 
     at = models.DateTimeField(db_default=Now())

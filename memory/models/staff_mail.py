@@ -1,4 +1,4 @@
-"""The staff's e-mail subscriptions to alerts, and the last event e-mailed for each."""
+"""Staff members' email subscriptions to alerts, and the last event emailed for each."""
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -12,14 +12,14 @@ from memory.models.workspaces import Workspace
 
 
 class MailMode(models.TextChoices):
-    """When e-mails are sent."""
+    """When emails are sent."""
 
     AT_ONCE = "at_once", "immediately"
     DAILY = "daily", "daily digest"
 
 
 class StaffSubscription(LeasedWork):
-    """A staff member's e-mail subscription to alerts: see `memory.delivery.staff_mail`."""
+    """A staff member's email subscription to alerts: see `memory.delivery.staff_mail`."""
 
     staff = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_subscriptions"
@@ -43,12 +43,12 @@ class StaffSubscription(LeasedWork):
     hour = models.PositiveSmallIntegerField(
         default=7,
         validators=[MaxValueValidator(23)],
-        help_text="The hour at which the daily digest is sent.",
+        help_text="The hour when the daily digest is sent.",
     )
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     escalations = models.BooleanField(
         default=False,
-        help_text="Send escalated alerts by e-mail immediately, whichever mode is set.",
+        help_text="Send escalated alerts by e-mail immediately, regardless of the mode.",
     )
     operations = models.BooleanField(
         "alarms",
@@ -66,7 +66,7 @@ class StaffSubscription(LeasedWork):
         return f"{self.staff} / {self.workspace or 'all workspaces'}"
 
     def clean(self) -> None:
-        """Refuse an account without an e-mail address."""
+        """Reject accounts that have no email address."""
         super().clean()
         if self.staff_id and not self.staff.email:
             raise ValidationError(
@@ -75,9 +75,9 @@ class StaffSubscription(LeasedWork):
 
 
 class MailCursor(models.Model):
-    """The last event in a workspace's feed that has been e-mailed for a subscription.
+    """The last event in a workspace's feed that has been emailed for a subscription.
 
-    Escalations have a cursor of their own, since they do not wait for a digest.
+    Escalations have their own cursor, since they don't wait for a digest.
     """
 
     subscription = models.ForeignKey(

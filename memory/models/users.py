@@ -1,4 +1,4 @@
-"""The users whom workspaces remember, and the lanes of pending work for each user."""
+"""The users that workspaces remember, and the lanes of pending work for each user."""
 
 import re
 import uuid
@@ -10,24 +10,24 @@ from memory.models.fields import validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# `.` and `..` are excluded: HTTP libraries resolve them as path segments and request a different
-# URL.
+# `.` and `..` are excluded because HTTP libraries resolve them as path segments and request a
+# different URL.
 USER_ID_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}")
 USER_ID_RULE = "Use 1 to 128 of the characters A-Z a-z 0-9 . _ : @ | + -, but not . or .. alone"
 
 
 class RememberedUsers(models.Manager["MemoryUser"]):
-    """The default manager, which leaves out users who were erased or are being erased."""
+    """The default manager, which leaves out users who have been erased or are being erased."""
 
     def get_queryset(self) -> models.QuerySet["MemoryUser"]:
-        """Leave out users who were erased or are being erased."""
+        """Leave out users who have been erased or are being erased."""
         return super().get_queryset().filter(erased_at=None)
 
 
 class MemoryUser(models.Model):
-    """A person whom a workspace remembers, identified by the workspace's own `user_id`.
+    """A person that a workspace remembers, identified by the workspace's own `user_id`.
 
-    Once an erasure is requested, the row stays, but without the name: see
+    Once an erasure is requested, the row stays but loses its name: see
     `memory.privacy.user_erasure`.
     """
 
@@ -49,7 +49,7 @@ class MemoryUser(models.Model):
         null=True, editable=False, help_text="When the erasure of this user was requested."
     )
 
-    # The end of the user's log. It is changed only while this row is locked, in the transaction
+    # The end of the user's log. It changes only while this row is locked, in the same transaction
     # that inserts the entries.
     last_seq = models.BigIntegerField(default=0, editable=False)
     last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
@@ -71,8 +71,8 @@ class MemoryUser(models.Model):
     redacting_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="The time since which the newest version may contain redacted content and is not"
-        " returned.",
+        help_text="Since when the newest version has been withheld because it may contain redacted"
+        " content.",
     )
     merged_into = models.ForeignKey(
         "self",
@@ -81,11 +81,11 @@ class MemoryUser(models.Model):
         editable=False,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="The user into whom this user was merged; writes and queries for this user are"
-        " refused.",
+        help_text="The user that this user was merged into; writes and queries for this user are"
+        " rejected.",
     )
-    # The version and evaluation time of the run that the open alerts reflect. Results of older runs
-    # are not applied.
+    # The version and evaluation time of the run that the open alerts reflect. Results from older
+    # runs are not applied.
     alerts_version = models.IntegerField(default=0, editable=False)
     alerts_instant = models.DateTimeField(null=True, editable=False)
     constraints_due_at = models.DateTimeField(
@@ -132,21 +132,21 @@ class MemoryUser(models.Model):
 
 
 class LaneName(models.TextChoices):
-    """The two kinds of work for a user, which may be done at the same time."""
+    """The two kinds of work for a user, which can be done concurrently."""
 
     RECORDS = "records", "typed records"
     STRUCTURE = "structure", "language model"
 
 
 class Lane(LeasedWork):
-    """One kind of pending work for one user, and the lease of the worker that does it."""
+    """One kind of pending work for one user, and the lease of the worker doing it."""
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="lanes")
     name = models.CharField(max_length=16, choices=LaneName.choices)
     due_at = models.DateTimeField(
         null=True, help_text="When the work is due; empty when nothing is pending."
     )
-    # The next two fields are used only for the language model's lane, by `memory.work.batching`.
+    # The next two fields are only used for the language model's lane, in `memory.work.batching`.
     waiting = models.PositiveIntegerField(
         default=0,
         help_text="How many entries have arrived since the last time nothing was pending.",
@@ -154,7 +154,7 @@ class Lane(LeasedWork):
     waiting_since = models.DateTimeField(
         null=True, help_text="When the oldest of the waiting entries arrived."
     )
-    # All entries up to this number whose kinds this lane processes have an outcome.
+    # All entries up to this number that this lane processes have an outcome.
     cursor_seq = models.BigIntegerField(default=0)
 
     class Meta:
@@ -165,8 +165,8 @@ class Lane(LeasedWork):
                 name="lane_due",
                 condition=models.Q(due_at__isnull=False),
             ),
-            # For the list in the admin: the lanes that have waited longest first, those without
-            # pending work last.
+            # For the admin's list: the longest-waiting lanes first, those without pending work
+            # last.
             models.Index(fields=["due_at", "id"], name="lane_longest"),
         ]
 

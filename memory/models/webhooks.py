@@ -1,4 +1,4 @@
-"""Webhook endpoints, the messages to them, and delivery attempts. See `memory.delivery.outbox`."""
+"""Webhook endpoints, their messages and delivery attempts. See `memory.delivery.outbox`."""
 
 import uuid
 
@@ -13,7 +13,7 @@ from memory.models.workspaces import Workspace
 
 
 def findings() -> list[str]:
-    """Return the alert kinds that an endpoint receives by default."""
+    """Return the alert kinds an endpoint receives by default."""
     return [AlertKind.FINDING]
 
 
@@ -24,7 +24,7 @@ def validate_printable(text: str) -> None:
 
 
 class WebhookEndpoint(models.Model):
-    """A URL to which a workspace's events are sent, with its settings and its recent failures."""
+    """A URL that a workspace's events are sent to, with its settings and recent failures."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="webhooks")
@@ -66,8 +66,8 @@ class WebhookEndpoint(models.Model):
     failing_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="The time since which all calls to the endpoint have failed; empty if the last"
-        " one succeeded.",
+        help_text="Since when all calls to the endpoint have failed; empty if the last one"
+        " succeeded.",
     )
     failures = models.IntegerField(
         default=0,
@@ -81,7 +81,7 @@ class WebhookEndpoint(models.Model):
     minute_calls = models.IntegerField(
         default=0,
         editable=False,
-        help_text="How many calls were made since the current minute began.",
+        help_text="How many calls have been made since the current minute began.",
     )
 
     class Meta:
@@ -93,7 +93,7 @@ class WebhookEndpoint(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """The state of a message as stored."""
+    """A message's state as stored."""
 
     PENDING = "pending", "pending"
     DELIVERED = "delivered", "delivered"
@@ -101,7 +101,7 @@ class DeliveryState(models.TextChoices):
 
 
 class DeliveryStanding(models.TextChoices):
-    """The state of a message as shown to people."""
+    """A message's state as shown to people."""
 
     PENDING = "pending", "pending"
     HELD = "held", "held: the endpoint is disabled"
@@ -116,7 +116,7 @@ class Delivery(MortalWork):
     endpoint = models.ForeignKey(
         WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries"
     )
-    # A test message has neither event nor alert.
+    # A test message has neither an event nor an alert.
     event = models.ForeignKey(
         AlertEvent, null=True, on_delete=models.CASCADE, related_name="deliveries"
     )
@@ -153,7 +153,7 @@ class Delivery(MortalWork):
                 name="delivery_pending",
                 condition=models.Q(state="pending"),
             ),
-            # Used to count the messages that are being sent.
+            # Used to count the messages being sent.
             models.Index(
                 fields=["endpoint", "lease_expires_at"],
                 name="delivery_leased",
@@ -182,12 +182,12 @@ class Delivery(MortalWork):
 
     @property
     def message_id(self) -> str:
-        """The message's id as sent to the receiver; every attempt sends the same id."""
+        """The message id that the receiver sees; it is the same for every attempt."""
         return f"msg_{self.id.hex}"
 
     @property
     def standing(self) -> DeliveryStanding:
-        """The state of the message; `held` while its endpoint is disabled."""
+        """The message's state; `held` while its endpoint is disabled."""
         if self.state == DeliveryState.PENDING and not self.endpoint.enabled:
             return DeliveryStanding.HELD
         return DeliveryStanding(self.state)

@@ -1,4 +1,4 @@
-"""Constraints that a product's engineers write for all users of a workspace, and their versions."""
+"""Constraints that a product's engineers write for all users in a workspace, and their versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from django.db import models
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# The folder in which workspace constraints appear next to the files of a user's project.
+# The folder where workspace constraints appear, next to the files of a user's project.
 FOLDER = "workspace/"
 
 
 class VersionState(models.TextChoices):
-    """The progress of a constraint's version."""
+    """The progress of a constraint version."""
 
     CHECKING = "checking", "being checked"
     REFUSED = "refused", "refused"
@@ -23,7 +23,7 @@ class VersionState(models.TextChoices):
 
 
 class WorkspaceConstraint(models.Model):
-    """A constraint for all users of a workspace whose projects match its shapes."""
+    """A constraint for all users in a workspace whose projects match its shapes."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="constraints")
@@ -35,7 +35,7 @@ class WorkspaceConstraint(models.Model):
         " Raising it only adds users.",
     )
     enabled = models.BooleanField(
-        default=True, help_text="If this is not set, the constraint runs for no user."
+        default=True, help_text="If this is not set, the constraint does not run for any user."
     )
     live = models.ForeignKey(
         "WorkspaceConstraintVersion",
@@ -74,17 +74,17 @@ class WorkspaceConstraint(models.Model):
 
     @property
     def path(self) -> str:
-        """The path of the source, as seen next to a user's project and named in alerts."""
+        """The source's path, as seen next to a user's project and named in alerts."""
         return f"{FOLDER}constraints/{self.name}.py"
 
     @property
     def tests_path(self) -> str:
-        """The path of the constraint's tests."""
+        """The path to the constraint's tests."""
         return f"{FOLDER}tests/test_{self.name}.py"
 
 
 class WorkspaceConstraintVersion(LeasedWork):
-    """An immutable version of a constraint and its tests; judged once, it may then be approved."""
+    """An immutable version of a constraint and its tests; once judged, it can be approved."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     constraint = models.ForeignKey(
@@ -98,10 +98,10 @@ class WorkspaceConstraintVersion(LeasedWork):
         max_length=16, choices=VersionState.choices, default=VersionState.CHECKING
     )
     verdict = models.JSONField(
-        null=True, help_text="The checks that were made, with the findings of each."
+        null=True, help_text="The checks that were run, each with its findings."
     )
-    # The bytecode was compiled by one sandbox image. Any other image has to compile the source
-    # itself.
+    # The bytecode was compiled by one particular sandbox image. Any other image has to compile the
+    # source itself.
     bytecode = models.TextField(blank=True, default="")
     image_digest = models.CharField(max_length=100, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -19,7 +19,7 @@ class Workspace(SettingsOverrides, LlmSettings):
         max_length=64,
         default="UTC",
         validators=[validate_time_zone],
-        help_text="The time zone, such as Europe/Berlin, for users who are created without one.",
+        help_text="The time zone for users created without one, such as Europe/Berlin.",
     )
     users_by_entry = models.BooleanField(
         "create users with their first entry",
@@ -37,7 +37,7 @@ class Workspace(SettingsOverrides, LlmSettings):
 
 
 class WorkspaceUse(models.Model):
-    """The usage of a workspace as last counted: see `memory.admission.usage`."""
+    """A workspace's usage when it was last counted: see `memory.admission.usage`."""
 
     workspace = models.OneToOneField(
         Workspace, on_delete=models.CASCADE, primary_key=True, related_name="use"
@@ -61,12 +61,12 @@ class Scope(models.TextChoices):
 
     READ = "read", "read"
     WRITE = "write", "write"
-    # For actions that affect all users at once, or that cannot be undone.
+    # For actions that affect all users at once or can't be undone.
     MANAGE = "manage", "manage webhooks and workspace constraints; redact entries; erase users"
 
 
 class ApiKey(models.Model):
-    """An API key of one workspace. Only a keyed hash is stored: see `memory.workspaces`."""
+    """A workspace's API key. Only a keyed hash is stored: see `memory.workspaces`."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=100, help_text="The component that uses this key.")
@@ -75,14 +75,14 @@ class ApiKey(models.Model):
     scopes = ArrayField(models.CharField(max_length=16, choices=Scope.choices))
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
-    # Primary keys of users, not their names: an erased user's name may later be given to another
-    # user.
+    # Users' primary keys rather than their names: an erased user's name may later be given to
+    # another user.
     user_pks = ArrayField(
         models.BigIntegerField(),
         null=True,
         blank=True,
         editable=False,
-        help_text="The users to whom the key is limited; empty if it allows all users.",
+        help_text="The users that the key is limited to; empty if it allows all users.",
     )
     replaces = models.ForeignKey(
         "self",
@@ -99,9 +99,8 @@ class ApiKey(models.Model):
     class Meta:
         ordering = ["workspace", "name"]
         verbose_name = "API key"
-        # A key with the scope `manage` can erase, redact and approve, while the person who creates
-        # it may lack the roles for these actions. Giving a key this scope therefore needs a
-        # permission.
+        # A key with the scope `manage` can erase, redact and approve, even if the person creating
+        # it lacks the roles for that. So granting this scope requires a permission.
         permissions = [("grant_manage", "Can give API keys the scope manage")]
 
     def __str__(self) -> str:

@@ -1,10 +1,10 @@
-"""Alarms: problems with the server itself, detected by any of its processes that is alive.
+"""Alarms: problems with the server itself, detected by whichever of its processes are alive.
 
-Every web process, worker and beat has a thread that checks for problems at intervals (`watch`). The
-processes take turns, so the database is queried only once per interval, and if workers die, the
-other processes raise the alarm. When an alarm is raised, and again when it is cleared, a line is
-logged and an email is sent to the staff who subscribed to alarms. An email that cannot be sent now
-is sent later.
+Every web process, every worker and beat has a thread that checks for problems at intervals
+(`watch`). The processes take turns, so the database is queried only once per interval, and if
+workers die, the other processes raise the alarm. When an alarm is raised or cleared, a line is
+logged and an email is sent to the staff who subscribed to alarms. Emails that can't be sent right
+away are sent later.
 """
 
 import datetime
@@ -36,23 +36,23 @@ logger = structlog.get_logger(__name__)
 DISPATCHER = "dispatcher"
 WATCH = "watch"
 QUEUES = ("default", "sandbox", "llm")
-# A sandbox host that has sent no heartbeat for this long is assumed to have been removed
-# deliberately.
+# A sandbox host that has sent no heartbeat for this long is assumed to have been removed on
+# purpose.
 TAKEN_AWAY = datetime.timedelta(hours=1)
-# If a larger share of the database's connections is open, an alarm is raised.
+# An alarm is raised if more than this share of the database's connections is in use.
 CONNECTIONS = 0.85
-# Embeddings are judged by the calls in this period: failed work is retried within five minutes, so
-# an outage of the provider shows in it.
+# Embeddings are judged by the calls made in this period. Failed work is retried within five
+# minutes, so a provider outage will show up in it.
 EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
-# The prefix of the names of alarms about checks that failed.
+# Prefix for the names of alarms about failed checks.
 BLIND = "look: "
-# The maximum length of an alarm's name, which may contain the name of a host.
+# Maximum length of an alarm's name, which may contain a host name.
 MAX_NAME = 100
 
 
 @dataclass(frozen=True)
 class AlarmCondition:
-    """A problem found by a check; its name stays the same while the problem lasts.
+    """A problem found by a check; its name stays the same as long as the problem lasts.
 
     An alarm is raised once the problem has lasted for `patience` seconds.
     """
@@ -64,7 +64,7 @@ class AlarmCondition:
 
 @dataclass(frozen=True)
 class Queue:
-    """The number of hints in a queue, and the age of the oldest in seconds."""
+    """A queue's number of hints, and the age of its oldest hint in seconds."""
 
     name: str
     hints: int
@@ -75,7 +75,7 @@ class Queue:
 
 
 def beat(name: str) -> None:
-    """Record the heartbeat with this name, at the current time of the database's clock."""
+    """Record a heartbeat with this name, timed by the database's clock."""
     Heartbeat.objects.bulk_create(
         [Heartbeat(name=name, at=Now())],
         update_conflicts=True,
@@ -85,7 +85,7 @@ def beat(name: str) -> None:
 
 
 def silence(name: str) -> float:
-    """Return the seconds since the heartbeat with this name; if there is none, start counting."""
+    """Return the seconds since the last heartbeat with this name, or start counting now."""
     Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
     rows = Heartbeat.objects.filter(name=name)
     silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
@@ -98,7 +98,7 @@ def queues() -> Sequence[Queue]:
     names = [*QUEUES, *map(hosts.queue_of, known)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
-            # The broker keeps the front hints and those behind them under two separate keys.
+            # The broker keeps front hints and those behind them under two separate keys.
             for key in (name, f"{name}\x06\x16{BEHIND}"):
                 pipeline.llen(key)
                 pipeline.lindex(key, -1)
@@ -110,7 +110,7 @@ def queues() -> Sequence[Queue]:
 
 
 def _age(message: bytes | None) -> float:
-    """Return the age of a hint in seconds, computed from its expiry; 0 for any other message."""
+    """Return a hint's age in seconds, computed from its expiry, or 0 for any other message."""
     try:
         expires = datetime.datetime.fromisoformat(json.loads(message or b"")["headers"]["expires"])
         sent = expires - datetime.timedelta(seconds=HINT_SECONDS)
@@ -120,7 +120,7 @@ def _age(message: bytes | None) -> float:
 
 
 def host_counts() -> dict[str, int]:
-    """Return how many sandbox hosts are alive, and how many have recently fallen silent."""
+    """Return how many sandbox hosts are alive and how many have recently gone silent."""
     seen = SandboxHost.objects.order_by()
     return {
         "there": seen.filter(seen_at__gt=Now() - hosts.SILENT).count(),
@@ -136,7 +136,7 @@ def _silent_hosts() -> QuerySet[SandboxHost]:
 
 
 def connections() -> tuple[int, int]:
-    """Return the number of connections open in the database, and the limit for ordinary roles."""
+    """Return the number of open database connections and the limit for ordinary roles."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sum(numbackends)::int, current_setting('max_connections')::int"
@@ -147,10 +147,10 @@ def connections() -> tuple[int, int]:
 
 
 def problems() -> Iterator[AlarmCondition]:
-    """Run all checks and yield the problems.
+    """Run all checks and yield the problems they find.
 
-    A check that fails is yielded as a problem, too, and does not prevent the other checks. If the
-    database is unavailable, no check can run, and its error is raised.
+    A failed check is itself yielded as a problem and doesn't stop the other checks. If the database
+    is unavailable, no check can run, and the database error is raised.
     """
     for name, look in LOOKS.items():
         try:
@@ -221,7 +221,7 @@ def _of_work() -> Iterator[AlarmCondition]:
             yield AlarmCondition(
                 f"failing: {kind.name}",
                 f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
-                " they are retried at growing intervals.",
+                " they are retried at increasing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
@@ -248,7 +248,7 @@ def _of_track_records() -> Iterator[AlarmCondition]:
 
 
 def _of_embeddings() -> Iterator[AlarmCondition]:
-    """Yield a problem if embeddings cannot be computed, so that searches use words only."""
+    """Yield a problem if embeddings can't be computed, in which case searches match words only."""
     since = timezone.now() - EMBEDDINGS_WINDOW
     failed = llm_failures.failing_embeddings(settings.UAC_EMBEDDINGS, since)
     behind = announcing.waiting().filter(last_error__startswith=EmbeddingFailed.__name__)
@@ -262,7 +262,8 @@ def _of_embeddings() -> Iterator[AlarmCondition]:
     if number:
         error = behind.order_by("-attempts").values_list("last_error", flat=True).first() or ""
         told.append(
-            f"Users whose logs wait for embeddings: {number}. {error.partition(': ')[2][:500]}"
+            f"Users whose logs are waiting for embeddings: {number}."
+            f" {error.partition(': ')[2][:500]}"
         )
     yield AlarmCondition(
         "embeddings",
@@ -277,8 +278,8 @@ def _of_queues() -> Iterator[AlarmCondition]:
     except redis.RedisError as error:
         yield AlarmCondition(
             "redis",
-            f"Redis does not answer ({type(error).__name__}): wake-up hints are lost, and all"
-            " work waits for the dispatcher.",
+            f"Redis does not answer ({type(error).__name__}): wake-up notifications are lost, and"
+            " all work waits for the dispatcher.",
             patience=settings.UAC_ALARM_SILENT_SECONDS,
         )
         return
@@ -286,8 +287,8 @@ def _of_queues() -> Iterator[AlarmCondition]:
         if queue.oldest > settings.UAC_ALARM_WAITING_SECONDS:
             yield AlarmCondition(
                 f"queue: {queue.name}",
-                f"The queue {queue.name} has {queue.hints} hints, the oldest of them sent"
-                f" {_words(queue.oldest)} ago: no worker consumes the queue.",
+                f"The queue {queue.name} has {queue.hints} wake-up notifications, the oldest sent"
+                f" {_words(queue.oldest)} ago: no worker is consuming the queue.",
             )
 
 
@@ -313,7 +314,7 @@ def _words(seconds: float) -> str:
 
 
 def evaluate() -> None:
-    """Raise alarms for current problems, and clear the alarms whose problems are over."""
+    """Raise alarms for current problems, and clear those whose problems are over."""
     now = timezone.now()
     found = {problem.name[:MAX_NAME]: problem for problem in problems()}
     for name, problem in found.items():
@@ -337,8 +338,8 @@ def evaluate() -> None:
 
 def _note(alarm: Alarm, problem: AlarmCondition | None, now: datetime.datetime) -> None:
     changed = False
-    # An alarm is cleared only some time after its problem was last seen, so that a problem that
-    # comes and goes causes only one email.
+    # An alarm is cleared only some time after its problem was last seen, so that an intermittent
+    # problem causes only one email.
     lingers = settings.UAC_ALARM_SILENT_SECONDS
     if problem is not None:
         alarm.detail, alarm.seen_at = problem.detail, now
@@ -372,7 +373,7 @@ def tell() -> None:
             leases.fail(alarm, f"{type(error).__name__}: {error}")
             logger.warning("alarm_not_mailed", alarm=alarm.name, error=type(error).__name__)
             return
-        # If the alarm has changed in the meantime, another email about it is sent.
+        # If the alarm has changed in the meantime, another email about it will be sent.
         Alarm.objects.filter(
             pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
         ).update(is_told=True)
@@ -415,7 +416,7 @@ def _mail(alarm: Alarm, people: Collection[str]) -> EmailMessage:
 
 
 def take_turn() -> bool:
-    """Return whether it is this process's turn to check; in each interval, one process checks."""
+    """Return whether it is this process's turn: one process per interval does the checks."""
     pause = datetime.timedelta(seconds=settings.UAC_ALARM_SECONDS * 0.9)
     Heartbeat.objects.get_or_create(name=WATCH, defaults={"at": Now() - pause})
     taken = Heartbeat.objects.filter(name=WATCH, at__lte=Now() - pause).update(at=Now())
@@ -423,7 +424,7 @@ def take_turn() -> bool:
 
 
 def look() -> None:
-    """If it is this process's turn, check for problems once and send the emails."""
+    """If it is this process's turn, check for problems once and send any emails."""
     if clock.is_right() and take_turn():
         evaluate()
         tell()

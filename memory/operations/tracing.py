@@ -1,9 +1,9 @@
-"""Traces: the path of a request through the processes, for an OpenTelemetry collector.
+"""Traces: a request's path through the processes, for an OpenTelemetry collector.
 
-Unless OTEL_EXPORTER_OTLP_ENDPOINT is set, tracing costs nothing. All spans are created by our own
+Tracing costs nothing unless OTEL_EXPORTER_OTLP_ENDPOINT is set. All spans are created by our own
 code: libraries with OpenTelemetry support might quote what people said, so this tracer is not
-registered globally, where such libraries would find it. A span may name a route, a task, a kind, an
-outcome or the type of an error, but never a person.
+registered globally, where they would find it. A span may name a route, a task, a kind, an outcome
+or an error type, but never a person.
 """
 
 import functools
@@ -25,8 +25,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# The variables for the collector's address; for others, see the specification of the OpenTelemetry
-# Protocol Exporter.
+# The variables that hold the collector's address; for others, see the OpenTelemetry Protocol
+# Exporter specification.
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
@@ -42,8 +42,7 @@ def validate_server_settings() -> dict[str, str]:
             importlib.import_module(EXPORTER)
     except ImportError:
         told = (
-            "The packages for traces are missing: install the extra `traces`, or unset this"
-            " variable."
+            "The tracing packages are missing: install the extra `traces`, or unset this variable."
         )
         return dict.fromkeys(named, told)
     return {}
@@ -51,10 +50,10 @@ def validate_server_settings() -> dict[str, str]:
 
 @functools.cache
 def start(service: str) -> None:
-    """From now on, send this process's spans to the collector, if one is configured.
+    """From now on, send this process's spans to the collector if one is configured.
 
-    `service` is the kind of process; the spans are sent under that name, unless OTEL_SERVICE_NAME
-    is set. OTEL_TRACES_SAMPLER determines the sampling.
+    `service` is the kind of process; spans are sent under that name unless OTEL_SERVICE_NAME is
+    set. OTEL_TRACES_SAMPLER determines the sampling.
     """
     global _tracer
     if not any(os.environ.get(name) for name in VARIABLES):
@@ -78,10 +77,10 @@ def span(
     parent: Mapping[str, str] | None = None,
     **attributes: str | int,
 ) -> Iterator[Span]:
-    """Trace the block as a span whose parent is `parent`, or else the enclosing block's span.
+    """Trace the block as a span; its parent is `parent` or, failing that, the enclosing span.
 
-    `parent` contains the headers of a request or a hint. If the block raises an exception, the span
-    is marked with the exception's type.
+    `parent` contains a request's or a hint's headers. If the block raises an exception, the span is
+    marked with the exception's type.
     """
     if _tracer is None:
         yield INVALID_SPAN
@@ -106,6 +105,6 @@ def carried() -> dict[str, str]:
 
 
 def trace_id() -> str | None:
-    """Return the id of the current trace in the form that collectors show, or None."""
+    """Return the current trace id in the form shown by collectors, or None."""
     found = get_current_span().get_span_context()
     return format(found.trace_id, "032x") if _tracer is not None and found.is_valid else None

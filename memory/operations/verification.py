@@ -1,8 +1,8 @@
-"""Verifying that no stored data was lost, altered or left half done: `manage.py verify`.
+"""Verifying that no stored data has been lost, altered or left half done: `manage.py verify`.
 
 The checks only read the database, and describe each problem in a sentence. docs/backup.md lists the
-codes of the problems and their remedies. Run the checks in one snapshot, so that concurrent writes
-cause no false alarms. No check keeps more in memory than the names of a user's files.
+problem codes and their remedies. Run the checks in a single snapshot, so that concurrent writes
+cause no false alarms. No check keeps more in memory than the names of one user's files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ from memory.project import Outline
 from memory.recall.search.segments import VERSION
 from memory.work.lanes import KINDS
 
-# The maximum number of rows that a check reports for each kind of problem.
+# Maximum number of rows a check reports for each kind of problem.
 NAMED = 20
 
 
@@ -94,9 +94,9 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _lane_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that every pending entry will be processed, since otherwise it would be lost.
+    """Check that every pending entry will be processed, since it would be lost otherwise.
 
-    The entries of a merged user are copied, and the copies are processed instead.
+    A merged user's entries are copied, and the copies are processed instead.
     """
     if user.merged_into_id is not None:
         return
@@ -166,7 +166,7 @@ def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
 
 
 def _record_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that the index locates every record of the newest version in the right file."""
+    """Check that the index places every record in the newest version in the right file."""
     head = user.head
     located = RecordLocation.objects.filter(user=user, retired_version=None)
     tree = head.tree if head else {}
@@ -219,9 +219,9 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
     for alert in islice(duplicates.find_orphans(of_user), NAMED):
         yield f"alert {alert.pk} is not listed, although it does not duplicate a listed alert"
     for pk in _some(of_user.filter(resolved, resolved_at=None)):
-        yield f"alert {pk} is resolved but has no time of resolution"
+        yield f"alert {pk} is resolved but has no resolution time"
     for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):
-        yield f"alert {pk} is live but has a time of resolution"
+        yield f"alert {pk} is live but has a resolution time"
     for pk in _some(_of_others(of_user, user, "last_run__user")):
         yield f"alert {pk} was raised by another user's run"
     events = erasure_registry.rows_of(AlertEvent, user).exclude(workspace=user.workspace_id)
@@ -230,7 +230,7 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _redaction_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that redacted content is gone, also from everything that was derived from it."""
+    """Check that redacted content is gone, including from everything derived from it."""
     rows = Redaction.objects.filter(user=user)
     waiting = rows.filter(due_at__isnull=False).exists()
     if user.redacting_since is not None and not waiting:
@@ -238,9 +238,9 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
-    # Retention empties old, settled messages, which no redaction names.
+    # Retention clears old, settled messages, which are not part of any redaction.
     outlived = set(messages.values_list("seq", flat=True)) - named - _told_redacted(user)
-    # The messages of a merged user are copied to the other user's log and settled there.
+    # A merged user's messages are copied to the other user's log and settled there.
     unsettled = messages.filter(seq__in=outlived, user__merged_into=None)
     for seq in _pending(unsettled):
         yield f"entry {seq} lost its text before it was settled"
@@ -257,7 +257,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
-        return  # derived data is removed only when the redaction ends
+        return  # derived data is not removed until the redaction ends
     if user.head is not None:
         paths = {
             hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
@@ -272,16 +272,16 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _told_redacted(user: MemoryUser) -> set[int]:
-    """Return the entries that were redacted according to the redaction entries in the log."""
+    """Return the entries that were redacted according to the log's redaction entries."""
     told = LogEntry.objects.filter(user=user, kind=EntryKind.REDACTION)
     return {seq for data in told.values_list("data", flat=True) for seq in (data or {})["entries"]}
 
 
 def _merge_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that all entries of a merged user were copied, and that none was appended since."""
+    """Check that all of a merged user's entries were copied, and that none was appended since."""
     merge = Merge.objects.filter(merged=user).first()
     if (merge.user_id if merge else None) != user.merged_into_id:
-        yield "the user was merged into a different user from the one that the merge names"
+        yield "the user was merged into a different user than the merge record says"
     if merge is None:
         return
     if merge.due_at is None and merge.cursor_seq < merge.last_seq:
@@ -301,7 +301,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
         yield (
             f"entry {row.from_seq} was copied as entry {row.seq}, which the other log does not have"
         )
-    # If only retention has emptied a message, its copy is not redacted.
+    # If a message was only cleared by retention, its copy is not redacted.
     gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
     left = LogEntry.objects.filter(
@@ -329,7 +329,7 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
     for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
         yield f"the search segment {segment} covers entries that do not exist"
     # A segment has one block of documents, one of vectors, and `blocks` blocks of postings. Any
-    # further blocks contain vectors of another model, which are still being computed.
+    # further blocks contain another model's vectors, which are still being computed.
     own = Count("parts", filter=Q(parts__number__lte=F("blocks") + 1))
     parts = segments.filter(version=VERSION).annotate(number=own)
     for segment in parts.exclude(number=F("blocks") + 2):
@@ -344,7 +344,7 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
 
 
 def _event_problems(workspace: Workspace) -> Iterator[str]:
-    """Check that the workspace's events are numbered without gaps, up to the counter."""
+    """Check that the workspace's events are numbered without gaps up to the counter."""
     events = AlertEvent.objects.filter(workspace=workspace)
     known = events.aggregate(number=Count("id"), first=Min("seq"), last=Max("seq"))
     counters = EventCounter.objects.filter(workspace=workspace)
@@ -373,7 +373,7 @@ def _delivery_problems(workspace: Workspace) -> Iterator[str]:
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
-        yield f"delivery {pk} reports an event of another workspace"
+        yield f"delivery {pk} reports an event from another workspace"
     of_alert = Q(event__alert__isnull=False)
     wrong = ~Q(seq=F("event__seq")) | (of_alert & ~Q(alert=F("event__alert")))
     wrong |= ~of_alert & Q(alert__isnull=False)
@@ -419,7 +419,7 @@ def _some(rows: Any, column: str = "pk") -> Sequence[Any]:
 
 
 def _of_others(rows: Any, user: MemoryUser, path: str = "checkpoint__user") -> Any:
-    """Keep the rows for which the lookup `path` leads to a different user."""
+    """Keep the rows whose `path` lookup leads to a different user."""
     return rows.filter(**{f"{path}__isnull": False}).exclude(**{path: user})
 
 

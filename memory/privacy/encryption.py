@@ -1,8 +1,8 @@
-"""Encryption of database content: API keys for language models, prompts, answers, webhook secrets.
+"""Encryption of database content: language model API keys, prompts, answers, webhook secrets.
 
-`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first key encrypts, and any of the keys
-decrypts. So a key is rotated by putting a new one in front; after `manage.py reencrypt`, the old
-key can be removed.
+`UAC_ENCRYPTION_KEYS` lists the keys, newest first: the first key encrypts, and any of them can
+decrypt. To rotate a key, put a new one in front; after `manage.py reencrypt`, the old key can be
+removed.
 """
 
 import functools
@@ -12,11 +12,11 @@ from django.conf import settings
 
 
 class EncryptionError(Exception):
-    """There is no key to encrypt with, or none of the keys decrypts the content."""
+    """There is no key to encrypt the content with, or none of the keys decrypts it."""
 
 
 def available() -> bool:
-    """Return whether content can be encrypted, that is, whether there is a key."""
+    """Return whether content can be encrypted, i.e. whether there is a key."""
     return bool(settings.UAC_ENCRYPTION_KEYS)
 
 
@@ -34,7 +34,7 @@ def decrypt(token: bytes) -> bytes:
 
 
 def reencrypt(token: bytes) -> bytes:
-    """Re-encrypt the content with the first key; raises EncryptionError as `decrypt` does."""
+    """Re-encrypt the content with the first key; raises EncryptionError like `decrypt`."""
     try:
         return _keys().rotate(bytes(token))
     except InvalidToken:
@@ -42,7 +42,7 @@ def reencrypt(token: bytes) -> bytes:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map the setting's name to what is wrong with its keys; return {} if all are valid."""
+    """Map the setting's name to what is wrong with its keys; return {} if they are all valid."""
     for number, key in enumerate(settings.UAC_ENCRYPTION_KEYS, 1):
         try:
             Fernet(key)
@@ -57,14 +57,14 @@ def validate_server_settings() -> dict[str, str]:
 
 def _undecipherable() -> EncryptionError:
     return EncryptionError(
-        "None of the UAC_ENCRYPTION_KEYS can decrypt the stored content: add the key with which it"
-        " was encrypted."
+        "None of the UAC_ENCRYPTION_KEYS can decrypt the stored content: add the key that it was"
+        " encrypted with."
     )
 
 
 def _keys() -> MultiFernet:
     if not available():
-        raise EncryptionError("There is no key to encrypt with: set UAC_ENCRYPTION_KEYS.")
+        raise EncryptionError("There is no key to encrypt content with: set UAC_ENCRYPTION_KEYS.")
     return _multi_fernet(tuple(settings.UAC_ENCRYPTION_KEYS))
 
 

@@ -1,8 +1,7 @@
-"""The erasure registry: every column that may contain data about a person, and how it is erased.
+"""The erasure registry: every column that may contain data about a person, and how to erase it.
 
-It lists every model from which foreign keys lead to a user, with each of its fields as either
-content or kept. A test fails if a field is missing, so that nobody adds a column that erasure would
-miss.
+It lists every model whose foreign keys lead to a user, and classifies each field as either content
+or kept. A test fails if a field is missing, so nobody can add a column that erasure would miss.
 """
 
 from collections.abc import Iterator
@@ -49,11 +48,11 @@ from memory.models import (
 
 
 class Method(StrEnum):
-    """How the rows of a model are erased."""
+    """How a model's rows are erased."""
 
-    REDACT = "redact"  # the row is kept without its content: hashes and totals must still match
-    DELETE = "delete"  # the row is deleted
-    PSEUDONYMISE = "pseudonymise"  # the row is kept as a tombstone without a name
+    REDACT = "redact"  # keep the row but clear its content: hashes and totals must still match
+    DELETE = "delete"  # delete the row
+    PSEUDONYMISE = "pseudonymise"  # keep the row as a tombstone without a name
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     Merge: Erasure(
         Method.DELETE,
-        # Names of constraints may reveal their subject, and a guessed key can be checked against a
+        # Constraint names may reveal their subject, and a guessed key can be checked against a
         # fingerprint.
         content=("left_behind", "alerts", "last_error"),
         kept=(
@@ -250,7 +249,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         content=("data",),
         kept=("id", "segment", "number"),
     ),
-    # A backtest of a workspace constraint belongs to no user and is not about a particular person.
+    # A backtest of a workspace constraint belongs to no user and isn't about a particular person.
     Backtest: Erasure(
         Method.DELETE,
         content=("constraint", "source_hash", "reason", "last_error"),
@@ -306,8 +305,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
             "resolved_version",
         ),
     ),
-    # The emptied row is kept because the feed reports the erasure of the alert, so that everybody
-    # who has a copy of it can delete the copy.
+    # The cleared row is kept because the feed reports that the alert was erased, so that everyone
+    # who has a copy can delete it.
     Alert: Erasure(
         Method.REDACT,
         content=("constraint", "message", "evidence", "fingerprint"),
@@ -348,7 +347,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     AlertEvent: Erasure(
         Method.REDACT,
-        # The row is kept for its number, since the event feed must have no gaps.
+        # The row is kept for its number, since the event feed must not have gaps.
         content=("detail", "actor", "entries"),
         kept=("id", "workspace", "seq", "alert", "user", "kind", "at", "run"),
     ),
@@ -371,7 +370,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     DeliveryAttempt: Erasure(
         Method.DELETE,
-        # The response of an endpoint may repeat what was sent to it.
+        # An endpoint's response may repeat what was sent to it.
         content=("error", "answer"),
         kept=("id", "delivery", "at", "seconds", "address", "status"),
     ),
@@ -427,7 +426,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     IdempotencyKey: Erasure(
         Method.DELETE,
-        # The body of a short request can be guessed from its unkeyed hash.
+        # A short request body can be guessed from its unkeyed hash.
         content=("key", "fingerprint", "reference"),
         kept=("id", "workspace", "user", "created_at"),
     ),
@@ -435,7 +434,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
 
 
 def in_order() -> list[type[models.Model]]:
-    """Return the models in the registry, each before the models to which its foreign keys refer."""
+    """Return the registry's models, each before the models that its foreign keys refer to."""
     pointing = TopologicalSorter[type[models.Model]]()
     for model in REGISTRY:
         pointing.add(model)
@@ -445,7 +444,7 @@ def in_order() -> list[type[models.Model]]:
     return list(pointing.static_order())
 
 
-# An event, like the messages about it, concerns either an alert about the user or entries in the
+# Events, and the messages about them, concern either an alert about the user or entries in the
 # user's log.
 _PATHS: dict[type[models.Model], tuple[str, str]] = {
     AlertEvent: ("alert__user", "user"),
@@ -455,17 +454,17 @@ _PATHS: dict[type[models.Model], tuple[str, str]] = {
 
 
 def rows_of(model: type[models.Model], user: MemoryUser) -> models.QuerySet[Any]:
-    """Select the rows of a model in the registry that belong to this user."""
+    """Select this user's rows of a model in the registry."""
     rows = model._base_manager
     if model not in _PATHS:
         return rows.filter(**{_path_to_user(model): user.pk})
-    # This uses a union, since no single index covers both paths.
+    # Use a union, since no single index covers both paths.
     keys = [rows.filter(**{path: user.pk}).order_by().values("pk") for path in _PATHS[model]]
     return rows.filter(pk__in=keys[0].union(*keys[1:]))
 
 
 def blanks(model: type[models.Model]) -> dict[str, Any]:
-    """Map each content field of a model to its empty value."""
+    """Map each of a model's content fields to its empty value."""
     found = {}
     for name in REGISTRY[model].content:
         field: Any = model._meta.get_field(name)
@@ -474,7 +473,7 @@ def blanks(model: type[models.Model]) -> dict[str, Any]:
 
 
 def telling(model: type[models.Model]) -> models.Q:
-    """Match the rows that still have content, for a model whose rows are kept."""
+    """Match the rows that still have content, for models whose rows are kept."""
     told = models.Q()
     for name, blank in blanks(model).items():
         told |= (
@@ -485,7 +484,7 @@ def telling(model: type[models.Model]) -> models.Q:
 
 @cache
 def _path_to_user(model: type[models.Model]) -> str:
-    """Return the shortest path of foreign keys that leads from a model to the user."""
+    """Return the shortest path of foreign keys from a model to the user."""
     if model is MemoryUser:
         return "pk"
     ways: list[tuple[str, Any]] = [
@@ -500,7 +499,7 @@ def _path_to_user(model: type[models.Model]) -> str:
 
 
 def _foreign_keys(model: type[models.Model]) -> Iterator[Any]:
-    """Yield a model's foreign keys to models in the registry, except those of the user's row."""
+    """Yield a model's foreign keys to models in the registry, except those of the user model."""
     if model is MemoryUser:
         return
     for field in model._meta.concrete_fields:

@@ -1,10 +1,10 @@
-"""Removing everything that is based on redacted entries from versions and derived data.
+"""Removing everything based on redacted entries from versions and derived data.
 
 Data that cites an entry is found by the entry's number: records by their sources, constraints and
 legacy files by the edits and imports that created them. Data that may quote an entry without citing
 it (answers, alert messages, prompts) is selected in two ways: everything made from a version that
-contained data from the entry, and everything written by a model since the entry arrived. This
-removes too much rather than too little, since such data can be computed again.
+contained data from the entry, and everything a model has written since the entry arrived. This errs
+on the side of removing too much, since such data can be computed again.
 """
 
 import datetime
@@ -59,10 +59,9 @@ from memory.temporal import forecasts
 from memory.temporal.rollback import UNDONE
 from memory.work import runs
 
-# Matches the sources of a record as written in a file: `Trip(key="rome", to="Rome", sources=(3,
-# 7))`.
+# Matches a record's sources as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.
 _SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")
-_EMPTY = sha256("")  # hash of the content of every package's __init__.py
+_EMPTY = sha256("")  # hash of every package's __init__.py content
 _CONSTRAINT_EDITS = ("write_constraint", "delete_constraint")
 _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", output_field=JSONField())
 
@@ -71,14 +70,13 @@ _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", outpu
 class Traces:
     """The parts of a user's versions that are based on certain entries.
 
-    `hashes` are those of the files that are based on one of the entries; `versions` are the keys of
-    the versions with such a file, the first of which was made at `since`; `records` are all records
-    that ever cited one of the entries; `keys` (domain and key) are the records named by edits that
-    cite one. For the newest version, `head_records` maps the affected records to their sources,
-    `head_constraints` maps the affected constraints to the other entries that they cite, and
+    `hashes` has the hashes of all files based on one of the entries, and `versions` the keys of all
+    versions that contain such a file; the first of these was made at `since`. `records` has all
+    records that ever cited one of the entries, and `keys` (domain and key) the records named by
+    edits that cite one. For the newest version, `head_records` maps the affected records to their
+    sources, `head_constraints` maps the affected constraints to the other entries they cite, and
     `head_legacy` has the paths of the affected legacy files. `earlier` and `earlier_constraints`
-    (source and tests) hold the state of records and constraints before one of the entries affected
-    them.
+    (source and tests) hold the state of records and constraints from before they were affected.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -94,7 +92,7 @@ class Traces:
 
     @property
     def kept(self) -> set[RecordId]:
-        """The records in the newest version that are restored to their earlier state."""
+        """The records in the newest version that will be restored to their earlier state."""
         return self.head_records.keys() & self.earlier.keys()
 
     @property
@@ -116,10 +114,9 @@ class _Search:
         self._user, self._seqs = user, seqs
         self._seen: set[str] = set()
         self._lines: set[str] = set()
-        # Maps the name of each constraint that is based on the entries to the other entries that it
-        # cites.
+        # Maps the name of each constraint based on the entries to the other entries it cites.
         self._constraints: dict[str, set[int]] = {}
-        # Maps paths to hashes for the legacy files that were imported by one of the entries.
+        # Maps paths to hashes for the legacy files imported by one of the entries.
         self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
         for checkpoint in _versions(user, seqs).select_related("parent").iterator(chunk_size=20):
@@ -161,7 +158,7 @@ class _Search:
     def _look_back(
         self, before: Checkpoint | None, path: str, records: Collection[RecordId]
     ) -> None:
-        """Store the state of these records in `before`, when they did not yet cite the entries."""
+        """Store these records' state in `before`, when they did not yet cite the entries."""
         content = self._content(before, path) if records else None
         if before is None or content is None:
             return
@@ -177,7 +174,7 @@ class _Search:
         return Blob.objects.get(user=self._user, hash=checkpoint.tree[path]).content
 
     def _new_files(self, checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
-        """Yield path and content of the files below `domains/` that no earlier version had."""
+        """Yield the path and content of files below `domains/` that no earlier version had."""
         new = {
             hash_: path
             for path, hash_ in checkpoint.tree.items()
@@ -192,8 +189,8 @@ class _Search:
     def _look_at_constraints(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
         """Track the constraints that are based on the entries.
 
-        A constraint is based on the entries that its edits cite, until it is rewritten by an edit
-        that cites no entry.
+        A constraint is based on the entries cited by its edits, until an edit that cites no entry
+        rewrites it.
         """
         traces, tree = self.traces, checkpoint.tree
         resting = {
@@ -240,13 +237,13 @@ def _files(constraint: str) -> tuple[str, str]:
 
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
-    """Select the versions that may cite these entries, judging by `seen_seq`, oldest first."""
+    """Select the versions that may cite these entries according to `seen_seq`, oldest first."""
     known = Checkpoint.objects.filter(user=user, seen_seq__gte=min(seqs))
     return known.order_by("version")
 
 
 def cited(content: str) -> set[int]:
-    """Return the entries on which the records of a file are based."""
+    """Return the entries that a file's records are based on."""
     return {int(seq) for match in _SOURCES.finditer(content) for seq in match[1].split(", ")}
 
 
@@ -276,9 +273,9 @@ def _records_citing(
 def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
     """Remove everything that is based on these entries or may quote them, except in the head.
 
-    `traces` must have been found before the head, which no longer contains such data, was made.
-    Call this in the transaction that makes that version, with the user's row locked; a repeated
-    call finds nothing more to remove.
+    The head no longer contains such data; `traces` must have been found before it was made. Call
+    this in the transaction that makes the head, with the user's row locked. A repeated call finds
+    nothing more to remove.
     """
     if not seqs:
         return
@@ -299,7 +296,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
 
 
 def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:
-    """Return when the first of these entries, or of those from which they derive, was recorded."""
+    """Return when the first of these entries, or of those they are derived from, was recorded."""
     entries = LogEntry.objects.filter(user=user)
     origins = {
         seq
@@ -346,7 +343,7 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 class _Telling:
     """Tells which edits reveal certain entries: those that cite one or name something based on one.
 
-    Edits that dismiss other entries count as well, because their reasons may quote these entries.
+    Edits that dismiss other entries also count, because their reasons may quote these entries.
     """
 
     seqs: frozenset[int]
@@ -356,7 +353,7 @@ class _Telling:
     def includes(self, edit: Mapping[str, Any], files: Collection[str]) -> bool:
         """Return whether an edit reveals any of the entries.
 
-        `files` are the paths of the files in the edit's version that are based on one of the
+        `files` are the paths of those files in the edit's version that are based on one of the
         entries.
         """
         op = edit.get("op")
@@ -374,7 +371,7 @@ class _Telling:
 
 
 def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the edit in redacted form; the database permits no other change to an edit."""
+    """Return the edit in redacted form, the only change to an edit that the database permits."""
     kept = {"op": edit["op"]}
     if edit["op"] in _CONSTRAINT_EDITS and "name" in edit:
         kept["name"] = edit["name"]
@@ -393,10 +390,10 @@ def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
 
 
 def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> set[str]:
-    """Empty the runs that may contain data from the entries; return their ids.
+    """Clear the content of runs that may contain data from the entries; return their ids.
 
-    These are the runs of an affected version, and the runs whose input was written by somebody who
-    may have read the entries.
+    These are runs of an affected version, and runs whose input was written by somebody who may have
+    read the entries.
     """
     of_user = Run.objects.filter(user=user)
     runs.close(
@@ -407,12 +404,12 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         "The requested version contained redacted content: try again.",
     )
     written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
-    # A run that failed permanently and was queued again still has its old input, so close it.
+    # A run that failed permanently and was then requeued still has its old input, so close it.
     asked = Redaction.objects.filter(user=user).aggregate(last=Max("created_at"))["last"]
     if asked is not None:
         runs.close(
             of_user.filter(written, queued_at__gte=since, queued_at__lt=asked),
-            "Content of this user's memory was redacted in the meantime: try again.",
+            "Content in this user's memory was redacted in the meantime: try again.",
         )
     chosen = of_user.filter(
         Q(checkpoint__in=traces.versions) | (written & Q(finished_at__gte=since)),
@@ -433,14 +430,13 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
 
 
 def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collection[str]) -> None:
-    """Delete the hashes of the requests that wrote the entries or that led to the emptied runs.
+    """Delete the hashes of requests that wrote the entries or triggered the `emptied` runs.
 
-    A short body can be guessed from its hash. Without the hash, a repeated request is refused
+    A short body can be guessed from its hash. Without the hash, a repeated request is rejected
     instead of restoring what was redacted.
     """
     keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
-    # `reference` is the result of a request: the numbers of entries, or an id, such as that of a
-    # run.
+    # `reference` is the request's result: entry numbers, or an id such as a run's.
     wrote = [
         key.pk
         for key in keys.only("reference")
@@ -453,8 +449,8 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
 def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     """Remove explanations that may quote the entries.
 
-    These are a model's reasons for dismissing or rejecting other entries, the staff's reasons for
-    rollbacks, and the gate's objections to versions made by earlier redactions.
+    These are a model's reasons for dismissing or rejecting other entries, reasons given by staff
+    for rollbacks, and the gate's objections to versions made by earlier redactions.
     """
     said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
         kind__in=[EntryKind.RECORD, EntryKind.REDACTION]
@@ -463,8 +459,8 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
         Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
     ).update(reason=TOLD)
-    # Keep the beginning, which names the rollback: it determines the outcome if the rollback is
-    # undone later.
+    # Keep the beginning, which names the rollback and determines the outcome if the rollback is
+    # later undone.
     short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
     EntryOutcome.objects.filter(user=user, reason__startswith=UNDONE).update(
         reason=Func(*short, function="regexp_replace", output_field=TextField())
@@ -478,7 +474,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
 
 
 def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
-    """Redact the results of backtests that may be affected; unfinished ones lose their leases."""
+    """Redact results of backtests that may be affected; unfinished backtests lose their leases."""
     of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
     Backtest.objects.filter(state__in=GOING_ON, users__user=user).update(
         token=F("token") + 1, lease_owner="", lease_expires_at=None, last_error=""

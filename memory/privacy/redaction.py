@@ -1,7 +1,7 @@
-"""Redaction of entries: removal of their content, and of everything that is based on it.
+"""Redacting entries: removing their content and everything based on it.
 
-In one transaction, the entries and all entries derived from them lose their content, and an entry
-that records the redaction is appended to the log. From then on, the user's newest version is
+In one transaction, the content of the entries and of all entries derived from them is cleared, and
+an entry recording the redaction is appended to the log. From then on, the user's newest version is
 withheld, since it may contain redacted content, and workers that may have read that content lose
 their claims. A worker then makes a version without the content
 (`workers/checkpointing/redactions.py`) and, in the transaction that makes this version the newest,
@@ -24,30 +24,30 @@ from memory.work import lanes, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.redact"
-# The reason stored in the outcomes of redacted entries.
+# The reason stored in redacted entries' outcomes.
 REASON = "redacted"
-# The placeholder for redacted text that cannot be empty.
+# Placeholder for redacted text that can't be empty.
 TOLD = "(redacted)"
-# The kinds of runs whose input was written by somebody who may have read any entry.
+# Kinds of runs whose input was written by somebody who may have read any of the entries.
 AUTHORED = (RunKind.ASK, RunKind.FOLLOW_UP, RunKind.PROPOSAL, RunKind.IMPORT)
 
 
 class RedactionRefused(ValueError):
-    """An entry cannot be redacted; the message says which one, and why."""
+    """An entry can't be redacted; the message says which one and why."""
 
 
 class UnknownEntries(RedactionRefused):
-    """The log does not contain an entry that was to be redacted."""
+    """An entry to be redacted is not in the log."""
 
 
 def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> LogEntry:
-    """Redact these entries in the user's log, and all entries derived from them.
+    """Redact these entries in the user's log, along with all entries derived from them.
 
-    The copies and originals of these entries in the logs of merged users are redacted, too. Returns
-    the log entry that records the redaction; if all the entries had been redacted before, returns
-    the one for the latest of those redactions. `by` names the requester (`key:…`, `staff:…`),
-    `reason` says why: both stay on record. Raises UnknownEntries if the log lacks one of the
-    entries, and RedactionRefused if one of them itself records a redaction, or if `seqs` is empty.
+    Copies and originals of these entries in merged users' logs are redacted, too. Returns the log
+    entry that records the redaction; if all of the entries had already been redacted, returns the
+    one for the latest of those redactions. `by` names the requester (`key:…`, `staff:…`) and
+    `reason` says why; both stay on record. Raises UnknownEntries if one of the entries is not in
+    the log, and RedactionRefused if one of them itself records a redaction, or if `seqs` is empty.
     """
     asked = sorted(set(seqs))
     if not asked:
@@ -85,9 +85,9 @@ def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: 
 
 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return the entries among these that no redaction names.
+    """Return those of the entries that are not part of any redaction.
 
-    An entry that only retention has emptied is included, since data derived from it may still
+    This includes entries that only retention has cleared, since data derived from them may still
     exist.
     """
     told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
@@ -140,7 +140,7 @@ def _redact(
 
 
 def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return the numbers of these entries and of all entries derived from them, ascending."""
+    """Return the numbers of these entries and all entries derived from them, in ascending order."""
     found, newest = set(seqs), set(seqs)
     while newest:
         derived = LogEntry.objects.filter(
@@ -157,21 +157,21 @@ def waiting() -> QuerySet[Redaction]:
 
 
 def under_way(user: MemoryUser) -> list[int]:
-    """Return the numbers of the entries in incomplete redactions, ascending."""
+    """Return the numbers of entries in incomplete redactions, in ascending order."""
     rows = waiting().filter(user=user).values_list("entries", flat=True)
     return sorted({seq for entries in rows for seq in entries})
 
 
 def redacted_among(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return which of these entries were redacted, ascending."""
-    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # larger numbers are in no log
+    """Return which of these entries have been redacted, in ascending order."""
+    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # no log has larger numbers
     return sorted(numbers - set(_not_named(user, numbers)))
 
 
 def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
-    """Return the number of each redacted entry with the time of its redaction.
+    """Return each redacted entry's number and the time of its redaction.
 
-    Entries that only retention has emptied are left out.
+    Entries that were only cleared by retention are left out.
     """
     told = Redaction.objects.filter(user=user_pk).values_list("entries", "created_at")
     return [(seq, at) for entries, at in told for seq in entries]
@@ -180,7 +180,7 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 def first_since(
     checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
-    """Return the first entry that a version has seen and that was redacted after it was made.
+    """Return the first entry that the version had seen and that was redacted after it was made.
 
     `redacted` comes from `moments`. Returns None if there is no such entry.
     """
@@ -215,10 +215,11 @@ def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> N
 
 
 def _interrupt(user: MemoryUser, first: int) -> None:
-    """Take work away from workers that may have read the entries, of which `first` is the first.
+    """Take work away from workers that may have read the redacted entries.
 
-    The work on the lanes starts again. Runs whose input may quote an entry, or whose version may
-    contain data from one, are closed: whoever waits for such a run is told to try again.
+    `first` is the number of the first such entry. Work on the lanes starts over. Runs are closed if
+    their input may quote one of the entries or their version may contain data from one; whoever is
+    waiting for such a run is told to try again.
     """
     lanes.interrupt(user.pk)
     lanes.recount(user.pk)
@@ -226,5 +227,5 @@ def _interrupt(user: MemoryUser, first: int) -> None:
         Run.objects.filter(user=user).filter(
             Q(kind__in=AUTHORED) | Q(trigger=RunTrigger.STAFF) | Q(checkpoint__seen_seq__gte=first)
         ),
-        "Content of this user's memory was redacted in the meantime: try again.",
+        "Content in this user's memory was redacted in the meantime: try again.",
     )

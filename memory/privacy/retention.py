@@ -1,9 +1,9 @@
 """Retention: the dispatcher deletes data that a workspace no longer keeps, in small batches.
 
-- A message loses its content. What was derived from it stays: this is not a redaction, and only the
-  entry itself shows it in the log. A message that is still pending is kept.
-- A run is deleted with its results, except one that was the last to report a live alert.
-- A call to a language model is deleted; its spending stays in the ledger.
+- A message loses its content, but whatever was derived from it stays: this is not a redaction, and
+  in the log, only the entry itself shows it. A message that is still pending is kept.
+- A run is deleted along with its results, unless it was the last one to report a live alert.
+- A language model call is deleted, but its spending stays in the ledger.
 """
 
 import datetime
@@ -23,7 +23,7 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunStatus
 from memory.workspace_settings import table
 
-# Seconds for which a process skips a workspace after it found no expired data there.
+# How many seconds a process skips a workspace after finding no expired data there.
 PAUSE_SECONDS = 300.0
 _quiet_until: dict[int, float] = {}
 
@@ -31,7 +31,7 @@ _quiet_until: dict[int, float] = {}
 def purge(limit: int) -> int:
     """Remove expired data from each workspace, oldest first, up to `limit` rows of each kind.
 
-    Returns the number of rows that were emptied or deleted.
+    Returns the number of rows cleared or deleted.
     """
     number = 0
     for workspace in Workspace.objects.all():
@@ -59,7 +59,7 @@ def purge_workspace(workspace: Workspace, limit: int) -> int:
 
 def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
-    # The messages of a merged user are copied to the other user's log and settled there.
+    # A merged user's messages are copied to the other user's log and settled there.
     handed_over = Merge.objects.filter(
         merged=OuterRef("user"), due_at=None, last_seq__gte=OuterRef("seq")
     )
@@ -77,7 +77,7 @@ def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int)
 
 
 def _empty(user_pk: int, keys: list[UUID]) -> int:
-    """Empty these entries of a user; if the user's row is locked, leave that to a later call."""
+    """Clear these entries of a user; if the user's row is locked, leave that to a later call."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():

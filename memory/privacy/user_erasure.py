@@ -1,11 +1,11 @@
-"""Erasure of a user: all data is removed, and a record of the erasure remains.
+"""Erasing a user: all of the user's data is removed, and a record of the erasure remains.
 
 An erasure is requested in one transaction. From then on, nobody can find the user
-(`MemoryUser.objects` excludes them), the user_id is replaced with a placeholder, workers that do
-work for the user lose their claims, and the database refuses new rows about the user (migration
-0002). A worker then removes all data batch by batch, following the registry
-(`memory.privacy.erasure_registry`). It may be killed at any point: what has been removed stays
-removed and counted, and another worker continues with the rest.
+(`MemoryUser.objects` excludes them), the user_id is replaced with a placeholder, workers doing work
+for the user lose their claims, and the database rejects new rows about the user (migration 0002). A
+worker then removes all data batch by batch, following the registry
+(`memory.privacy.erasure_registry`). It can be killed at any point: what has been removed stays
+removed and counted, and another worker carries on with the rest.
 
 The erasure is complete when no data is left, no transaction that began before the erasure is still
 open, and every sandbox host has confirmed that it holds no data about the user.
@@ -56,23 +56,23 @@ logger = structlog.get_logger(__name__)
 
 TASK = "workers.tasks.erase"
 ACTOR = "erasure"
-# Reasons that the server itself gives, which are not checked for the user's id.
+# Reasons given by the server itself, which are not checked for the user's id.
 RESTORED = "erased before; a restored backup has brought the user back"
 MEM0 = "delete_users call by a mem0 client"
 OURS = (RESTORED, MEM0)
-# The placeholder for a row's name in the history of staff actions.
+# Placeholder for a row's name in the history of staff actions.
 TOLD = "(erased)"
-# The number of rows removed in one transaction.
+# Number of rows removed per transaction.
 BATCH = 1000
-# How long to wait before an incomplete erasure is continued.
+# How long to wait before continuing an incomplete erasure.
 AGAIN = datetime.timedelta(seconds=1)
 # A host that has sent no heartbeat for this long is no longer running, and its sandboxes have
-# exited with it or have been removed.
+# exited with it or been removed.
 GONE = datetime.timedelta(seconds=40)
 
-# The rows of these models are kept: they no longer contain a name, and record the erasure itself.
+# Rows of these models are kept: they no longer contain a name, and they record the erasure itself.
 _STAY = (MemoryUser, UserErasure)
-# These rows of other models are kept, too: they report the erasure of an alert, without identifying
+# These rows of other models are also kept: they report the erasure of an alert without identifying
 # anybody.
 _ERASED = {
     AlertEvent: Q(kind=AlertEventKind.ERASED),
@@ -82,17 +82,17 @@ _ERASED = {
 
 
 class ErasureRefused(ValueError):
-    """The erasure was refused; the message says why."""
+    """The user can't be erased; the message says why."""
 
 
 def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
-    """Erase the user: from now on nobody can find them, and their data will be removed soon.
+    """Erase the user: nobody can find them from now on, and their data will be removed soon.
 
-    Users who were merged into this one are the same person, and are erased as well. Returns the
+    Users who were merged into this one are the same person and are erased as well. Returns the
     erasure, or the existing one if somebody else has just erased the user. `by` names the requester
-    (`key:…`, `staff:…`), `reason` says why: both stay on record. Raises ErasureRefused if the
-    reason is empty or contains a user_id to be removed, and UserMerged if the user was merged into
-    another one, which must be erased instead.
+    (`key:…`, `staff:…`) and `reason` says why; both stay on record. Raises ErasureRefused if the
+    reason is empty or contains a user_id that is to be removed, and UserMerged if the user was
+    merged into another one, which must be erased instead.
     """
     if not reason.strip():
         raise ErasureRefused("Give a reason: it stays on record.")
@@ -105,7 +105,7 @@ def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
 
 
 def _same_person(user: MemoryUser) -> set[int]:
-    """Return the keys of this user and of all users who were merged into this one."""
+    """Return the primary keys of this user and of all users who were merged into this one."""
     return {user.pk, *(other.pk for other in copies.merged_into(user))}
 
 
@@ -151,7 +151,7 @@ def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> No
 def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
     columns = {
         **erasure_registry.blanks(MemoryUser),
-        # No API accepts such a user_id, so no other user has it.
+        # No API accepts a user_id like this, so no other user can have it.
         "user_id": f"{TOLD} {user.public_id}",
         "erased_at": now,
         "log_bytes": 0,
@@ -167,7 +167,8 @@ def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
 def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     """Interrupt workers, close runs, resolve alerts, delete backtests and withdraw messages."""
     runs.close(Run.objects.filter(user=user), "This user was erased.")
-    # The erasure of each alert is reported separately, so alerts no longer refer to each other.
+    # The erasure of each alert is reported separately, so alerts must no longer refer to each
+    # other.
     user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
     Alert.objects.filter(user=user, state__in=LIVE_STATES).update(
         state=AlertState.RESOLVED,
@@ -190,7 +191,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _take(work: QuerySet[Any]) -> None:
-    """Take away the leases on these rows, and cancel work that is due."""
+    """Revoke the leases on these rows, and cancel work that is due."""
     due = {"due_at": None} if hasattr(work.model, "due_at") else {}
     work.update(token=F("token") + 1, lease_owner="", lease_expires_at=None, **due)
 
@@ -204,7 +205,7 @@ def waiting() -> QuerySet[UserErasure]:
 
 
 def work_on(erasure_id: str) -> None:
-    """Continue an erasure, unless another worker holds it."""
+    """Continue an erasure unless another worker holds it."""
     row = leases.claim(waiting().filter(pk=erasure_id))
     if row is None:
         return
@@ -213,7 +214,7 @@ def work_on(erasure_id: str) -> None:
             _erase(row)
     except leases.LeaseLost:
         logger.warning("lease_lost", erasure=str(row.pk))
-    except Exception as error:  # the error's text may quote data to be erased
+    except Exception as error:  # the error's text may quote data being erased
         leases.fail(row, type(error).__name__)
         raise
 
@@ -227,8 +228,8 @@ def _erase(row: UserErasure) -> None:
             while _take_away(row, user, model):
                 pass
     counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
-    # Try again later if any data is left, or if a transaction that started before the user's
-    # erasure became visible has not ended.
+    # Try again later if any data is left, or if a transaction that started before the erasure
+    # became visible is still open.
     if _transactions("pg_snapshot_xmin") < begun or any(left(user)) or _hosts_left(row):
         again = timezone.now() + AGAIN
         return leases.write(
@@ -253,9 +254,9 @@ def _erase(row: UserErasure) -> None:
 
 
 def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) -> bool:
-    """Erase some of the user's rows of a model and count them; return whether there may be more."""
+    """Erase and count some of the user's rows of a model; return whether there may be more."""
     with transaction.atomic():
-        # Locks are taken in the same order everywhere: first the user's row, then other rows.
+        # Locks are taken in the same order everywhere: the user's row first, then other rows.
         MemoryUser.everybody.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(row)
         keys = list(_rest(model, user).order_by("-pk").values_list("pk", flat=True)[:BATCH])
@@ -275,7 +276,7 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
 
 
 def _delete(model: type[models.Model], keys: Collection[Any]) -> None:
-    """Delete rows; foreign keys that refer to them and may be NULL are set to NULL first."""
+    """Delete rows, after setting nullable foreign keys that refer to them to NULL."""
     for relation in model._meta.get_fields(include_hidden=True):
         if isinstance(relation, ManyToOneRel) and relation.on_delete is models.SET_NULL:
             pointing = relation.related_model._base_manager
@@ -283,13 +284,13 @@ def _delete(model: type[models.Model], keys: Collection[Any]) -> None:
             pointing.filter(**{f"{name}__in": keys}).update(**{name: None})
     with connection.cursor() as cursor:
         table, key = model._meta.db_table, model._meta.pk.column
-        # The statement contains only names of our own tables and columns.
+        # The statement contains only our own table and column names.
         statement = f'DELETE FROM "{table}" WHERE "{key}" = ANY(%s)'  # noqa: S608  # nosec B608
         cursor.execute(statement, [list(keys)])
 
 
 def _rest(model: type[models.Model], user: MemoryUser) -> QuerySet[Any]:
-    """Select the user's rows of a model that are still to be erased."""
+    """Select the user's rows of a model that have yet to be erased."""
     rows = erasure_registry.rows_of(model, user)
     if model in _ERASED:
         rows = rows.exclude(_ERASED[model])
@@ -313,7 +314,7 @@ def _tell(user: MemoryUser, keys: Collection[Any]) -> None:
 
 
 def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
-    """Replace the names of rows in the history of staff actions, since names quote content."""
+    """Replace row names in the history of staff actions, since such names quote content."""
     keys = (
         erasure_registry.rows_of(model, user)
         .annotate(of_row=Cast("pk", CharField()))
@@ -326,14 +327,14 @@ def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
 
 
 def left(user: MemoryUser) -> Iterator[str]:
-    """Yield the names of the models that still have rows of the user to erase."""
+    """Yield the names of the models that still have rows of this user to erase."""
     for model in REGISTRY:
         if model not in _STAY and _rest(model, user).exists():
             yield str(model._meta.verbose_name_plural)
 
 
 def _transactions(which: str) -> int:
-    """Return a bound on the ids of open transactions, from pg_current_snapshot."""
+    """Return a bound on open transaction ids, from pg_current_snapshot."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {which}(pg_current_snapshot())::text::bigint")
         (number,) = cursor.fetchone()
@@ -344,12 +345,12 @@ def _transactions(which: str) -> int:
 
 
 def asked_of(host: str) -> list[int]:
-    """Return the keys of the erased users whose data this host still has to discard."""
+    """Return the primary keys of erased users whose data this host still has to discard."""
     return list(waiting().filter(hosts__contains=[host]).values_list("user_id", flat=True))
 
 
 def kept_nothing(host: str, users: Collection[int]) -> None:
-    """Record that this host holds no more data about these users, and never will again."""
+    """Record that this host no longer holds any data about these users, and never will again."""
     without = Func(
         F("hosts"), Value(host), function="array_remove", output_field=UserErasure.hosts.field
     )

@@ -2,7 +2,7 @@
 
     project = Project.open(outline, read, locate)      # nothing is read yet
     for edit in compile_record(project, entry):        # or edits from JSON: edit_from_json
-        apply(project, edit)                           # EditError: the edit was refused
+        apply(project, edit)                           # EditError: the edit was rejected
     change = project.change()                          # new files, records, and outline
 
 Files are parsed, never executed. `render` produces the canonical text of a project's files, and
@@ -59,7 +59,7 @@ from memory.project.values import (
 
 
 def to_typed_json(value: Value | Record, project: Project, domain: str) -> Any:
-    """Return a value or record in a domain as typed JSON, in the form of a sandbox's dump."""
+    """Return a value or record in a domain as typed JSON, in the form of a sandbox dump."""
     return encode(value, project.outline.domains[domain])
 
 

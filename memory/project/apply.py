@@ -1,4 +1,4 @@
-"""Applying edits to a project. Each edit is checked in full before it changes anything."""
+"""Applying edits to a project. Each edit is fully checked before it changes anything."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -45,19 +45,18 @@ from memory.project.schema_edits import (
 from memory.project.values import Record, RecordId
 from memory.texts import parse_python
 
-# The maximum length in characters of a conflict's `about`, which becomes part of an alert's
-# message.
+# Maximum length, in characters, of a conflict's `about`, which becomes part of an alert's message.
 MAX_ABOUT = 200
 
 
 def apply(project: Project, edit: Edit) -> None:
-    """Apply an edit; raises EditError and leaves the project unchanged if the edit is refused."""
+    """Apply an edit; raises EditError and leaves the project unchanged if the edit is invalid."""
     check_sources(edit)
     _APPLY[type(edit)](project, edit)
 
 
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
-    """Return an unused key for a record that has none: `trip-41`, then `trip-41-2` and so on."""
+    """Return an unused key for a record that has none: `trip-41`, then `trip-41-2`, and so on."""
     key = base = key_of_entry(class_name, seq)
     number = 1
     while project.find(RecordId(domain, collection, key)):
@@ -204,8 +203,8 @@ def _conflict(project: Project, edit: Conflict) -> None:
         conflicts.DOMAIN,
         conflicts.CLASS,
         {"about": about, "records": names},
-        # The `Conflict` record also cites the sources of the conflicting records, so that its alert
-        # leads to all of the conflicting statements.
+        # The `Conflict` record also cites the conflicting records' sources, so that its alert leads
+        # to all of the conflicting statements.
         tuple({*edit.sources, *(seq for record in records for seq in record.sources)}),
         collection=conflicts.COLLECTION,
         derived=(("records", "names of records"),),

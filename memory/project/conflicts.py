@@ -1,8 +1,8 @@
 """Conflicts: the class and constraint that represent contradictory statements in a project.
 
-The statements stay as they are. A record of the class `Conflict` says what they disagree on and
-which records contain them. A constraint, which is written when the first conflict is marked, fires
-for each `Conflict` record until that record is retired.
+The statements stay as they are. A `Conflict` record says what they disagree on and which records
+contain them. A constraint, written when the first conflict is marked, fires for each `Conflict`
+record until that record is retired.
 """
 
 from memory.project.edits import DefineClass, FieldSpec, WriteConstraint
@@ -65,7 +65,7 @@ _WRITE = WriteConstraint(CONSTRAINT, _SOURCE, _TESTS_SOURCE)
 
 
 def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
-    """Return the edits, if any, that a project needs before it can hold a `Conflict` record.
+    """Return any edits that a project needs before it can hold a `Conflict` record.
 
     Raises EditError if the project uses the required names for something else.
     """

@@ -33,15 +33,15 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DATETIME = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}")
 _TIME = re.compile(_CLOCK)
-# The maximum number of bits in an integer; every integer within this limit also fits in a float.
+# Maximum number of bits in an integer; any integer within this limit also fits in a float.
 _MAX_BITS = 1000
 
 
 def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
     """Convert `value` to the given type.
 
-    Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as a
-    value that already has the type. Raises EditError, which names `where`, if the value does not
+    Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as
+    values that already have the type. Raises an EditError that names `where` if the value does not
     fit.
     """
     match type_:
@@ -78,7 +78,7 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
 def conform_fields(
     data: Mapping[str, object], class_: Class, domain: Domain, where: str
 ) -> dict[str, Value]:
-    """Return a new object's fields in declared order, leaving out those equal to their default.
+    """Return a new object's fields in declared order, leaving out those with default values.
 
     Raises EditError if a field is unknown, a required field is missing or a value does not fit.
     """
@@ -96,7 +96,7 @@ def conform_fields(
 def conform_some_fields(
     data: Mapping[str, object], class_: Class, domain: Domain, where: str
 ) -> dict[str, Value]:
-    """Convert the given fields to their declared types, keeping those equal to their default."""
+    """Convert the given fields to their declared types, keeping those with default values."""
     fields: dict[str, Value] = {}
     for name, value in data.items():
         field = class_.field(name)
@@ -111,7 +111,7 @@ def conform_some_fields(
 
 
 def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value]:
-    """Return fields in the order their class declares, leaving out those equal to their default."""
+    """Return fields in their class's declared order, leaving out those with default values."""
     return {
         field.name: fields[field.name]
         for field in class_.fields
@@ -146,7 +146,7 @@ def infer_scalar(value: object, where: str) -> Type:
 
 
 def looks_like_date(text: str) -> bool:
-    """Return whether the whole text has the form of an ISO date or datetime, valid or not."""
+    """Return whether the entire text has the form of an ISO date or datetime, valid or not."""
     return bool(_DATE.fullmatch(text) or _DATETIME.fullmatch(text))
 
 
@@ -163,7 +163,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # Try `str` last, so that text is read as a date, an enum member or a key if possible.
+    # Try `str` last, so that text is read as a date, enum member or key if possible.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)

@@ -1,6 +1,6 @@
 """Edits: all the ways in which a project can be changed, and their strict JSON form.
 
-In JSON, an edit is an object whose `op` is the class's name in snake case and whose other keys are
+In JSON, an edit is an object whose `op` is the class name in snake case and whose other keys are
 the class's attributes. Field values are plain or typed JSON; they are converted to the fields'
 types when the edit is applied.
 """
@@ -17,8 +17,8 @@ from memory.project.values import RecordId
 
 Kind = Literal["record", "object", "enum"]
 
-# The maximum length, in characters, of a constraint's source or its tests, which are parsed and
-# repaired repeatedly.
+# Maximum length, in characters, of a constraint's source or tests, which are parsed and repaired
+# repeatedly.
 MAX_SOURCE = 64 * 1024
 
 
@@ -36,7 +36,7 @@ class DefineClass:
     """Define a record class, a class of objects within records, or an enum.
 
     A domain is created along with its first class. If `collection` is given, an empty collection of
-    that name is created for the class. To extend an existing enum, give both its old and its new
+    that name is created for the class. To extend an existing enum, list both its old and new
     members.
     """
 
@@ -53,7 +53,7 @@ class DefineClass:
 
 @dataclass(frozen=True)
 class AddField:
-    """Add a field that has a default or may be None, so that existing records need no change."""
+    """Add a field that has a default or may be None, so that existing records can stay as is."""
 
     op: ClassVar = "add_field"
     domain: str
@@ -66,7 +66,7 @@ class AddField:
 
 @dataclass(frozen=True)
 class WidenField:
-    """Give a field a wider type, which includes all values of the old type."""
+    """Give a field a wider type, one that includes all values of the old type."""
 
     op: ClassVar = "widen_field"
     domain: str
@@ -77,7 +77,7 @@ class WidenField:
 
     @property
     def call(self) -> str:
-        """The edit written as a function call, for messages that recommend this edit."""
+        """This edit written as a function call, for messages that recommend it."""
         return (
             f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
             f' name="{self.name}", type="{self.type}")'
@@ -86,7 +86,7 @@ class WidenField:
 
 @dataclass(frozen=True)
 class RenameField:
-    """Rename a field in a class and in all of the class's records."""
+    """Rename a field in a class and in all of its records."""
 
     op: ClassVar = "rename_field"
     domain: str
@@ -101,9 +101,9 @@ class Add:
     """Add a record.
 
     If `key` is None, the record's key is `<class>-<newest source>[-n]`. If `collection` is None,
-    the record is added to its class's first collection, which is created if necessary. If
-    `singleton` is set, `collection` is the name of the singleton. `derived` names each field with
-    dates or numbers that occur in no cited entry, and says where they come from: ("nights", "from
+    the record goes into its class's first collection, which is created if necessary. If `singleton`
+    is set, `collection` is the singleton's name. `derived` names each field containing dates or
+    numbers that are not in any cited entry, and says where they come from: ("nights", "from
     check-in and check-out").
     """
 
@@ -133,7 +133,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Retire:
-    """Retire a record: remove it from the state; its key is never reused."""
+    """Retire a record: remove it from the state. Its key is never reused."""
 
     op: ClassVar = "retire"
     domain: str
@@ -145,7 +145,7 @@ class Retire:
 
 @dataclass(frozen=True)
 class WriteConstraint:
-    """Write constraints/<name>.py and tests/test_<name>.py, exactly as given."""
+    """Write constraints/<name>.py and tests/test_<name>.py exactly as given."""
 
     op: ClassVar = "write_constraint"
     name: str
@@ -165,7 +165,7 @@ class DeleteConstraint:
 
 @dataclass(frozen=True)
 class Note:
-    """Keep text that fits no class as a record in the domain `notes`. For `derived`, see `Add`."""
+    """Keep text that fits no class as a record in the `notes` domain. For `derived`, see `Add`."""
 
     op: ClassVar = "note"
     text: str
@@ -175,10 +175,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Mark records that contradict each other: the records stay, and a constraint fires for them.
+    """Mark records that contradict each other. They stay, and a constraint fires for them.
 
-    `about` says in a few words what the records disagree on. The mark is a record in the collection
-    `conflicts` of the domain `conflicts`; retiring that record resolves the conflict.
+    `about` says in a few words what the records disagree on. The mark is itself a record, in the
+    `conflicts` collection of the `conflicts` domain; retiring it resolves the conflict.
     """
 
     op: ClassVar = "conflict"
@@ -190,7 +190,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Declare, with a reason, that entries contain nothing to remember.
+    """Declare, with a reason, that certain entries contain nothing to remember.
 
     The project does not change.
     """
@@ -221,7 +221,7 @@ _NEED_SOURCES = (Add, Update, Retire, Note, Conflict, Dismiss)
 
 
 def edit_from_json(data: object) -> Edit:
-    """Parse an edit; raises EditError, which names the field and the fix, if it is invalid."""
+    """Parse an edit; if it is invalid, raises an EditError that names the field and the fix."""
     if not isinstance(data, dict):
         raise _malformed("an edit", "an object with `op`", data)
     op = data.get("op")
@@ -233,12 +233,12 @@ def edit_from_json(data: object) -> Edit:
 
 
 def edit_to_json(edit: Edit) -> dict[str, Any]:
-    """Return the edit as JSON from which `edit_from_json` restores it."""
+    """Return the edit as JSON that `edit_from_json` can parse."""
     return {"op": edit.op, **_to_json(edit)}
 
 
 def check_sources(edit: Edit) -> None:
-    """Refuse an edit whose sources are not entry numbers, or that needs sources but cites none."""
+    """Reject an edit whose sources are not entry numbers, or that must cite sources but doesn't."""
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(
@@ -327,7 +327,7 @@ def _kind(value: object, where: str) -> str:
 
 def _sources(value: object, where: str) -> tuple[int, ...]:
     numbers: list[Any] = value if isinstance(value, list) else [None]
-    # In JSON, 5.0 is an integer.
+    # In JSON, 5.0 counts as an integer.
     if not all(
         (type(number) is int or (type(number) is float and number.is_integer())) and number > 0
         for number in numbers

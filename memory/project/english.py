@@ -1,7 +1,7 @@
-"""The library for English plurals (inflect), imported without its checks on argument types.
+"""The library for English plurals (inflect), imported without its argument type checks.
 
-The library adds these checks with a decorator. Each use of it parses the library's source again, so
-that the import takes seconds. We check our arguments ourselves.
+The library adds these checks with a decorator, and each use of the decorator parses the library's
+source again, which makes the import take seconds. We check our arguments ourselves.
 """
 
 from unittest.mock import patch
@@ -11,8 +11,8 @@ with patch("typeguard.typechecked", lambda function: function):
 
 ENGINE = inflect.engine()
 
-# Singular nouns that the library mistakes for plurals ("lens" for the plural of "len", "regimen"
-# for the plural of "regiman") or pluralises as if they were compounds of "man".
+# Singular nouns that the library takes for plurals ("lens" as the plural of "len", "regimen" as the
+# plural of "regiman") or pluralises as if they were compounds of "man".
 NOUNS = {
     **{
         word: f"{word}s"

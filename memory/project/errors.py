@@ -1,8 +1,8 @@
-"""Errors raised for projects and their edits."""
+"""Errors raised by projects and their edits."""
 
 
 class EditError(Exception):
-    """The project refuses an edit or a record; the message names the field and the fix.
+    """The project rejects an edit or a record; the message names the field and the fix.
 
     `code` is stable and meant for programs; `message` is meant for people and models.
     """
@@ -14,7 +14,7 @@ class EditError(Exception):
 
 
 class ProjectError(Exception):
-    """A stored project cannot be read; the message names the file, the line and the reason."""
+    """A stored project can't be read; the message names the file, the line and the reason."""
 
     def __init__(self, path: str, message: str, line: int | None = None) -> None:
         super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")

@@ -1,8 +1,8 @@
-"""Changes given as whole files: edited files of a project, or an entire project to import.
+"""Changes given as whole files: edited files from a project, or an entire project to import.
 
 The files are in the project's own format. They are compared with the current project, and every
-difference becomes an edit; a difference that no edit can express is refused, never ignored. So a
-file that omits a record by accident does not retire that record.
+difference becomes an edit. A difference that no edit can express is rejected, never ignored, so a
+file that accidentally omits a record doesn't retire it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,23 +31,23 @@ from memory.project.schema_edits import check_new_holder
 from memory.project.types import format_type, parse_type
 from memory.project.values import Record, RecordId
 
-# The maximum number of omitted records that an error message names.
+# Maximum number of omitted records named in an error message.
 MAX_NAMED = 10
 
 
 def edits_of_files(project: Project, files: Mapping[str, str | None]) -> list[Edit]:
-    """Turn the project's files into the given files, and return the edits that do so.
+    """Edit the project so that its files match the given files, and return the edits.
 
-    `files` maps the path of each changed file to its new text, or to None to delete a constraint.
-    Generated files may be included, but are ignored. Raises ProjectError if a file cannot be read,
-    and EditError if no edit can express a difference.
+    `files` maps each changed file's path to its new text, or to None to delete a constraint.
+    Generated files may be included but are ignored. Raises ProjectError if a file can't be read,
+    and EditError if a difference can't be expressed as edits.
     """
     files = {path: text for path, text in files.items() if not _is_generated(path, text)}
     domains = [
         _read(project, name, {path: files[path] for path in files if _domain_of(path) == name})
         for name in sorted({name for name in map(_domain_of, files) if name})
     ]
-    # Define the classes of all domains before adding any records, since a record may refer to a
+    # Define the classes in all domains before adding any records, since a record may refer to a
     # record in another domain.
     edits = _applied(project, [edit for one in domains for edit in _of_schema(one.old, one.new)])
     for one in domains:
@@ -69,7 +69,7 @@ class Whole:
 
 
 def read_whole(files: Mapping[str, str]) -> Whole:
-    """Parse an entire project to import; raises ProjectError if it is not in our format."""
+    """Parse an entire project for import; raises ProjectError if it is not in our format."""
     outline, records = load(files)
     if not outline.domains and not outline.constraints:
         raise ProjectError("manifest.py", "contains neither a domain nor a constraint")
@@ -83,12 +83,12 @@ def read_whole(files: Mapping[str, str]) -> Whole:
 
 
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
-    """Add the contents of another project to this one, and return the edits that do so.
+    """Add the contents of another project to this one, and return the edits that did so.
 
-    The added records cite `sources`, since their original sources are entries in another log;
-    everything else stays as it was in the other project, including the order of classes, fields and
+    The added records cite `sources`, since their original sources are entries in another log.
+    Everything else stays as it was in the other project, including the order of classes, fields and
     collections. Raises EditError if a name already exists or is not allowed, and ProjectError if
-    edits cannot produce one of the classes or enums.
+    one of the classes or enums can't be produced by edits.
     """
     outline = whole.outline
     for kind, names in (
@@ -106,7 +106,7 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         for domain in outline.domains.values()
         for edit in _of_schema(Domain(domain.name), domain)
     ]
-    # `_take_over_order` creates the collections, in their original order.
+    # `_take_over_order` creates the collections in their original order.
     bare = [
         replace(_unambiguous(e, outline), collection=None) if isinstance(e, DefineClass) else e
         for e in schema
@@ -134,10 +134,10 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
 
 
 def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
-    """Return the edit with each ambiguous class name in its field types prefixed with its domain.
+    """Return the edit with ambiguous class names in its field types qualified by their domain.
 
-    If another domain has a class of the same name, the plain name would refer to that class until
-    the class in this domain is defined.
+    If another domain has a class with the same name, the plain name would refer to that class until
+    the one in this domain is defined.
     """
     others = {
         name
@@ -186,8 +186,8 @@ def _take_over_record(
         singleton=singleton,
     )
     apply(project, add)
-    # In a field that allows several types, the edit turns text that looks like a date into a date:
-    # in that case, restore the record exactly.
+    # If a field allows several types, the edit turns text that looks like a date into a date. In
+    # that case, restore the exact record.
     record_id = RecordId(domain.name, name, record.key)
     written, exact = project.record(record_id), replace(record, sources=sources)
     if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
@@ -196,10 +196,10 @@ def _take_over_record(
 
 
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
-    """Apply edits in an order that works, and return them in that order.
+    """Apply the edits in an order that works, and return them in that order.
 
-    If no order works, because classes refer to each other, the fields that hold references are
-    added after the classes.
+    If no order works because classes refer to each other, the fields that hold references are added
+    after the classes.
     """
     waiting = list(edits)
     done: list[Edit] = []
@@ -220,9 +220,9 @@ def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
-    """Return a class definition without reference fields, then edits that add each of those fields.
+    """Return a class definition without its reference fields, then edits that add those fields.
 
-    Raises `refusal` if the edit defines no class with reference fields.
+    Raises `refusal` if the edit doesn't define a class with reference fields.
     """
     if not isinstance(edit, DefineClass):
         raise refusal
@@ -240,12 +240,12 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
 
 
 def _is_generated(path: str, text: str | None) -> bool:
-    """Return whether a file is generated: it is the manifest or an empty `__init__.py`."""
+    """Return whether a file is generated, i.e. the manifest or an empty `__init__.py`."""
     return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
 
 
 def _domain_of(path: str) -> str:
-    """Return the name of the domain that a file belongs to, or "" if it belongs to none."""
+    """Return the name of the domain a file belongs to, or "" if it belongs to none."""
     parts = path.split("/")
     return parts[1] if len(parts) == 3 and parts[0] == "domains" else ""
 
@@ -261,7 +261,7 @@ class _Read:
 
 
 def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read:
-    """Parse a domain with its changed and new files; raises EditError if they omit records."""
+    """Parse a domain including its changed and new files; raises EditError if they omit records."""
     old = project.outline.domains.get(name) or Domain(name)
     texts: dict[str, str] = {}
     if name in project.outline.domains:

@@ -1,12 +1,12 @@
 """Legacy files of foreign projects, kept unchanged because old-style constraints need them.
 
-An old-style constraint is a module with `check(project_path)` or `check_constraints(current_time)`
-that returns a list of dictionaries. It runs unchanged, in the sandbox only, and is exempt from the
-policy. The files that it sees in its project's folder depend on where the constraint is kept:
+An old-style constraint is a module with `check(project_path)` or `check_constraints(current_time)`,
+which returns a list of dictionaries. It runs unchanged, only in the sandbox, and is exempt from the
+policy. Which files it sees in its project's folder depends on where the constraint is kept:
 
-- `legacy/live/`: the user's current state, in place of the state that was imported;
-- `legacy/frozen/`: all files as they were imported. An import chooses this if the constraints would
-  raise different alerts on the translated state; then they see nothing that is learned later.
+- `legacy/live/`: the user's current state in place of the imported state;
+- `legacy/frozen/`: all files exactly as imported. An import chooses this if the constraints would
+  raise different alerts on the translated state; they then see nothing that is learned later.
 """
 
 import ast
@@ -19,12 +19,12 @@ FROZEN = "legacy/frozen/"
 
 
 def is_legacy(path: str) -> bool:
-    """Return whether a path in the tree is that of a legacy file."""
+    """Return whether a path in the tree belongs to a legacy file."""
     return path.startswith((LIVE, FROZEN))
 
 
 def is_old_constraint(source: str) -> bool:
-    """Return whether this source is an old-style constraint; current constraints import `uac`."""
+    """Return whether the source is an old-style constraint; current constraints import `uac`."""
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -50,14 +50,14 @@ def imports_uac(tree: ast.Module) -> bool:
 
 
 def original_path(path: str) -> str:
-    """Return the path that a file had in the foreign project."""
+    """Return the path a file had in the foreign project."""
     return path.removeprefix(LIVE).removeprefix(FROZEN)
 
 
 def surroundings(constraint: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files that an old-style constraint sees in its folder, keyed by original path.
+    """Return the files an old-style constraint sees in its folder, keyed by original path.
 
-    `files` are the files of the whole tree.
+    `files` are the files in the whole tree.
     """
     profile = LIVE if constraint.startswith(LIVE) else FROZEN
     found = {

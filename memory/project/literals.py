@@ -1,4 +1,4 @@
-"""Values as Python source: rendering a value as canonical text, and parsing that text.
+"""Values as Python source: rendering values as canonical text, and parsing that text.
 
 Parsing uses the syntax tree; nothing is ever executed.
 """
@@ -16,8 +16,8 @@ from memory.project.types import bare_name, dotted_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 from memory.texts import parse_expression
 
-# Characters that are invisible, end a line, or reorder text in an editor. This is a fixed list, not
-# `str.isprintable`, so that all Python versions write the same bytes.
+# Characters that are invisible, end a line, or reorder text in an editor. This is a fixed list
+# rather than `str.isprintable`, so that all Python versions write the same bytes.
 _INVISIBLE = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\ufff9-\uffff"
     "\ud800-\udfff\U000e0000-\U0010ffff]"
@@ -27,10 +27,10 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass
 class Uses:
-    """The names that a piece of source uses, collected while it is written.
+    """The names used by a piece of source, collected as it is written.
 
-    `classes` holds "Trip" for a class of the same domain and "identity.Passport" for a class of
-    another domain; `aliases` maps some of these names to the names written in their place.
+    `classes` holds "Trip" for a class in the same domain and "identity.Passport" for a class in
+    another domain; `aliases` maps some of these names to the names to write instead.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -39,7 +39,7 @@ class Uses:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, class_name: str) -> str:
-        """Return the name to write for a class, and record its use."""
+        """Return the name to write for a class, and record that it is used."""
         self.classes.add(class_name)
         return self.aliases.get(class_name) or bare_name(class_name)
 
@@ -54,12 +54,12 @@ class LiteralError(ValueError):
 
 
 def literal(value: Value, uses: Uses | None = None) -> str:
-    """Return a value as Python source; values with the same source are equal and of equal types."""
+    """Return a value as Python source; values with the same source are the same (see `same`)."""
     return _WRITERS[type(value)](value, uses or Uses())
 
 
 def record_literal(record: Record, uses: Uses) -> str:
-    """Return a record as Python source: a call of its class, key first and sources last."""
+    """Return a record as Python source: a call to its class, key first and sources last."""
     parts = [f"key={string_literal(record.key)}", *_arguments(record.fields, uses)]
     if record.sources:
         comma = "," if len(record.sources) == 1 else ""
@@ -68,14 +68,14 @@ def record_literal(record: Record, uses: Uses) -> str:
 
 
 def same(left: object, right: Value) -> bool:
-    """Return whether two values are equal and of equal types (1 is neither 1.0 nor True)."""
+    """Return whether two values are equal and of the same type (1 is neither 1.0 nor True)."""
     if type(left) is not type(right):
         return False
     return left is None or literal(left) == literal(right)
 
 
 def string_literal(text: str) -> str:
-    """Return a string in double quotes, with escapes for all invisible characters."""
+    """Return a string in double quotes, with all invisible characters escaped."""
     return _INVISIBLE.sub(_escape, _quoted(text))
 
 
@@ -175,9 +175,9 @@ def parse_literal(text: str) -> Value:
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
-    """Return the value that a syntax tree represents; raises LiteralError if it represents none.
+    """Return the value a syntax tree represents; raises LiteralError if it doesn't represent one.
 
-    `names` maps the names of imported classes to the classes ("identity.Passport").
+    `names` maps imported class names to the classes they stand for ("identity.Passport").
     """
     match node:
         case ast.Constant(value=(None | str() | int() | float()) as value):
@@ -194,7 +194,7 @@ def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
 
 
 def call_fields(node: ast.Call, names: Mapping[str, str]) -> dict[str, Value]:
-    """Return the values of the keyword arguments of a dataclass call."""
+    """Return the keyword argument values of a dataclass call."""
     if node.args or any(keyword.arg is None for keyword in node.keywords):
         raise LiteralError(node, "keyword arguments only")
     return {

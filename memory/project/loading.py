@@ -13,11 +13,11 @@ _Records = dict[str, dict[str, dict[str, Record]]]
 
 
 def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
-    """Return a tree's outline and its records.
+    """Return a tree's outline and records.
 
     The records are keyed by file path, then by collection or singleton name, then by record key.
 
-    Raises ProjectError for a file that cannot be read or does not belong to a project.
+    Raises ProjectError for a file that can't be read or doesn't belong to a project.
     """
     outline = Outline()
     records: _Records = {}
@@ -89,7 +89,7 @@ def _documentation(path: str, source: str) -> str:
 
 
 def _is(path: str, *pattern: str) -> bool:
-    """Return whether a path matches: `*` matches any name, `test_*` any name with that prefix."""
+    """Return whether a path matches; `*` matches any name, `test_*` any name with that prefix."""
     parts = path.split("/")
     return (
         len(parts) == len(pattern)

@@ -7,7 +7,7 @@ from memory.project.literals import string_literal
 from memory.project.outline import Class, Domain, Enumeration, Outline
 from memory.project.types import format_type, is_optional, without_none
 
-# A project with more classes than this is summarised by names and counts only.
+# For projects with more classes than this, the summary has only names and counts.
 MAX_CLASSES = 80
 _MAX_DOC = 100
 _LEGEND = "str unless name:type; ? may be None"
@@ -15,7 +15,7 @@ _BRIEF_LEGEND = "fields: see schema.py"
 
 
 def render_manifest(outline: Outline) -> str:
-    """Return manifest.py: valid Python with one line for each collection, singleton and class."""
+    """Return manifest.py: valid Python with one line per collection, singleton and class."""
     brief = _is_brief(outline)
     lines = [f'"""Generated. {_legend(brief)}"""', "DOMAINS = {"]
     for domain, entries in _domains(outline, brief):
@@ -48,9 +48,9 @@ def manifest_text(
 ) -> str:
     """Return the manifest as plain text.
 
-    `open_alerts` has a severity and a message for each open alert. `failing` maps the names of
-    failing constraints to their errors. If `brief` is set, the text has names and counts only, as
-    it always does for a large project.
+    `open_alerts` has each open alert's severity and message. `failing` maps failing constraints'
+    names to their errors. If `brief` is set, the text has only names and counts, as it always does
+    for large projects.
     """
     brief = brief or _is_brief(outline)
     lines = [f"Domains ({_legend(brief)}):"]
@@ -88,7 +88,7 @@ def _legend(brief: bool) -> str:
 
 
 def _names(domain: Domain) -> Iterator[str]:
-    """Yield the names in a domain, with the number of records in each collection: `trips 50`."""
+    """Yield the names in a domain, with each collection's number of records: `trips 50`."""
     yield from (f"{one.name} {one.count}" for one in domain.collections.values())
     yield from domain.singletons
 

@@ -1,9 +1,9 @@
-"""The project: a user's memory as typed records, opened lazily and changed in place.
+"""The project: a user's memory as typed records, opened lazily and modified in place.
 
 A project knows its outline and reads files with records only when needed: appending to a collection
 of fifty thousand records parses and writes only its last shard. Edits go through
-`memory.project.apply`, which ensures that a refused edit leaves the project unchanged; the mutating
-methods here trust their arguments.
+`memory.project.apply`, which ensures that a rejected edit leaves the project unchanged; the
+mutating methods here trust their arguments.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ from memory.project.values import Location, Record, RecordId
 
 # No file is larger than 64 KiB: a shard has up to 60 KiB of records, and the rest is for its
 # imports. In state.py, half of the 64 KiB is reserved for the list of shards, which grows over
-# time. There are two exceptions: a single record that is larger than the limit, and a record that
-# an update enlarges in place.
+# time. There are two exceptions: a single record larger than the limit, and a record that grows
+# when an update changes it in place.
 SHARD_BYTES = 60 * 1024
 STATE_BYTES = 32 * 1024
 
@@ -33,7 +33,7 @@ Locate: TypeAlias = Callable[[str, str, str], Location | None]
 
 @dataclass(frozen=True)
 class PlacedRecord:
-    """A record and the path of its file."""
+    """A record and its file's path."""
 
     path: str
     record: Record
@@ -45,10 +45,10 @@ class Change:
 
     `files` maps the path of every changed file to its new text, or to None if it was deleted.
     `records` has every record that was added or updated. `transient` lists the records that were
-    both added and retired since: they are in no file, but their keys, like those of `retired`
-    records, cannot be reused. `retired_by` has the entries cited by the edit that retired each
-    record. `set_by` has, for each field of an updated record, the entries cited by the edits that
-    set it. `derived` has the fields that an edit marked as derived, each with the reason.
+    both added and retired since then: they are in no file, but their keys, like those of `retired`
+    records, can't be reused. `retired_by` maps each retired record to the entries cited by the edit
+    that retired it. `set_by` maps each field of an updated record to the entries cited by the edits
+    that set it. `derived` has the fields that an edit marked as derived, each with the reason.
     `as_named` has the earlier states of updated records, with renamed fields under their current
     names; it is empty if a renamed field's old name now belongs to another field.
     """
@@ -70,11 +70,11 @@ class Change:
     as_named: Mapping[RecordId, Record]
 
     def records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return the current records of a changed file, keyed by collection or singleton."""
+        """Return a changed file's current records, keyed by collection or singleton."""
         return _lists(self.expected.get(path, {}))
 
     def previous_records_in(self, path: str) -> dict[str, list[Record]]:
-        """Return the records that a changed file had when the project was opened, if it existed."""
+        """Return the records a changed file had when the project was opened, if it existed then."""
         return _lists(self.previous.get(path, {}))
 
 
@@ -104,14 +104,14 @@ class Project:
 
     @classmethod
     def empty(cls) -> "Project":
-        """Return a project without any content."""
+        """Return a project with no content."""
         return cls(Outline(), _nothing_to_read, _nowhere, ())
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Project":
-        """Parse all files of a tree, and return the project that they make up.
+        """Parse all files in a tree, and return the project they make up.
 
-        Raises ProjectError for a file that cannot be read. The files do not contain the keys of
+        Raises ProjectError for a file that can't be read. The files don't contain the keys of
         retired records: where these matter, use `open` with its `locate`.
         """
         outline, records = load(files)
@@ -129,24 +129,24 @@ class Project:
 
     @classmethod
     def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
-        """Return a stored project; its files are read only when they are needed.
+        """Return a stored project, whose files are read only when needed.
 
-        `read(path)` returns a file's source; `locate(domain, collection, key)` returns the location
-        of a record, even of a retired one, or None for a key that was never used.
+        `read(path)` returns a file's source. `locate(domain, collection, key)` returns a record's
+        location, even if the record is retired, or None if the key was never used.
         """
         return cls(outline, read, locate, outline.paths())
 
     # Reading the project
 
     def find(self, record_id: RecordId) -> Location | None:
-        """Return the location of a record, even if retired; None if the key was never used."""
+        """Return a record's location, even if it is retired; None if the key was never used."""
         if record_id not in self._places:
             known = record_id.domain in self._opened.domains
             self._places[record_id] = self._locate(*record_id) if known else None
         return self._places[record_id]
 
     def record(self, record_id: RecordId) -> Record | None:
-        """Return a record; None if it does not exist or was retired."""
+        """Return a record, or None if it does not exist or was retired."""
         location = self.find(record_id)
         if location is None or location.retired:
             return None
@@ -158,7 +158,7 @@ class Project:
         return by_key[record_id.key]
 
     def records(self, domain: str, name: str) -> Iterator[tuple[RecordId, Record]]:
-        """Yield the records of a collection or singleton, reading all of its shards."""
+        """Yield the records in a collection or singleton, reading all of its shards."""
         collection = self.outline.domains[domain].collections.get(name)
         paths = [self.outline.domains[domain].state_path]
         for path in [shard.path for shard in collection.shards] if collection else paths:
@@ -177,7 +177,7 @@ class Project:
         return self._records[path]
 
     def source(self, path: str) -> str:
-        """Return the text of any file in the tree as it would now be stored."""
+        """Return the text of any file in the tree as it would be stored now."""
         if path in self._written:
             return self._written[path]
         if path == "manifest.py":
@@ -234,7 +234,7 @@ class Project:
         self._put(record_id, record)
 
     def replace(self, record_id: RecordId, record: Record) -> None:
-        """Replace the record that has this id."""
+        """Replace the record with this id."""
         self._put(record_id, record)
 
     def remove(self, record_id: RecordId, sources: Sequence[int]) -> None:
@@ -259,7 +259,7 @@ class Project:
             self._written.pop(path, None)
 
     def keep_legacy(self, files: Mapping[str, str]) -> None:
-        """Keep files of a foreign project unchanged; their new paths are below legacy/."""
+        """Keep a foreign project's files unchanged; their new paths are below legacy/."""
         self._written |= files
         legacy = sorted({*self.outline.legacy, *files})
         constraints = {path for path, source in files.items() if is_old_constraint(source)}
@@ -293,13 +293,13 @@ class Project:
         set_by |= {name: (*set_by.get(name, ()), *sources) for name in fields}
 
     def note_set_renamed(self, record_id: RecordId, name: str, new_name: str) -> None:
-        """Move the entries recorded for a field to the field's new name."""
+        """Move the entries recorded for a field to its new name."""
         set_by = self._set_by.get(record_id, {})
         if name in set_by:
             set_by[new_name] = set_by.pop(name)
 
     def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
-        """Rename fields in a record, including fields of objects nested in it."""
+        """Rename fields in a record, including those of objects nested in it."""
         record = self.record(record_id)
         assert record is not None, f"{record_id} does not exist"
         renamed = rename(record)
@@ -311,7 +311,7 @@ class Project:
             self._as_named[record_id] = rename(before)
 
     def change(self) -> Change:
-        """Return the changes since the project was opened; may be called repeatedly.
+        """Return the changes since the project was opened; can be called repeatedly.
 
         Raises EditError if a constraint or test still uses the old name of a renamed field.
         """
@@ -354,7 +354,7 @@ class Project:
     def _is_named_anew(self) -> bool:
         """Return whether a renamed field's old name now belongs to another field.
 
-        If so, an earlier state of a record with the current field names would be misleading.
+        If so, it would be misleading to give a record's earlier state the current field names.
         """
         classes = [(self.outline.domains[domain], name, old) for domain, name, old in self._renamed]
         return any(
@@ -377,7 +377,7 @@ class Project:
         return PlacedRecord(path, self.records_of(path)[record_id.collection][record_id.key])
 
     def _shard_with_room(self, domain: Domain, name: str, size: int) -> str:
-        """Return the collection's last file, or a new file if it has no room for `size` bytes."""
+        """Return the collection's last file, or a new one if `size` bytes don't fit into it."""
         collection = domain.collections[name]
         path = collection.shards[-1].path
         used = domain.records_size(path)
@@ -421,7 +421,7 @@ class Project:
         return {path for domain in self.outline.domains.values() for path in domain.state_paths()}
 
     def _suspects(self) -> list[str]:
-        """Return the paths of the files that may have changed."""
+        """Return the paths of files that may have changed."""
         suspects = {*self._touched, *self._written, "manifest.py"}
         for domain in self.outline.domains.values():
             if domain.schema_differs(self._opened.domains.get(domain.name)):
@@ -466,7 +466,7 @@ def _domain_of(path: str) -> str:
 
 
 def _same(old: Record, new: Record | None) -> bool:
-    # Compare the records' source texts, since in Python, 1 equals 1.0 and True.
+    # Compare the records' source text, because in Python 1 equals 1.0 and True.
     return new is not None and record_literal(old, Uses()) == record_literal(new, Uses())
 
 

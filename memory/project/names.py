@@ -1,9 +1,9 @@
-"""Names in a project: which are allowed, and how default names are made.
+"""Names in a project: which ones are allowed, and how default names are made.
 
-Class names begin with an upper-case letter, and all other names (of domains, collections and
+Class names begin with an upper-case letter and all other names (of domains, collections and
 constraints) are lower case, so the two kinds never clash in one file. A reserved name that comes
 from a client's data is escaped with a trailing underscore; a reserved name that somebody chose
-deliberately is refused.
+deliberately is rejected.
 """
 
 import builtins
@@ -17,11 +17,11 @@ from typing import Any
 from memory.project.errors import EditError
 from memory.texts import with_few_marks
 
-# Builtins added by `site`, which are not the same in every interpreter.
+# Builtins added by `site`, which differ between interpreters.
 _SITE = {"copyright", "credits", "exit", "license", "quit"}
 _BUILTINS = {name for name in dir(builtins) if not name.startswith("_")} - _SITE
 _MODULES = {"builtins", "dataclasses", "datetime", "decimal", "domains", "enum", "typing", "uac"}
-# Names that queries can use without an import, and that constraints import.
+# Names that queries can use without an import and that constraints import.
 _QUERY = {
     *("now", "today", "date", "timedelta", "defaultdict", "math", "statistics", "re"),
     *("itertools", "info", "warning", "critical"),
@@ -39,12 +39,12 @@ RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
-# The domain of typed entries that name no domain.
+# The domain for typed entries that don't name one.
 DEFAULT_DOMAIN = "general"
 
 
 def check_class_name(name: str, what: str = "class") -> None:
-    """Refuse a name that is invalid for a class or enum."""
+    """Reject an invalid name for a class or enum."""
     _check_identifier(name, what, "write it like `MedicalVisit`")
     if name[0] != name[0].upper() or name.startswith("_"):
         suggestion = camel(name) or "MedicalVisit"
@@ -59,7 +59,7 @@ def check_class_name(name: str, what: str = "class") -> None:
 
 
 def check_lower_name(name: str, what: str) -> None:
-    """Refuse a name that is invalid for a domain, a collection or a constraint."""
+    """Reject an invalid name for a domain, collection or constraint."""
     _check_identifier(name, what, "write it like `medical_visits`")
     if name != name.lower() or name.startswith("_"):
         suggestion = snake(name).strip("_") or "medical_visits"
@@ -78,7 +78,7 @@ def check_lower_name(name: str, what: str) -> None:
 
 
 def check_field_name(name: str, where: str) -> None:
-    """Refuse a field name that is invalid or that `escape_field_name` would change."""
+    """Reject a field name that is invalid or that `escape_field_name` would change."""
     _check_identifier(name, f"field of {where}", "write it like `started_on`")
     escaped = escape_field_name(name, where)
     if escaped != name:
@@ -89,7 +89,7 @@ def check_field_name(name: str, where: str) -> None:
 def escape_field_name(name: str, where: str) -> str:
     """Return the field name for a key in a client's data: `class` becomes `class_`.
 
-    Leading underscores are dropped, since names that begin with one are reserved for the system.
+    Leading underscores are dropped, because names starting with one are reserved for the system.
     Raises EditError if the key is not an identifier even after Unicode normalisation (NFKC).
     """
     normal = unicodedata.normalize("NFKC", with_few_marks(name))
@@ -107,14 +107,14 @@ def escape_field_name(name: str, where: str) -> str:
 
 
 def check_enum_member(name: str, where: str) -> None:
-    """Refuse a name that is invalid for an enum's member."""
+    """Reject an invalid name for an enum member."""
     _check_identifier(name, f"member of {where}", "write it like `RED`")
     if name.startswith("_") or keyword.iskeyword(name) or name in {"mro", "name", "value"}:
         raise EditError("bad_name", f"member {name!r} of {where} is reserved: choose another name")
 
 
 def check_key(key: str, what: str = "key") -> None:
-    """Refuse a record's key if it is empty, is too long or contains control characters."""
+    """Reject a record key that is empty or too long, or contains control characters."""
     if not key or len(key) > 200 or any(unicodedata.category(c) in {"Cc", "Cs"} for c in key):
         raise EditError(
             "bad_key", f"{what} {key!r} must have 1 to 200 characters and no control characters"
@@ -127,7 +127,7 @@ def snake(name: str) -> str:
 
 
 def key_of_entry(class_name: str, seq: int) -> str:
-    """Return the key generated for a record whose entry gives no key: `trip-41`."""
+    """Return the key generated for a record whose entry doesn't provide one: `trip-41`."""
     return f"{snake(class_name)}-{seq}"
 
 
@@ -144,7 +144,7 @@ def camel(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def singular(word: str) -> str:
-    """Return `flight_leg` for `flight_legs`; a word that is not a plural is unchanged."""
+    """Return `flight_leg` for `flight_legs`; words that aren't plurals are unchanged."""
     head, last = _split_last_word(word)
     found = _inflect().singular_noun(last) if _looks_plural(last) else last
     return head + str(found).lower()
@@ -160,12 +160,12 @@ def default_collection(class_name: str) -> str:
 
 
 def escape_collection(name: str) -> str:
-    """Return a collection's name, with a trailing underscore if Python or uac reserves it."""
+    """Return a collection's name, with a trailing underscore if it is reserved by Python or uac."""
     return f"{name}_" if name in RESERVED_LOWER or keyword.iskeyword(name) else name
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """Return `name` or, if it is taken, the first free name of `name2`, `name3` and so on."""
+    """Return `name` or, if it is taken, the first free name among `name2`, `name3` and so on."""
     candidate, number = name, 1
     while candidate in taken:
         number += 1
@@ -189,7 +189,7 @@ def _split_last_word(name: str) -> tuple[str, str]:
 
 
 def _looks_plural(word: str) -> bool:
-    # inflect mistakes "bus" and "analysis" for plurals of "bu" and "analysi".
+    # inflect takes "bus" and "analysis" for plurals of "bu" and "analysi".
     if word.endswith(("us", "ss", "is")) or not word or word in _singulars():
         return False
     found = _inflect().singular_noun(word)
@@ -197,7 +197,7 @@ def _looks_plural(word: str) -> bool:
 
 
 def _inflect() -> Any:
-    from memory.project.english import ENGINE  # slow to import, and rarely needed
+    from memory.project.english import ENGINE  # slow to import and rarely needed
 
     return ENGINE
 

@@ -1,7 +1,7 @@
 """The outline of a project: everything except its records.
 
-It is small, immutable, and sufficient to append a record or to write the manifest. It is stored
-beside a checkpoint's tree, so nothing has to be parsed to know what a project contains.
+It is small and immutable, and is all that's needed to append a record or write the manifest. It is
+stored next to a checkpoint's tree, so nothing has to be parsed to know what a project contains.
 """
 
 import enum
@@ -26,7 +26,7 @@ Default: TypeAlias = Value | Literal[Required.REQUIRED]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a class. If its type allows None, None is its default unless it has another."""
+    """A field of a class. If its type allows None, it defaults to None unless otherwise set."""
 
     name: str
     type: Type
@@ -47,7 +47,7 @@ class Class:
     doc: str = ""
 
     def field(self, name: str) -> Field | None:
-        """Return the field with this name; None if there is none."""
+        """Return the field with this name, or None."""
         return next((field for field in self.fields if field.name == name), None)
 
 
@@ -66,7 +66,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a collection, with the number of its records there and their size in bytes."""
+    """One file of a collection, with its number of records and their size in bytes."""
 
     path: str
     count: int = 0
@@ -98,7 +98,7 @@ class Singleton:
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain: its schema and the places of its records. Mappings are in order of definition."""
+    """A domain: its schema and where its records are. Mappings are in definition order."""
 
     name: str
     enums: Mapping[str, Enumeration] = field(default_factory=dict)
@@ -123,15 +123,15 @@ class Domain:
         return f"domains/{self.name}/{collection}_{number:04d}.py"
 
     def names(self) -> set[str]:
-        """Return all names that are already in use in the domain."""
+        """Return all names already in use in the domain."""
         return {*self.enums, *self.classes, *self.collections, *self.singletons}
 
     def has_part(self, name: str) -> bool:
-        """Return whether `name` can be a field's type: it is an enum or a non-record class."""
+        """Return whether `name` can be used as a field type: an enum or a non-record class."""
         return name in self.enums or (name in self.classes and not self.classes[name].is_record)
 
     def collections_of(self, class_name: str) -> list[str]:
-        """Return the names of the collections for a class, oldest first."""
+        """Return the names of a class's collections, oldest first."""
         return [c.name for c in self.collections.values() if c.class_name == class_name]
 
     def schema_differs(self, other: "Domain | None") -> bool:
@@ -170,7 +170,7 @@ class Domain:
                 yield shard.path
 
     def records_size(self, path: str) -> int:
-        """Return the size of a file's records in bytes; it decides whether another record fits."""
+        """Return the size of a file's records in bytes, which decides if another record fits."""
         shards = (shard for c in self.collections.values() for shard in c.shards)
         size = sum(shard.size for shard in shards if shard.path == path)
         if path == self.state_path:
@@ -180,10 +180,10 @@ class Domain:
 
 @dataclass(frozen=True)
 class Outline:
-    """A project's domains, its constraints with the first lines of their docstrings, and its tests.
+    """A project's domains, its constraints with their docstrings' first lines, and its tests.
 
-    `legacy` lists files of a foreign project that are kept unchanged for its old-style constraints;
-    the constraints among them are also in `legacy_constraints`.
+    `legacy` lists a foreign project's files that are kept unchanged for its old-style constraints;
+    any constraints among them are also in `legacy_constraints`.
     """
 
     domains: Mapping[str, Domain] = field(default_factory=dict)
@@ -225,9 +225,9 @@ class Outline:
         return sorted(paths)
 
     def resolve(self, class_name: str, domain: str) -> tuple[Domain, Class] | None:
-        """Return the record class to which "Passport" or "identity.Passport" refers in a domain.
+        """Return the record class that "Passport" or "identity.Passport" refers to in a domain.
 
-        A plain name refers to the domain's own class or, if it has none, to the only class of that
+        A plain name refers to the domain's own class or, failing that, to the only class with that
         name in the other domains.
         """
         prefix, _, bare = class_name.rpartition(".")
@@ -241,8 +241,8 @@ class Outline:
     def to_json(self) -> dict[str, Any]:
         """Return the outline as JSON for `from_json`.
 
-        It uses lists wherever order matters (PostgreSQL's jsonb does not keep the order of keys),
-        and source text, which no JSON library can alter, for types and defaults.
+        It uses lists wherever order matters (PostgreSQL's jsonb doesn't preserve key order), and
+        source text, which no JSON library can alter, for types and defaults.
         """
         return {
             "domains": [_domain_to_json(domain) for domain in self.domains.values()],
@@ -254,7 +254,7 @@ class Outline:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Outline":
-        """Parse the JSON of `to_json`."""
+        """Parse the JSON returned by `to_json`."""
         return cls(
             domains=_by_name(_domain_from_json(item) for item in data["domains"]),
             constraints=dict(data["constraints"]),

@@ -1,4 +1,4 @@
-"""Parsing a project's files from their syntax trees; nothing is executed."""
+"""Parsing a project's files using their syntax trees; nothing is executed."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -12,15 +12,15 @@ from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
 from memory.texts import parse_expression, parse_python
 
-PIECE = 2048  # the number of characters that are parsed at a time
+PIECE = 2048  # number of characters parsed at a time
 
 
 @dataclass
 class StateSource:
     """The contents of a state file or shard.
 
-    `collections` maps each collection to its class, and `shards` maps it to the modules in which
-    its list continues. `records` maps each collection or singleton to its records by key.
+    `collections` maps each collection to its class, and `shards` maps it to the modules where its
+    list continues. `records` maps each collection or singleton to its records by key.
     """
 
     collections: dict[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class StateSource:
 
 
 def parse_schema(path: str, source: str, name: str) -> Domain:
-    """Parse the schema of the domain called `name`; raises ProjectError if it is invalid."""
+    """Parse the schema of the domain `name`; raises ProjectError if it is invalid."""
     body = _parse(path, source).body
     names = _imported_names(path, body, name)
     domain = Domain(name)
@@ -57,7 +57,7 @@ def parse_schema(path: str, source: str, name: str) -> Domain:
 
 
 def parse_state(path: str, source: str, domain: Domain) -> StateSource:
-    """Parse a state file or shard of a domain; raises ProjectError if it is invalid."""
+    """Parse a domain's state file or shard; raises ProjectError if it is invalid."""
     body = _parse_lists(source) or _parse(path, source).body
     names = _imported_names(path, body, domain.name)
     state = StateSource()
@@ -96,7 +96,7 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
 
 
 def documentation(source: str) -> str:
-    """Return the first line of the docstring of a constraint's `check`, or else of its module."""
+    """Return the first docstring line of a constraint's `check` or, failing that, its module."""
     module = parse_python(source)
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
@@ -108,7 +108,7 @@ def documentation(source: str) -> str:
 
 
 def uses_of_name(source: str, name: str) -> Iterator[int]:
-    """Yield the lines on which the source reads `.name`, or passes `name` as a keyword argument."""
+    """Yield the lines where the source reads `.name` or passes `name` as a keyword argument."""
     for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.Attribute) and node.attr == name:
             yield node.lineno
@@ -128,9 +128,9 @@ def _parse(path: str, source: str) -> ast.Module:
 def _parse_lists(source: str) -> list[ast.stmt]:
     """Parse a file whose lists are laid out as we render them, with one item per line.
 
-    Python's parser holds the interpreter's lock until it is done, which for a large file is long
-    enough to delay all other requests in the process. So it is given a few lines at a time. Returns
-    an empty list if the layout differs or the source is not valid Python.
+    Python's parser holds the GIL until it is done; for a large file, that is long enough to delay
+    all other requests in the process. So give it a few lines at a time. Returns an empty list if
+    the layout differs or the source is not valid Python.
     """
     lines = source.split("\n")
     if len(source) <= PIECE or "]" not in lines:
@@ -150,14 +150,15 @@ def _parse_lists(source: str) -> list[ast.stmt]:
         match node:
             case ast.AnnAssign(value=ast.List(elts=[]) as value) if node.lineno in lists:
                 value.elts = lists.pop(node.lineno)
-    return [] if lists else body  # any list that is left over is inside a string
+    return [] if lists else body  # any list left over is inside a string
 
 
 def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
-    """Parse these lines of a list, a few at a time; raises ValueError if they are not list items.
+    """Parse these lines of a list, a few at a time; raises ValueError if they aren't list items.
 
-    A few lines that end in the middle of an item or a string are not valid Python by themselves. A
-    number appended on a line of its own reveals whether the lines before it end with a comma.
+    If a few lines end in the middle of an item or a string, they are not valid Python by
+    themselves. A number appended on its own line reveals whether the lines before it end with a
+    comma.
     """
     items: list[ast.expr] = []
     while start < end:
@@ -166,7 +167,7 @@ def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
             size += len(lines[stop])
             stop += 1
         text = "\n".join(lines[start:stop])
-        # Give the items the line numbers that they have in the file.
+        # Give the items the line numbers they have in the file.
         match parse_expression("\n" * (start - 1) + f"[\n{text}\n0]").body:
             case ast.List(elts=[*found, ast.Constant(value=0, col_offset=0)]):
                 items += found

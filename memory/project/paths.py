@@ -1,8 +1,8 @@
-"""Determining what kind of file a path in a project names."""
+"""Determining what kind of project file a path refers to."""
 
 
 def holds_records(path: str) -> bool:
-    """Return whether the file holds the records of a domain."""
+    """Return whether the file holds a domain's records."""
     return path.startswith("domains/") and path.rpartition("/")[2] not in (
         "schema.py",
         "__init__.py",

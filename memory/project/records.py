@@ -1,8 +1,7 @@
-"""Compilation of a typed log entry into edits, without a language model.
+"""Compiling a typed log entry into edits, without a language model.
 
 Types are inferred from the data. A field keeps its type as long as new values fit. Otherwise, the
-type is widened to a common type that loses no information; if there is no such type, the entry is
-refused.
+type is widened to a common type that loses no information; if there is none, the entry is rejected.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +57,7 @@ from memory.project.values import RecordId, Struct, Value
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """A typed entry in the log: the data of one record, or its retirement."""
+    """A typed log entry: one record's data, or its retirement."""
 
     seq: int
     domain: str
@@ -72,9 +71,9 @@ class RecordEntry:
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     """Return the edits that would add an entry to the project, without changing the project.
 
-    An entry with a new key becomes an Add, and an entry with a known key becomes an Update of the
-    fields that differ; any schema edits that are needed come first. Raises EditError if the entry
-    is malformed, clashes with the schema or uses a retired key.
+    An entry with a new key becomes an Add, and one with a known key becomes an Update of the fields
+    that differ, preceded by any schema edits that are needed. Raises EditError if the entry is
+    malformed, clashes with the schema or uses a retired key.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
@@ -144,7 +143,7 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
 
 
 def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
-    """Return a JSON object with its keys made valid as field names, at every level of nesting."""
+    """Return a JSON object with its keys turned into valid field names, at every nesting level."""
     if not isinstance(data, Mapping):
         raise EditError("malformed", f"{where} must be an object, not {shown(data)}")
     fields: dict[str, object] = {}
@@ -170,7 +169,7 @@ def _escaped_value(value: object, where: str, depth: int) -> object:
 
 
 class _TypeClash(EditError):
-    """A value does not fit its field; `type` is a type that would hold it."""
+    """A value doesn't fit its field; `type` is a type that would hold it."""
 
     def __init__(self, refusal: EditError, wider: Type) -> None:
         super().__init__(refusal.code, refusal.message)
@@ -188,7 +187,7 @@ class _Draft:
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
     ) -> dict[str, Value]:
-        """Return a new object's fields, creating its class or changing it so that they fit."""
+        """Return a new object's fields, creating its class or changing it to fit them."""
         if name not in self.domain.classes:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
@@ -202,7 +201,7 @@ class _Draft:
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True
     ) -> dict[str, Value]:
-        """Return the given fields of an object, changing its class so that they fit."""
+        """Return the given fields of an object, changing its class to fit them."""
         if self.domain.classes[name].is_record != is_record:
             kind = "not a record class" if is_record else "a record class"
             raise EditError(
@@ -224,7 +223,7 @@ class _Draft:
         return fields
 
     def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
-        """Return the refusal; its message recommends any edit that would make the value fit."""
+        """Return the error, recommending the edit that would make the value fit, if any."""
         if field_ is None or not clash.message.endswith(WidenField.op):
             return clash
         old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
@@ -235,7 +234,7 @@ class _Draft:
         return EditError(clash.code, clash.message.removesuffix(edit.op) + edit.call)
 
     def edits(self) -> Iterator[Edit]:
-        """Yield the edits that turn the domain's schema into that of this draft."""
+        """Yield the edits that turn the domain's schema into this draft's."""
         domain = self.domain.name
         for class_ in self._new_classes():
             fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
@@ -250,10 +249,10 @@ class _Draft:
                     yield WidenField(domain, old.name, field_.name, format_type(field_.type))
 
     def _new_classes(self) -> Iterable[Class]:
-        """Return the new classes, each after the classes that it contains.
+        """Return the new classes, each after the classes it contains.
 
-        This is not the order in which they were encountered: the second object in a list may have
-        parts that the first one lacks.
+        This isn't the order in which they were encountered: a list's second object may have parts
+        that its first one lacks.
         """
         ordered: dict[str, Class] = {}
 
@@ -283,7 +282,7 @@ class _Draft:
         for field_name, value in data.items():
             type_, fields[field_name] = self._fit(value, UNKNOWN, name, field_name)
             specs.append(Field(field_name, type_))
-        # Add the class after its fields, so that the classes of nested objects come first.
+        # Add the class after its fields, so that nested objects' classes come first.
         self.domain = self.domain.with_class(Class(name, tuple(specs), is_record))
         return fields
 
@@ -293,7 +292,7 @@ class _Draft:
         self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
 
     def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
-        """Return the type that a value needs (as declared or the next wider one) and the value."""
+        """Return the type a value needs (the declared one or the next wider one) and the value."""
         if value is None:
             return optional(declared), None
         where = f"{self.domain.name}.{owner}.{name}"

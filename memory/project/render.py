@@ -1,4 +1,4 @@
-"""Rendering a project's files: the same content always gives the same, canonical text."""
+"""Rendering a project's files: the same content always yields the same canonical text."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ def render_state(domain: Domain, path: str, records: FileRecords) -> str:
 def render_state_stub(domain: Domain) -> str:
     """Return the part of state.py that a type checker needs: names and classes, but no records.
 
-    The stub is a few lines long, however many records there are.
+    The stub is a few lines long, no matter how many records there are.
     """
     held = [(c.name, c.class_name, True) for c in domain.collections.values()]
     held += [(s.name, s.class_name, False) for s in domain.singletons.values()]
@@ -82,7 +82,7 @@ def render_state_stub(domain: Domain) -> str:
 
 
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
-    """Return aliases for classes of other domains whose plain names are ambiguous in this file."""
+    """Return aliases for other domains' classes whose plain names are ambiguous in this file."""
     taken = [bare_name(name) for name in class_names]
     return {
         name: name.replace(".", "_")
@@ -121,11 +121,11 @@ def _file(imports: list[str], blocks: list[str], gap: str = "\n") -> str:
 
 
 def render_schema(domain: Domain) -> str:
-    """Return a domain's schema.py: enums first, then classes, each in order of definition.
+    """Return a domain's schema.py: enums first, then classes, each in definition order.
 
     A reference to a class that is defined further down or in another domain is written in quotes,
-    and any import that it needs is for the type checker only. So neither the order of classes nor a
-    cycle of references can break an import.
+    and any import it needs is for the type checker only. So neither the order of classes nor a
+    reference cycle can break an import.
     """
     imports, quoted = _Imports(), _Imports()
     blocks = [_render_enum(enumeration) for enumeration in domain.enums.values()]
@@ -181,10 +181,10 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
-    """Return aliases for the type names that a class cannot use as they are in its annotations.
+    """Return aliases for type names that a class can't use as they are in its annotations.
 
-    Inside the class, a field shadows a type of the same name, and the plain name of a class in
-    another domain may be ambiguous.
+    Inside the class, a field shadows a type of the same name, and the plain name of another
+    domain's class may be ambiguous.
     """
     fields = {field_.name for field_ in class_.fields}
     names = {name: f"builtins.{name}" for name in _SHADOWABLE if name in fields}

@@ -31,7 +31,7 @@ from memory.project.values import EnumMember, Record, Ref, Struct, Value
 
 
 def define_class(project: Project, edit: DefineClass) -> None:
-    """Add a class or enum, or extend an enum; raises EditError if the edit is refused."""
+    """Add a class or enum, or extend an enum; raises EditError if the edit is invalid."""
     check_lower_name(edit.domain, "domain")
     check_class_name(edit.name)
     domain = project.outline.domains.get(edit.domain) or Domain(edit.domain)
@@ -47,7 +47,7 @@ def define_class(project: Project, edit: DefineClass) -> None:
         raise EditError("malformed", 'define_class.members are allowed only for the kind "enum"')
     is_record = edit.kind == "record"
     where = f"{edit.domain}.{edit.name}"
-    # Fields may refer to other records of the class that is being defined.
+    # Fields may refer to other records of the class being defined.
     known = domain.with_class(Class(edit.name, is_record=is_record))
     fields = tuple(_field(project, known, spec, where) for spec in edit.fields)
     class_ = Class(edit.name, fields, is_record, " ".join(edit.doc.split()))
@@ -140,7 +140,7 @@ def _check_class(class_: Class, where: str) -> None:
 
 
 def add_field(project: Project, edit: AddField) -> None:
-    """Add a field to a class; raises EditError if the edit is refused."""
+    """Add a field to a class; raises EditError if the edit is invalid."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     where = f"{edit.domain}.{edit.class_name}"
     if class_.field(edit.name):
@@ -158,7 +158,7 @@ def add_field(project: Project, edit: AddField) -> None:
 
 
 def widen_field(project: Project, edit: WidenField) -> None:
-    """Give a field a wider type; raises EditError if the edit is refused."""
+    """Give a field a wider type; raises EditError if the edit is invalid."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     old = _existing_field(class_, edit.name, edit.domain)
     where = f"{edit.domain}.{edit.class_name}.{edit.name}"
@@ -174,7 +174,7 @@ def widen_field(project: Project, edit: WidenField) -> None:
 
 
 def rename_field(project: Project, edit: RenameField) -> None:
-    """Rename a field in a class and all of its records; raises EditError if the edit is refused."""
+    """Rename a field in a class and all of its records; raises EditError if the edit is invalid."""
     domain, class_ = existing_class(project, edit.domain, edit.class_name)
     old = _existing_field(class_, edit.name, edit.domain)
     where = f"{edit.domain}.{edit.class_name}"
@@ -221,7 +221,7 @@ def rename_field(project: Project, edit: RenameField) -> None:
 
 
 def _classes_containing(domain: Domain, class_name: str) -> set[str]:
-    """Return the names of the class and of all classes whose objects can contain its objects."""
+    """Return the names of the class and all classes whose objects can contain its objects."""
     found: set[str] = set()
     new = {class_name}
     while new:
@@ -267,9 +267,9 @@ def existing_domain(project: Project, name: str) -> Domain:
 
 
 def places_of(project: Project, name: str) -> str:
-    """Return a hint for error messages: where to find records that `name` may refer to, if any.
+    """Return a hint for error messages saying where to find any records `name` may refer to.
 
-    The name may be that of a class, in singular or plural, or of a collection in another domain.
+    `name` may be a class, in singular or plural, or a collection in another domain.
     """
     guessed = {snake(name), singular(snake(name))}
     holders: list[tuple[Domain, Collection | Singleton]] = [
@@ -297,7 +297,7 @@ def _existing_field(class_: Class, name: str, domain: str) -> Field:
 
 
 def check_new_holder(domain: Domain, name: str) -> None:
-    """Refuse the name of a new collection or singleton if it is invalid or taken."""
+    """Reject a new collection's or singleton's name if it is invalid or taken."""
     check_lower_name(name, "collection")
     if name in domain.names():
         raise EditError(

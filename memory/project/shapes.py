@@ -1,8 +1,8 @@
 """Shapes: the records that workspace constraints need, matched against a user's project.
 
-Users' projects differ, so a workspace constraint does not import any user's state. Instead, it
-declares the *shape* of the records that it works on, as record classes in its own module, and is
-given the matching records. All of this is read from syntax trees and outlines; nothing is executed.
+Users' projects differ, so a workspace constraint doesn't import any user's state. Instead, it
+declares the *shape* of the records it works on, as record classes in its own module, and is given
+the matching records. All of this is read from syntax trees and outlines; nothing is executed.
 """
 
 import ast
@@ -31,7 +31,7 @@ from memory.project.types import (
 )
 from memory.texts import parse_python
 
-# The parameters through which a check receives the date or the time, and their types.
+# The parameters through which a check receives the date or time, and their types.
 CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}
 
 _SEQUENCES = {"Sequence", "collections.abc.Sequence", "typing.Sequence"}
@@ -42,7 +42,7 @@ _ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name"
 
 
 class ShapeError(Exception):
-    """A source does not declare clearly what its constraint needs.
+    """A source does not clearly declare what its constraint needs.
 
     The message names the line, the problem and the fix.
     """
@@ -56,7 +56,7 @@ class ShapeError(Exception):
 
 @dataclass(frozen=True)
 class ShapeField:
-    """A field of a shape. If it has a default, users' classes need not have the field."""
+    """A field in a shape. If it has a default, users' classes don't need to have the field."""
 
     name: str
     type: Type
@@ -66,7 +66,7 @@ class ShapeField:
 
 @dataclass(frozen=True)
 class Shape:
-    """A record class that a constraint declares, and its alternative names in users' projects."""
+    """A record class declared by a constraint, and its alternative names in users' projects."""
 
     name: str
     fields: tuple[ShapeField, ...] = ()
@@ -95,11 +95,10 @@ class Match:
     """How a constraint's needs match a user's project.
 
     `bindings` maps each parameter to the collections and singletons whose records it gets, as JSON:
-    `{"domain", "name", "class", "fields": {field of the shape: field of the user}, "not_none":
-    fields of the shape}`. The fields in `not_none` may be None in the user's records, but not in
-    the shape: the shape's default replaces None, and if there is no default, records with None are
-    left out. `reasons` say why the constraint does not apply; if it applies, `notes` say what is
-    left out.
+    `{"domain", "name", "class", "fields": {shape's field: user's field}, "not_none": shape's
+    fields}`. The fields in `not_none` may be None in the user's records, but not in the shape: the
+    shape's default replaces None, and records with None are left out if there is no default.
+    `reasons` say why the constraint does not apply; if it does apply, `notes` say what is left out.
     """
 
     bindings: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -113,7 +112,7 @@ class Match:
 
 
 def needs_of(source: str) -> Needs:
-    """Return the needs that a workspace constraint declares; raises ShapeError if unclear."""
+    """Return the needs a workspace constraint declares; raises ShapeError if they are unclear."""
     try:
         body = parse_python(source).body
     except SyntaxError as error:
@@ -360,7 +359,7 @@ def _is_declared(what: str, classes: Mapping[str, ast.ClassDef]) -> bool:
 def _check_all_used(classes: Mapping[str, ast.ClassDef], parameters: list[Parameter]) -> None:
     used = {parameter.shape.name for parameter in parameters}
     for name, node in classes.items():
-        # Classes that are not record classes are the constraint's own helpers.
+        # Classes other than record classes are the constraint's own helpers.
         is_record = any(dotted_name(base) in _RECORDS for base in node.bases)
         if is_record and name not in used:
             raise ShapeError(
@@ -372,7 +371,7 @@ def _check_all_used(classes: Mapping[str, ast.ClassDef], parameters: list[Parame
         raise ShapeError(1, "check takes no records", _PARAMETER)
 
 
-# Matching the declared shapes with a user's classes.
+# Matching the declared shapes against a user's classes.
 
 
 def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]]:
@@ -415,14 +414,14 @@ def _fit(
 
 
 def _named(wanted: ShapeField, class_: Class) -> Iterator[UserField]:
-    """Yield the class's fields that match the name of the shape's field, exact matches first."""
+    """Yield the class's fields whose names match the shape's field, exact matches first."""
     for name in (wanted.name, *wanted.also):
         alike = [one for one in class_.fields if _plain(one.name) == _plain(name)]
         yield from sorted(alike, key=lambda one: one.name != name)
 
 
 def _fits(user: Type, shape: Type, domain: Domain) -> bool:
-    """Return whether every value of a user's field, except None, is valid for the shape's field."""
+    """Return whether all of a user field's values, except None, are valid for the shape's field."""
     alternatives = members_of(shape)
     return all(
         member in (NONE, UNKNOWN)
@@ -434,7 +433,7 @@ def _fits(user: Type, shape: Type, domain: Domain) -> bool:
 def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
     match user, shape:
         case ListOf(element), ListOf(wanted):
-            # Lists that may contain None or enum members do not fit, since every record would have
+            # Lists that may contain None or enum members don't fit, since every record would have
             # to be checked.
             plain = not is_optional(element) or is_optional(wanted)
             return (

@@ -1,4 +1,4 @@
-"""A project as it would be with fewer typed entries, or with the same entries in another order."""
+"""A project as it would be with fewer typed entries, or with the same ones in a different order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +14,8 @@ from memory.project.values import Location, RecordId
 def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
     """Yield the edits in a batch that come from typed entries up to `seq`.
 
-    The batch was compiled entry by entry. The edit of a record cites its entry; the schema edits
-    that it needs come before it and cite no entry.
+    The batch was compiled entry by entry. A record's edit cites its entry; the schema edits it
+    needs come before it and cite no entry.
     """
     schema: list[Edit] = []
     for edit in edits:
@@ -30,14 +30,14 @@ def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
 
 
 class Telling:
-    """A project built up from typed entries, a few at a time; `files` has the result so far."""
+    """A project built up from typed entries, a few at a time; `files` holds the result so far."""
 
     def __init__(
         self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
     ) -> None:
         """Start with these files, which hold no records: constraints and their tests.
 
-        `widened` lists, in order, the edits with which somebody widened fields by hand. Each of
+        `widened` lists, in order, the edits that somebody made by hand to widen fields. Each of
         these fields is widened as soon as it exists.
         """
         project = Project.from_files(files or {})
@@ -50,7 +50,7 @@ class Telling:
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
         """Add the entries in this order; return the reason for each rejection, keyed by seq.
 
-        The entries are compiled as the server compiles them, but only the compiler can reject them,
+        The entries are compiled just as the server does it, but only the compiler can reject them,
         not the gate, which also runs tests.
         """
         rejected: dict[int, str] = {}
@@ -69,7 +69,7 @@ class Telling:
                     for edit in edits:
                         apply(project, edit)
                 except EditError as error:
-                    # Some of the entry's edits have already been applied: start again without it.
+                    # Some of the entry's edits have already been applied: start over without it.
                     rejected[entry.seq] = str(error)
                     break
                 made_of.append((_record_of(edits), entry.seq))
@@ -83,7 +83,8 @@ class Telling:
 
     def _widen(self, project: Project, domain: str) -> None:
         for edit in self._widened:
-            # The class or field may not exist yet, or may already be wider for another reason.
+            # The class or field may not exist yet, or may already have been widened for another
+            # reason.
             with suppress(EditError):
                 if edit.domain == domain:
                     apply(project, edit)

@@ -1,4 +1,4 @@
-"""Typed JSON: the encoding of values that queries, dumps, edits and the API share."""
+"""Typed JSON: the encoding of values used by queries, dumps, edits and the API."""
 
 import datetime
 import re
@@ -18,9 +18,9 @@ _MAX_JSON_INT = 2**53 - 1
 def encode(value: object, domain: Domain | None = None) -> Any:
     """Return a value as typed JSON.
 
-    If `domain`, the domain whose classes the value uses, is given, the result has the form of a
-    sandbox's dump: defaults are filled in, and enum members have their values. Otherwise, the value
-    is encoded as it is stored, so that `decode` can restore it.
+    If `domain` is given, the result has the form of a sandbox dump: defaults are filled in, and
+    enum members have their values. `domain` must be the one whose classes the value uses.
+    Otherwise, the value is encoded as it is stored, so that `decode` can restore it.
     """
     match value:
         case None | bool() | str() | float():
@@ -43,7 +43,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
                 tagged["value"] = encode(domain.enums[class_name].value(member))
             return tagged
         case Ref(class_name, key):
-            # In a sandbox's dump, a class has its plain name, without its domain.
+            # In a sandbox dump, a class has its plain name without its domain.
             name = bare_name(class_name) if domain else class_name
             return {"$ref": name, "key": key}
         case Struct(class_name, fields):
@@ -70,7 +70,7 @@ def _encode_fields(
 
 
 def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
-    """Return every field of an object of the class, with defaults filled in."""
+    """Return every field of an object of this class, with defaults filled in."""
     return {
         field.name: fields[field.name]
         if field.default is REQUIRED or field.name in fields
@@ -80,10 +80,10 @@ def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def decode(data: object, where: str, depth: int = 0) -> Any:
-    """Parse the plain or typed JSON in an edit.
+    """Parse an edit's plain or typed JSON.
 
     Objects without a `$` key stay objects; they are fitted to a dataclass once the type is known.
-    Raises EditError, which names `where`, for JSON that no field can hold.
+    For JSON that no field can hold, raises an EditError that names `where`.
     """
     if depth > MAX_DEPTH:
         raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")

@@ -1,4 +1,4 @@
-"""Types of fields: parsing, formatting, and telling which of two types is wider."""
+"""Field types: parsing and formatting them, and telling which of two types is wider."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ class Named:
 
 @dataclass(frozen=True)
 class RefTo:
-    """A reference: `Ref[Passport]` or, to a class in another domain, `Ref[identity.Passport]`."""
+    """A reference: `Ref[Passport]` or, for a class in another domain, `Ref[identity.Passport]`."""
 
     class_name: str
 
@@ -40,7 +40,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Union:
-    """A union of types, `None` last. Create it with `union`, which ensures this form."""
+    """A union of types, with `None` last. Create it with `union`, which ensures this form."""
 
     members: tuple["Type", ...]
 
@@ -48,8 +48,8 @@ class Union:
 Type: TypeAlias = Scalar | Named | RefTo | ListOf | Union
 
 NONE = Scalar("None")
-# The type of a field that has always been null so far, or of the elements of a list that has always
-# been empty. It includes no value, so that the first value can still determine the type.
+# The type of a field that has always been null so far, or of elements in a list that has always
+# been empty. It includes no values, so the first value can still determine the type.
 UNKNOWN = Scalar("object")
 
 _BUILTIN = ("str", "int", "float", "bool", "object")
@@ -98,7 +98,7 @@ def without_none(type_: Type) -> Type:
 
 
 def members_of(type_: Type) -> tuple[Type, ...]:
-    """Return the alternatives of a union, or the type itself."""
+    """Return a union's alternatives, or the type itself."""
     return type_.members if isinstance(type_, Union) else (type_,)
 
 
@@ -119,8 +119,8 @@ def is_wider(new: Type, old: Type) -> bool:
 def join(left: Type, right: Type) -> Type | None:
     """Return a type that includes all values of both types.
 
-    Returns None if only a union of unlike types would do: such a union must be chosen explicitly,
-    not inferred.
+    Returns None if only a union of unlike types would do: such a union must be chosen explicitly
+    rather than inferred.
     """
     if is_optional(left) or is_optional(right):
         core = join(without_none(left), without_none(right))
@@ -136,7 +136,7 @@ def join(left: Type, right: Type) -> Type | None:
 
 
 def parts(type_: Type) -> Iterator[Type]:
-    """Yield a type and, recursively, all the types that it contains."""
+    """Yield a type and, recursively, all the types it contains."""
     yield type_
     if isinstance(type_, ListOf):
         yield from parts(type_.element)
@@ -146,7 +146,7 @@ def parts(type_: Type) -> Iterator[Type]:
 
 
 def classes_in(type_: Type) -> set[str]:
-    """Return the names of the classes and enums in a type, including the targets of references."""
+    """Return the names of the classes and enums in a type, including reference targets."""
     names = {part.name for part in parts(type_) if isinstance(part, Named)}
     return names | {part.class_name for part in parts(type_) if isinstance(part, RefTo)}
 
@@ -195,7 +195,7 @@ def parse_type(text: str) -> Type:
 def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:
     """Return the type that a syntax tree represents.
 
-    `names` maps the names of imported classes to the classes ("identity.Passport").
+    `names` maps imported class names to the classes they stand for ("identity.Passport").
     """
     if depth > MAX_DEPTH:
         raise EditError(

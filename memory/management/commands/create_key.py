@@ -1,4 +1,4 @@
-"""`manage.py create_key WORKSPACE`: create another API key for a workspace, or replace one."""
+"""`manage.py create_key WORKSPACE`: create or replace an API key for a workspace."""
 
 import datetime
 import json
@@ -22,7 +22,7 @@ class Command(BaseCommand):
         """Add arguments for the key's scopes, users and expiry, or for the key to replace."""
         parser.add_argument("workspace", help="name of the workspace")
         parser.add_argument(
-            "--name", default="command line", help="name of the key, such as what will use it"
+            "--name", default="command line", help="name for the key, such as what uses it"
         )
         parser.add_argument(
             "--scope",
@@ -49,12 +49,12 @@ class Command(BaseCommand):
             "--overlap-hours",
             type=float,
             default=OVERLAP.total_seconds() / 3600,
-            help="hours for which a replaced key stays valid alongside the new key; default:"
+            help="hours that a replaced key stays valid alongside the new one; default:"
             " %(default)g",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line of JSON: the workspace, and the key's text, which is shown only once."""
+        """Print a line of JSON with the workspace and the key's text, which is shown only once."""
         try:
             workspace = Workspace.objects.get(name=options["workspace"])
         except Workspace.DoesNotExist:
@@ -84,7 +84,7 @@ class Command(BaseCommand):
         if options["scope"] or options["user"] or options["expires_days"] is not None:
             raise CommandError(
                 "--replace cannot be combined with --scope, --user or --expires-days: the new key"
-                " has the permissions and the expiry of the old one."
+                " inherits the old one's permissions and expiry."
             )
         if options["overlap_hours"] < 0:
             raise CommandError("--overlap-hours must be at least 0.")

@@ -12,18 +12,18 @@ from memory.workspaces import create_key
 
 
 class Command(BaseCommand):
-    """Creates a workspace, unless it exists, and in any case a new API key for it."""
+    """Creates a workspace if it doesn't exist, and always creates a new API key for it."""
 
     help = (
-        "Create a workspace, unless one with this name exists, and a new API key for it; print both"
-        " as JSON."
+        "Create a workspace if none with this name exists, and a new API key for it; print both as"
+        " JSON."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add arguments for the names of the workspace and of the key, and for the key's scopes."""
+        """Add arguments for the workspace's name, and for the key's name and scopes."""
         parser.add_argument("name", help="name of the workspace")
         parser.add_argument(
-            "--key-name", default="command line", help="name of the key, such as what will use it"
+            "--key-name", default="command line", help="name for the key, such as what uses it"
         )
         parser.add_argument(
             "--scope",
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line of JSON: the workspace, and the key's text, which is shown only once."""
+        """Print a line of JSON with the workspace and the key's text, which is shown only once."""
         workspace, _ = Workspace.objects.get_or_create(name=options["name"])
         scopes = [Scope(scope) for scope in options["scope"] or (Scope.READ, Scope.WRITE)]
         _, text = create_key(workspace, options["key_name"], scopes)

@@ -1,4 +1,4 @@
-"""`manage.py erase`: list erased users, and erase them again after a backup was restored."""
+"""`manage.py erase`: list erased users, or erase them again after restoring a backup."""
 
 import json
 import sys
@@ -14,12 +14,11 @@ from memory.privacy import user_erasure
 
 
 class Command(BaseCommand):
-    """Lists erased users (keep the list outside of backups), or erases the listed users again."""
+    """Lists erased users (keep the list outside your backups), or erases listed users again."""
 
     help = (
-        "List the erased users, one JSON object per line. With --again, read such lines, which may"
-        " be among others in a log file, and erase the users whom a restored backup has brought"
-        " back."
+        "List the erased users, one JSON object per line. With --again, read such lines from a file"
+        " (other lines in it are ignored) and erase any users brought back by a restored backup."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -42,14 +41,14 @@ class Command(BaseCommand):
         if not listed:
             raise CommandError('--again: no line contains {"erased_user": "…"}')
         back = list(MemoryUser.objects.filter(public_id__in=listed))
-        # A merged user comes last, since erasing the user it was merged into erases both.
+        # Merged users come last: erasing the user they were merged into erases them, too.
         for user in sorted(back, key=lambda user: user.merged_into_id is not None):
             user_erasure.ask(user, by="command", reason=user_erasure.RESTORED)
         self.stdout.write(f"users listed: {len(listed)}; being erased again: {len(back)}")
 
 
 def _listed(line: str) -> uuid.UUID | None:
-    """Return the id of the erased user in a line of the list; None if there is none."""
+    """Return the id of the erased user on a line of the list, or None if there is none."""
     try:
         return uuid.UUID(json.loads(line)["erased_user"])
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -15,7 +15,7 @@ from memory.work import hints
 
 
 class Command(BaseCommand):
-    """Queues the import of a folder, and waits until a worker has done it."""
+    """Queues the import of a folder and waits for a worker to finish it."""
 
     help = "Import the Python files in a folder or zip, or a single file, into a user's project."
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--wait", type=float, default=120, help="seconds to wait; default: 120")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print one line of JSON: the new version, and what the import changed or refused."""
+        """Print one line of JSON with the new version and what the import changed or rejected."""
         users = MemoryUser.objects.filter(user_id=options["user"]).select_related("head")
         if options["workspace"]:
             users = users.filter(workspace__name=options["workspace"])

@@ -9,13 +9,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
-    """Serves MCP by calling a UaC server's API with an API key; it needs no other access."""
+    """Serves MCP by calling a UaC server's API with an API key; needs no other access."""
 
     help = "Run an MCP server on standard input and output, with the tools of a UaC server."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add arguments for the server's URL, and for the user to whom the tools are limited."""
+        """Add arguments for the server's URL and for the user to limit the tools to."""
         parser.add_argument(
             "--url", default=os.environ.get("UAC_URL"), help="URL of the server; default: $UAC_URL"
         )
@@ -24,7 +24,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Serve until the input ends; the API key comes from UAC_KEY, so `ps` does not show it."""
+        """Serve until the input ends; the API key comes from UAC_KEY, so `ps` doesn't show it."""
         try:
             import anyio
             import httpx2

@@ -9,7 +9,7 @@ from memory.database import partitioning
 
 
 class Command(BaseCommand):
-    """Does one step; docs/scaling.md says when partitioning is worthwhile, and lists the steps."""
+    """Performs one step; docs/scaling.md lists the steps and says when partitioning pays off."""
 
     help = (
         "Partition the log by user while the server is running. Run the steps as the database role"
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do the chosen step, and print what was done."""
+        """Perform the chosen step and print what was done."""
         try:
             self.stdout.write(self._do(options["step"], options["partitions"], options["jobs"]))
         except partitioning.NotNow as error:

@@ -1,4 +1,4 @@
-"""`manage.py reencrypt`: re-encrypt all data with the newest key, so older keys can be removed."""
+"""`manage.py reencrypt`: re-encrypt all data with the newest key so older keys can be removed."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[s
 
 
 class Command(BaseCommand):
-    """Re-encrypts data row by row while the server runs; may be stopped and started again."""
+    """Re-encrypts data row by row while the server runs; can be stopped and restarted."""
 
     help = (
         "Re-encrypt all encrypted data with the first key in UAC_ENCRYPTION_KEYS."
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Re-encrypt all data; print how many values were re-encrypted, and how many failed."""
+        """Re-encrypt all data, then print how many values were re-encrypted and how many failed."""
         done = failed = 0
         for model, columns in ENCRYPTED.items():
             for column in columns:
@@ -38,7 +38,7 @@ class Command(BaseCommand):
                         failed += 1
                         self.stderr.write(f"{model.__name__} {pk}, {column}: {error}")
                         continue
-                    # Skip a value that was changed in the meantime: that write used the first key.
+                    # Skip values changed in the meantime: they were written with the first key.
                     unchanged = model._default_manager.filter(**{"pk": pk, column: token})
                     done += unchanged.update(**{column: renewed})
         self.stdout.write(f"{done} re-encrypted, {failed} not decrypted")

@@ -1,4 +1,4 @@
-"""`manage.py verify`: verify that no stored data was lost, altered or left half done."""
+"""`manage.py verify`: verify that no stored data has been lost, altered or left half done."""
 
 import json
 import sys
@@ -14,14 +14,14 @@ from memory.database.snapshots import snapshot
 from memory.models import MemoryUser, Workspace
 from memory.operations.verification import Discrepancy, problems, workspace_problems
 
-# The exit statuses if problems were found, and if the data could not be verified.
+# Exit statuses: problems were found; the data could not be verified.
 PROBLEMS, NOT_VERIFIED = 1, 2
-# The interval in seconds at which progress is shown on a terminal.
+# Seconds between progress updates on a terminal.
 PROGRESS_SECONDS = 5.0
 
 
 class Command(BaseCommand):
-    """Checks logs, projects, queues and event feeds against each other and against their hashes."""
+    """Checks logs, projects, queues and event feeds against each other and their hashes."""
 
     help = (
         "Verify hash chains, numbering, files, versions, queues, alerts and event feeds. The exit"
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add arguments for what to verify (by default everything) and the format of the report."""
+        """Add arguments for what to verify (everything by default) and the report format."""
         parser.add_argument("--workspace", help="verify only this workspace")
         parser.add_argument("--user", help="verify only users with this user_id, and no feeds")
         parser.add_argument(
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print each problem, and finally the number of users, entries and problems."""
+        """Print each problem, then the number of users, entries and problems."""
         try:
             found = self._verify(options)
         except Error as error:
@@ -100,14 +100,14 @@ class Command(BaseCommand):
 
 
 class _Progress:
-    """Shows the progress of the verification at intervals, if there is a terminal."""
+    """Shows the verification's progress at intervals if stderr is a terminal."""
 
     def __init__(self, write: Callable[[str], object], users: int) -> None:
         self._write, self._users = write, users
         self._told = time.monotonic()
 
     def tell(self, verified: int, entries: int, found: int) -> None:
-        """Show the progress, if there is a terminal and PROGRESS_SECONDS have passed."""
+        """Show the progress if stderr is a terminal and PROGRESS_SECONDS have passed."""
         if sys.stderr.isatty() and time.monotonic() > self._told + PROGRESS_SECONDS:
             self._told = time.monotonic()
             told = f"{verified} of {self._users} users, {entries} entries: {found} problems"

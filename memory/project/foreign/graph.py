@@ -1,4 +1,4 @@
-"""The objects of a foreign project as a graph, read from untrusted JSON."""
+"""A foreign project's objects as a graph, read from untrusted JSON."""
 
 import base64
 import datetime
@@ -22,18 +22,18 @@ from memory.project.values import (
     Value,
 )
 
-# A dictionary with at most this many keys becomes an object with the keys as its fields.
+# A dictionary with at most this many keys becomes an object with those keys as its fields.
 MAX_FIELDS = 60
-# The maximum number of digits of an integer that a field can hold.
+# Maximum number of digits in an integer field.
 MAX_DIGITS = 300
-# The maximum number of different key sets among the dictionaries in one place, such as a field; a
-# dictionary with yet another key set becomes a list of entries.
+# Maximum number of distinct key sets among the dictionaries in one place, such as a field;
+# dictionaries with any further key set become lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
 
 class ForeignError(Exception):
-    """A foreign project cannot be imported; the message says why, and what would help."""
+    """A foreign project can't be imported; the message says why and what would help."""
 
     def __init__(self, code: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
@@ -43,14 +43,14 @@ class ForeignError(Exception):
 
 @dataclass(frozen=True)
 class Pointer:
-    """A reference to one of the graph's objects, by its number."""
+    """A reference to one of the graph's objects by number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an enum; `enum` is the enum's number in the graph."""
+    """An enum member; `enum` is the enum's number in the graph."""
 
     enum: int
     name: str
@@ -61,7 +61,7 @@ Node: TypeAlias = "Value | Pointer | Member | list[Node]"
 
 @dataclass
 class ForeignClass:
-    """A class of the foreign project, or a class made up for dictionaries with the same keys."""
+    """A class in the foreign project, or a class made up for dictionaries with the same keys."""
 
     name: str
     is_record: bool = False
@@ -83,7 +83,7 @@ class ForeignObject:
 class ModuleValue:
     """A module-level name and its value.
 
-    If the value was a dictionary of objects, `keys` has its keys.
+    If the value was a dictionary of objects, `keys` holds its keys.
     """
 
     module: str
@@ -113,7 +113,7 @@ class Graph:
 
 
 class Notes:
-    """A report of the changes made by an import: their kinds, places, messages and counts."""
+    """A report of an import's changes: their kinds, places, messages and counts."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -131,7 +131,7 @@ class Notes:
 
 
 def read(data: Mapping[str, Any]) -> Graph:
-    """Parse the graph that a sandbox extracted; raises ForeignError if it is invalid or empty."""
+    """Parse the graph extracted by a sandbox; raises ForeignError if it is invalid or empty."""
     try:
         graph = _Decoder(data).graph()
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:
@@ -148,7 +148,7 @@ def read(data: Mapping[str, Any]) -> Graph:
 
 
 class _Decoder:
-    """Turns the JSON of a graph into nodes; dictionaries become objects of made-up classes."""
+    """Turns a graph's JSON into nodes; dictionaries become objects of made-up classes."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -226,7 +226,7 @@ class _Decoder:
         return ModuleValue(path, name, self.node(value, name), annotation)
 
     def node(self, value: Any, place: str) -> Node:
-        """Return the node for a value in the graph's JSON; `place` is where the value was found."""
+        """Return the node for a value in the graph's JSON; `place` says where it was found."""
         if value is None or type(value) in (bool, int, str):
             return value  # type: ignore[no-any-return]
         if type(value) is float:
@@ -356,7 +356,7 @@ def _is_field(key: str) -> bool:
 
 
 def is_key(key: str) -> bool:
-    """Return whether the text can be the key of a record."""
+    """Return whether the text can be used as a record's key."""
     try:
         check_key(key)
     except EditError:
@@ -365,5 +365,5 @@ def is_key(key: str) -> bool:
 
 
 def _class_of_place(place: str) -> str:
-    """Return the name for a class made up for a field's contents: `TripStop` for `Trip.stops`."""
+    """Return the name of the class made up for a field's contents: `TripStop` for `Trip.stops`."""
     return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

@@ -1,4 +1,4 @@
-"""The layout of a foreign project: which of its files hold state, and which are constraints."""
+"""A foreign project's layout: which of its files hold state, and which are constraints."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from memory.project.names import (
 
 @dataclass(frozen=True)
 class Layout:
-    """The roles of the files of a foreign project.
+    """The roles of a foreign project's files.
 
     `modules` maps each file that holds state to its target domain. `constraints` maps the names of
     constraints in the current style, which can be kept, to their files. `keeps_old` is set if there
@@ -27,7 +27,7 @@ class Layout:
 
 
 def layout(files: Mapping[str, str]) -> Layout:
-    """Determine the roles of the files of a project, whatever its folders are called."""
+    """Determine the roles of a project's files, whatever its folders are called."""
     old = {path for path, source in files.items() if is_old_constraint(source)}
     modules, constraints = {}, {}
     for path in sorted(files):
@@ -43,7 +43,8 @@ def layout(files: Mapping[str, str]) -> Layout:
 
 
 _NO_STATE = {"__init__", "conftest", "setup"}
-# File names that say only what kind of code a file contains; its domain is named after its folder.
+# File names that only say what kind of code a file contains; the domain is named after the folder
+# instead.
 _PARTS = {"state", "schema", "data", "models", "types"}
 
 

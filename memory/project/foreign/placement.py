@@ -1,4 +1,4 @@
-"""Placement: the collection, singleton or variable that each foreign object becomes."""
+"""Placement: which collection, singleton or variable each foreign object becomes."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -29,10 +29,10 @@ class Home:
 
 
 class Placement:
-    """Decides where to place each of a graph's objects, and which classes become record classes.
+    """Decides where to place each object in a graph, and which classes become record classes.
 
-    `domains` maps the file of each module to its target domain. `order` lists the objects in the
-    order in which they were placed. `taken` has the names used so far in each target domain.
+    `domains` maps each module's file to its target domain. `order` lists the objects in the order
+    in which they were placed. `taken` has the names used so far in each target domain.
     """
 
     def __init__(self, graph: Graph, domains: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class Placement:
         self.record_classes = self._record_classes()
 
     def place(self) -> None:
-        """Place all objects, and add each domain's variables to the graph as one record."""
+        """Place all objects, and add each domain's variables to the graph as a single record."""
         rest = self._place_collections()
         self._place_names(rest)
         self._place_others()
@@ -55,7 +55,7 @@ class Placement:
     def _record_classes(self) -> set[int]:
         """Return the numbers of the classes that become record classes.
 
-        These are our library's record classes, and the classes whose objects are held by a module
+        These are our library's record classes, plus any classes whose objects are held by a module
         or by more than one object, or can contain objects of their own class, directly or
         indirectly.
         """
@@ -156,7 +156,7 @@ class Placement:
                 name = self._holder(domain, holding.name)
                 key = self.graph.objects[number].key or name
                 self._settle(number, Home(domain, name, key, singleton=True))
-        for holding in self.graph.holdings:  # additional names of placed records
+        for holding in self.graph.holdings:  # other names for placed records
             if not isinstance(holding.node, Pointer) or holding.node.number not in self.homes:
                 continue
             home = self.homes[holding.node.number]
@@ -166,7 +166,7 @@ class Placement:
                 self._keep_variable(self.domains[holding.module], holding.name, holding.node)
 
     def _keep_variable(self, domain: str, name: str, node: Node) -> None:
-        """Keep a named value as a variable, renamed if the domain already has one of that name."""
+        """Keep a named value as a variable, renaming it if the domain already has that name."""
         values = self.variables.setdefault(domain, {})
         found = unused(name, values)
         values[found] = node
@@ -174,7 +174,7 @@ class Placement:
             self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
-        """Place records with neither a name nor a collection in a collection for their class."""
+        """Place records without a name or collection in a collection for their class."""
         graph = self.graph
         overflow: dict[tuple[str, int], tuple[str, list[int]]] = {}
         pending = [(holding.node, self.domains[holding.module]) for holding in graph.holdings]
@@ -198,7 +198,7 @@ class Placement:
             self._settle_all(domain, name, numbers, self._keys(name, numbers, (), {}))
 
     def _gather_variables(self) -> None:
-        """Combine each domain's module-level values that are not records into one record."""
+        """Combine each domain's non-record module-level values into one record."""
         for domain, values in self.variables.items():
             name = self._holder(domain, "variables", note=False)
             number = len(self.graph.objects)
@@ -215,11 +215,11 @@ class Placement:
     def _settle_all(
         self, domain: str, name: str, numbers: Sequence[int], keys: Sequence[str]
     ) -> None:
-        """Place the objects of a collection.
+        """Place a collection's objects.
 
         A reference names the class and the key, but not the collection. So if a record of the same
-        class in another collection already has the key, the key is prefixed with the name of this
-        collection.
+        class in another collection already has the key, the key is prefixed with this collection's
+        name.
         """
         for number, key in zip(numbers, keys, strict=True):
             one = self.graph.objects[number]
@@ -260,14 +260,14 @@ class Placement:
 
 
 def _direct(node: Node) -> list[Pointer]:
-    """Return the object that a node points to or, if it is a list, the objects directly in it."""
+    """Return the object that a node points to, or, for a list, the objects directly in it."""
     if isinstance(node, Pointer):
         return [node]
     return [item for item in node if isinstance(item, Pointer)] if isinstance(node, list) else []
 
 
 def _is_uniform(graph: Graph, node: Node) -> bool:
-    """Return whether a value is a non-empty list of objects of one class."""
+    """Return whether a value is a non-empty list of objects of the same class."""
     if not isinstance(node, list) or not node:
         return False
     pointers = _direct(node)

@@ -15,7 +15,7 @@ from memory.project.values import Record, RecordId, Struct, Value
 
 @dataclass(frozen=True)
 class PlacedRecord:
-    """A record to add, and its place in the project."""
+    """A record to add, and where it goes in the project."""
 
     home: Home
     class_name: str
@@ -33,11 +33,11 @@ class Plan:
     counts: dict[str, int]
 
     def carry_out(self, project: Project) -> list[Edit]:
-        """Apply the plan to a project, and return the edits.
+        """Apply the plan to a project and return the edits.
 
         If EditError is raised, the project is left partly changed. The records are stored exactly
-        as they were read, whereas an edit alone would turn text that looks like a date into a date
-        where a field allows several types.
+        as they were read, whereas an edit by itself would turn text that looks like a date into a
+        date where a field allows several types.
         """
         done = list(self.schema)
         for edit in self.schema:
@@ -69,7 +69,7 @@ class Plan:
 def _normal(
     fields: Mapping[str, Value], class_name: str, project: Project, domain: str
 ) -> dict[str, Value]:
-    """Return fields, and those of nested objects, in declared order, without default values."""
+    """Return fields, including those of nested objects, in declared order without defaults."""
     class_ = project.outline.domains[domain].classes[class_name]
 
     def inner(value: Value) -> Value:

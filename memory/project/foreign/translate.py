@@ -1,4 +1,4 @@
-"""Translation of a graph of foreign objects into edits and records."""
+"""Translating a graph of foreign objects into edits and records."""
 
 import datetime
 from collections import Counter
@@ -45,10 +45,10 @@ from memory.project.values import EnumMember, PartialDate, Ref, Struct, Value
 def translate(
     graph: Graph, domains: Mapping[str, str], sources: tuple[int, ...], taken: Collection[str] = ()
 ) -> Plan:
-    """Return the plan that imports the contents of the graph into a project.
+    """Return the plan for importing the graph's contents into a project.
 
-    `domains` maps the file of each module to its target domain; the records cite `sources`; `taken`
-    names the project's existing domains. Raises ForeignError if the graph cannot be imported.
+    `domains` maps each module's file to its target domain, the records cite `sources`, and `taken`
+    names the project's existing domains. Raises ForeignError if the graph can't be imported.
     """
     if any(holding.module not in domains for holding in graph.holdings):
         raise ForeignError(
@@ -147,7 +147,7 @@ class _Translation:
     # Translating classes
 
     def _members(self) -> dict[tuple[str, int], list[int]]:
-        """Return the numbers of the objects of each class in each domain."""
+        """Return each class's object numbers, keyed by domain and class number."""
         found: dict[tuple[str, int], list[int]] = {}
         for number in self.order:
             domain = self.homes[number].domain
@@ -162,8 +162,8 @@ class _Translation:
     def _schema(self, members: Mapping[tuple[str, int], list[int]]) -> Iterator[Edit]:
         """Yield the edits that define the enums, then the classes, then the remaining fields.
 
-        Each class comes after the classes that it needs. The remaining fields are those that cannot
-        be defined with their class because classes refer to each other.
+        Each class comes after the classes it needs. The remaining fields are those that can't be
+        defined along with their class because classes refer to each other.
         """
         fields: dict[tuple[str, int], list[FieldSpec]] = {}
         types: dict[tuple[str, int], dict[str, Type]] = {}
@@ -220,7 +220,7 @@ class _Translation:
         yield from late
 
     def _types(self, domain: str, class_number: int, numbers: Iterable[int]) -> dict[str, Type]:
-        """Return the types of a class's fields, based on their declarations and their values."""
+        """Return the types of a class's fields, based on their declarations and values."""
         class_ = self.graph.classes[class_number]
         observed: dict[str, list[Type]] = {name: [] for name, _, _ in class_.fields}
         present: Counter[str] = Counter()
@@ -238,7 +238,7 @@ class _Translation:
         for name, types in observed.items():
             type_ = _settled(union(*types) if types else UNKNOWN)
             type_ = self._with_declared(type_, declared.get(name, ""), domain)
-            if present[name] < count:  # some of the objects lack this field
+            if present[name] < count:  # some of the objects don't have this field
                 type_ = optional(type_)
             found[self._field_name(class_number, name)] = type_
         return found
@@ -288,7 +288,7 @@ class _Translation:
         return self._reference(domain, *found[0]), ref.key
 
     def _with_declared(self, type_: Type, annotation: str, domain: str) -> Type:
-        """Widen a type to the declared type if the latter can be parsed and includes all values."""
+        """Widen a type to the declared type if that can be parsed and includes all values."""
         if not annotation:
             return type_
         try:
@@ -327,7 +327,7 @@ class _Translation:
         return optional(type_) if is_optional(declared) else type_
 
     def _spec(self, domain: str, class_number: int, name: str, type_: Type) -> FieldSpec:
-        """Return a field's specification, with its declared default if its type allows that."""
+        """Return a field's specification, including its declared default if the type allows it."""
         class_ = self.graph.classes[class_number]
         names = self.field_names[class_number]
         for original, _, default in class_.fields:
@@ -347,7 +347,7 @@ class _Translation:
         return FieldSpec(name, format_type(type_))
 
     def _enum_members(self, number: int, name: str) -> Iterator[tuple[str, str | int]]:
-        """Yield an enum's members with their values or, if a value is invalid, with their names."""
+        """Yield an enum's members with their values; invalid values are replaced by names."""
         _, members = self.graph.enums[number]
         values = [value for _, value in members]
         plain = all(type(value) in (str, int) for value in values)
@@ -416,7 +416,7 @@ def _is_list(type_: Type) -> bool:
 
 
 def _settled(type_: Type) -> Type:
-    """Merge the list types in a union: `list[int | str]` is easier to read than two list types."""
+    """Merge a union's list types: `list[int | str]` is easier to read than two list types."""
     lists = [part for part in getattr(type_, "members", ()) if isinstance(part, ListOf)]
     if len(lists) < 2:
         return type_
@@ -425,7 +425,7 @@ def _settled(type_: Type) -> Type:
 
 
 def _with_references(type_: Type, records: Collection[str]) -> Type:
-    """Return the type with every record class replaced by a reference to it."""
+    """Return the type with each record class replaced by a reference to it."""
     match type_:
         case Named(name) if name in records:
             return RefTo(name)

@@ -347,8 +347,8 @@ def test_without_an_encryption_key_no_key_is_stored(
     response = change(admin_client, workspace, new_llm_api_key=SECRET)
 
     assert (
-        "The key cannot be stored. There is no key to encrypt with: set UAC_ENCRYPTION_KEYS."
-        in (shown(response))
+        "The key cannot be stored. There is no key to encrypt content with: set"
+        " UAC_ENCRYPTION_KEYS." in (shown(response))
     )
     assert SECRET not in text_of(response)
 

@@ -381,7 +381,7 @@ def test_a_queue_from_which_nobody_takes(healthy: None, queue: str) -> None:
     [problem] = alarms.problems()
 
     assert problem.name == "queue: llm"
-    assert "has 2 hints, the oldest of them sent 6 min ago" in problem.detail
+    assert "has 2 wake-up notifications, the oldest sent 6 min ago" in problem.detail
 
 
 @pytest.mark.parametrize(

@@ -190,12 +190,12 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_alert SET state = 'resolved'",
             "alert",
-            "alert {alert} is resolved but has no time of resolution",
+            "alert {alert} is resolved but has no resolution time",
         ),
         (
             "UPDATE memory_alert SET resolved_at = now()",
             "alert",
-            "alert {alert} is live but has a time of resolution",
+            "alert {alert} is live but has a resolution time",
         ),
         (
             "UPDATE memory_run SET user_id = (SELECT id FROM memory_memoryuser"
@@ -262,7 +262,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_memoryuser SET merged_into_id = {user} WHERE user_id = 'anon'",
             "merge",
-            "the user was merged into a different user from the one that the merge names",
+            "the user was merged into a different user than the merge record says",
         ),
         (
             "UPDATE memory_merge SET cursor_seq = 1",

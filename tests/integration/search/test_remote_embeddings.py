@@ -383,7 +383,7 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
         assert texts(search("puppy")) == ["My puppy sleeps"]
         [problem] = alarms._of_embeddings()
         assert str(outcome.label) in problem.detail
-        assert "Users whose logs wait for embeddings: 1. " in problem.detail
+        assert "Users whose logs are waiting for embeddings: 1. " in problem.detail
         assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
 
         is_bad = False
