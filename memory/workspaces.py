@@ -1,10 +1,10 @@
 """Workspaces and their API keys.
 
 A key has the form `uac_<prefix>_<secret>`. The prefix finds the row; only an HMAC of the secret is
-stored, keyed with the server's SECRET_KEY, so that a copy of the database gives nobody access.
+stored, keyed with the server's SECRET_KEY, so a leaked copy of the database gives nobody access.
 
-A key is valid for all users of its workspace, or only for certain users. Therefore all code that
-reads or writes on behalf of a key filters by `reach`.
+A key is valid either for every user in its workspace or only for certain users, so all code that
+reads or writes on behalf of a key must filter by `reach`.
 """
 
 import datetime
@@ -25,7 +25,7 @@ from memory.models.workspaces import Scope
 from memory.workspace_settings import table
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
-# Reads an API key by its prefix, with only the columns that every request needs.
+# Looks up an API key by its prefix, loading only the columns that every request needs.
 _OF_PREFIX = Statement(
     lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
     *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
@@ -38,7 +38,7 @@ OVERLAP = datetime.timedelta(hours=24)
 
 
 class UnknownUsers(ValueError):
-    """The workspace has no users with these ids; the message names them."""
+    """The workspace has no users with these ids; the message lists them."""
 
 
 def create_key(
@@ -50,7 +50,7 @@ def create_key(
     user_pks: Sequence[int] | None = None,
     replaces: ApiKey | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key and return it with its text, which is shown only once.
+    """Create a key. Returns (key, text); the text is shown only once.
 
     If `user_pks` is given, the key is valid only for the users with these primary keys.
     """
@@ -70,14 +70,14 @@ def create_key(
 
 
 class NotReplaced(Exception):
-    """The key cannot be replaced: it was revoked or replaced before, or has expired."""
+    """The key can't be replaced: it has already been revoked or replaced, or has expired."""
 
 
 def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[ApiKey, str]:
     """Replace a key with one that has the same permissions, users and expiry.
 
-    Returns the new key with its text. The old key stays valid for the duration `overlap`. Raises
-    NotReplaced if the old key was revoked or replaced, or has expired.
+    Returns the new key and its text. The old key stays valid for `overlap`. Raises NotReplaced if
+    the old key has already been revoked or replaced, or has expired.
     """
     with transaction.atomic():
         old = ApiKey.objects.select_for_update(no_key=True).get(pk=key.pk)
@@ -107,7 +107,7 @@ def replace_key(key: ApiKey, overlap: datetime.timedelta = OVERLAP) -> tuple[Api
 def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
     """Return the primary keys of the workspace's users with these ids.
 
-    Raises UnknownUsers if the workspace has no user with one of the ids.
+    Raises UnknownUsers if any of the ids is unknown in the workspace.
     """
     wanted = set(user_ids)
     users = MemoryUser.objects.filter(workspace=workspace, user_id__in=wanted)
@@ -120,8 +120,8 @@ def persons(workspace: Workspace, user_ids: Iterable[str]) -> list[int]:
 def reach(key: ApiKey, user: str = "", workspace: str = "") -> Q:
     """Match the users that a key may access, or the rows that belong to such users.
 
-    `user` is the lookup that leads from a row to its user; `workspace` leads to the row's workspace
-    and is needed only if the user does not lead there.
+    `user` is the lookup from a row to its user. `workspace` is the lookup from a row to its
+    workspace; it is needed only if the workspace can't be reached through the user.
     """
     path = f"{user}__" if user else ""
     found = Q(**{workspace or f"{path}workspace": key.workspace_id})
@@ -135,7 +135,7 @@ def reaches(key: ApiKey, user: MemoryUser) -> bool:
 
 
 def find_key(text: str) -> ApiKey | None:
-    """Return the valid key with this text; None if it is unknown, expired or revoked."""
+    """Return the valid key with this text, or None if it is unknown, expired or revoked."""
     match = KEY_PATTERN.fullmatch(text)
     if match is None:
         return None

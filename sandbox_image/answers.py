@@ -1,8 +1,8 @@
 """Validate a child process's answers, which user code may have forged.
 
-The host repeats all of these checks, but an invalid answer makes it discard the whole sandbox,
-since it cannot know which of several constraints is to blame; this process can. Unexpected fields
-are refused, since they could be nested too deeply or be too large for the host.
+The host repeats all of these checks, but it has to discard the whole sandbox over an invalid
+answer, because it can't tell which of several constraints is to blame; this process can. Unexpected
+fields are rejected, since they could be nested too deeply or be too large for the host.
 """
 
 from collections.abc import Callable
@@ -39,9 +39,9 @@ def check_answer(item: str, answer: dict[str, Any], check: Check) -> None:
 
 
 def anything(item: str, result: Any) -> None:
-    """Accept any result, since the host checks it.
+    """Accept any result; the host checks it.
 
-    This check is for work that runs before any user code, or is the only work in its request.
+    Used for work that runs before any user code, or that is the only work in its request.
     """
 
 
@@ -51,7 +51,7 @@ def check_foreign(item: str, result: Any) -> None:
 
 
 def check_load(item: str, result: Any) -> None:
-    """Expect the number of seconds that loading took; the loaded code may have forged it."""
+    """Expect the load time in seconds, which the loaded code may have forged."""
     _expect(type(result) is float and 0 <= result <= protocol.MAX_INTEGER, "no seconds")
 
 
@@ -62,7 +62,7 @@ def check_evaluation(item: str, result: Any) -> None:
 
 
 def check_constraint(item: str, result: Any) -> None:
-    """Expect the alerts of one constraint, and nothing that could pass for another's alerts."""
+    """Expect one constraint's alerts, and nothing that could be mistaken for another's."""
     _expect(
         _has(result, alerts=list, left_out=int, takes_now=bool, seconds=float) and len(result) == 4,
         "no alerts",
@@ -83,7 +83,7 @@ def check_constraint(item: str, result: Any) -> None:
 
 
 def check_forecast(item: str, result: Any) -> None:
-    """Expect a timeline that shows when the findings of a constraint change."""
+    """Expect a timeline that shows when a constraint's findings change."""
     _expect(
         _has(result, findings=list, changes=list, takes_now=bool, calls=int) and len(result) == 5,
         "no forecast",
@@ -109,7 +109,7 @@ def check_forecast(item: str, result: Any) -> None:
 
 
 def check_tests(item: str, result: Any) -> None:
-    """Expect results only for tests in the file that the item names."""
+    """Expect results only for tests in the file named by the item."""
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(

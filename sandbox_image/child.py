@@ -20,7 +20,7 @@ from .processes import PR_SET_PDEATHSIG, prctl
 from .uac import protocol
 from .values import AlertLimitError, ResultLimitError, size
 
-LOAD = "<load>"  # the item name of the work that loads files; no user item has this name
+LOAD = "<load>"  # the item name for work that loads files; no user item has this name
 RESULT_DESCRIPTOR = 3
 # File descriptors that are closed before user code runs.
 WORK_DESCRIPTOR = 4
@@ -32,8 +32,8 @@ RESULT_SLACK = 64 * 1024  # extra bytes allowed for the JSON around the value
 CHILD_FAILED = 70
 CHILD_OUT_OF_MEMORY = 71
 
-# The standard output of user code. It is created once, before the forks, since every memory page
-# that a child is the first to touch costs time.
+# Standard output for user code. It is created once, before forking, because every memory page that
+# a child is the first to touch costs time.
 STDOUT = io.TextIOWrapper(
     io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
 )
@@ -85,7 +85,7 @@ class Child:
             os.close(descriptor)
 
     def close_inputs(self) -> None:
-        """Close the pipe ends that are no longer needed once the child has begun its work."""
+        """Close the pipe ends that aren't needed once the child has started working."""
         for descriptor in (self.work, self.requests):
             os.close(descriptor)
 
@@ -94,19 +94,19 @@ class Performer(Protocol):
     """The operations that a child performs."""
 
     def begin(self, request: dict[str, Any]) -> tuple[list[dict[str, Any]], Limits]:
-        """Return the first child's work for a host request; raise if the request is invalid."""
+        """Return the work that the first child does for a host request; raise if it is invalid."""
         ...
 
     def make_ready(self) -> None:
-        """Do in advance everything that does not depend on the work."""
+        """Do everything in advance that doesn't depend on the work."""
         ...
 
     def perform(self, work: dict[str, Any], limits: Limits) -> Any:
-        """Return the result of the work; exceptions of user code propagate."""
+        """Return the result of the work; exceptions raised by user code propagate."""
         ...
 
     def is_as_before(self, done: dict[str, Any]) -> bool:
-        """Return whether the work just done left everything as the next work expects to find it."""
+        """Return whether the work just done left everything as the next piece expects it."""
         ...
 
     def user_files(self, item: str) -> Container[str]:
@@ -117,10 +117,10 @@ class Performer(Protocol):
 def fork(performer: Performer, host: int) -> Child:
     """Fork a child that prepares itself, waits for work and answers each piece with one line.
 
-    The child waits either for the host's next request, which it passes on to this process unchanged
-    before it begins, or for a frame {"works", "limits", "rehearsal"} from this process. Each piece
-    of work has an "item", which names it in errors. The child stops early if one piece of work has
-    changed what the next one would find.
+    The child waits for either the host's next request, which it forwards to this process unchanged
+    before starting on it, or a frame {"works", "limits", "rehearsal"} from this process. Each piece
+    of work has an "item", which identifies it in errors. The child stops early if a piece of work
+    has changed anything that the next one would see.
     """
     pipes = [os.pipe() for _ in range(4)]
     (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
@@ -133,7 +133,7 @@ def fork(performer: Performer, host: int) -> Child:
             performer.make_ready()
             _serve(performer)
             os._exit(0)
-        except MemoryError:  # there is not even enough memory left to report the error
+        except MemoryError:  # not even enough memory left to report the error
             os._exit(CHILD_OUT_OF_MEMORY)
         finally:
             os._exit(CHILD_FAILED)
@@ -145,7 +145,7 @@ def fork(performer: Performer, host: int) -> Child:
 def _confine(parent: int, *descriptors: int) -> None:
     """Confine this child before it runs user code.
 
-    It keeps only these file descriptors, renumbered from 1.
+    Only these file descriptors stay open, renumbered from 1.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -153,27 +153,28 @@ def _confine(parent: int, *descriptors: int) -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
-    # Move the descriptors via unused numbers, since one may occupy another's target number.
+    # Go through unused numbers, since one descriptor may occupy another's target number.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in descriptors]
     for place, descriptor in enumerate(high, 1):
         os.dup2(descriptor, place)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # Forbid new processes and threads: none are needed, and code that cannot fork leaves nothing
-    # running. A limit of zero also holds however many other processes have the same user id.
+    # Forbid new processes and threads: none are needed, and code that can't fork leaves nothing
+    # running. A limit of zero applies no matter how many other processes share the user id.
     for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
     sys.stdout = sys.stderr = STDOUT
 
 
 def _serve(performer: Performer) -> None:
-    """Wait for work, perform its pieces one after another and answer each with one line."""
+    """Wait for work, perform it piece by piece and answer each piece with one line."""
     works, limits = _wait(performer)
     os.closerange(WORK_DESCRIPTOR, FIRST_FREE)
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in works:
-        # SIGXCPU arrives at the soft limit and reveals the cause. The kernel counts whole seconds,
-        # so the CPU time used so far is rounded in a way that loses at most a tenth of a second.
+        # SIGXCPU is sent at the soft limit and so reveals the cause. The kernel counts whole
+        # seconds, so round the CPU time used so far in a way that loses at most a tenth of a
+        # second.
         used = max(0, math.ceil(time.process_time() - 0.1))
         _limit(resource.RLIMIT_CPU, used + limits.cpu_seconds)
         answer = _answer(work, performer, limits)
@@ -188,14 +189,14 @@ def _serve(performer: Performer) -> None:
 
 
 def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
-    """Wait for work and its limits, and return both; rehearse work that is sent for practice."""
+    """Wait for work and its limits, and return both; run rehearsals while waiting."""
     poller = select.poll()
     for descriptor in (WORK_DESCRIPTOR, HOST_DESCRIPTOR):
         poller.register(descriptor, select.POLLIN)
     while True:
         if WORK_DESCRIPTOR in dict(poller.poll()):
             message = protocol.read_frame(reader(WORK_DESCRIPTOR))
-            if message is None:  # the parent closed the pipe: this child is not needed
+            if message is None:  # the parent closed the pipe: this child isn't needed
                 os._exit(0)
             limits = Limits.of(message["limits"])
             if not message["rehearsal"]:
@@ -211,7 +212,7 @@ def _wait(performer: Performer) -> tuple[list[dict[str, Any]], Limits]:
 
 
 def _limit(kind: int, soft: int, hard: int | None = None) -> None:
-    """Set a resource's soft limit, and its hard limit if given, within the current hard limit."""
+    """Set a resource's soft limit (and hard limit, if given), up to the current hard limit."""
     allowed = resource.getrlimit(kind)[1]
     if hard is None:
         hard = allowed
@@ -221,12 +222,12 @@ def _limit(kind: int, soft: int, hard: int | None = None) -> None:
 
 
 def _answer(work: dict[str, Any], performer: Performer, limits: Limits) -> bytes:
-    """Perform the work and return its answer as one line, whatever user code raises."""
+    """Perform the work and return the answer as one line, whatever user code raises."""
     message: dict[str, Any]
     try:
         message = {"outcome": "ok", "result": performer.perform(work, limits)}
     except MemoryError as error:
-        error.__traceback__ = None  # the frames in it keep alive what filled the memory
+        error.__traceback__ = None  # its frames keep alive whatever filled the memory
         message = out_of_memory(limits)
     except ResultLimitError as error:
         message = failure("result_limit", str(error))

@@ -3,10 +3,10 @@
 Otherwise the same code could return a different result the next time, or on another machine. For
 the same reason, the local time zone is UTC on every machine.
 
-The static policy refuses clocks and randomness wherever it sees them. Code that the policy
-overlooks fails here, with the same advice, instead of giving a result that nobody can reproduce.
-Like the policy, this module is not a security boundary: code can bypass it, but stays inside the
-sandbox, which is the security boundary.
+The static policy rejects clocks and randomness wherever it sees them. Code that slips past the
+policy fails here, with the same advice, instead of returning a result that nobody can reproduce.
+Like the policy, this module is not a security boundary: code can get around it, but it is still
+inside the sandbox, which is the security boundary.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-# The functions of the module `time` that always read a clock; and those that read it unless a
-# moment is passed to them, each with the position of that argument, counted from 1.
+# The functions in `time` that always read a clock, and those that read one unless they are passed a
+# time, each with the position of that argument, counting from 1.
 CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
 CLOCKS += [f"{name}_ns" for name in CLOCKS]
 WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
@@ -39,7 +39,7 @@ class ChanceError(RuntimeError):
 def prepare() -> None:
     """Make clocks raise ClockError and sources of randomness raise ChanceError from now on.
 
-    Modules that have already imported `time` keep the original. The functions of `random` use the
+    Modules that have already imported `time` keep the original. The functions in `random` use the
     same seed in every sandbox. The local time zone becomes UTC.
     """
     os.environ["TZ"] = "UTC0"
@@ -58,7 +58,7 @@ def prepare() -> None:
 
 
 def start_again() -> None:
-    """Reset random numbers and decimal arithmetic to their initial state."""
+    """Reset the random number generator and decimal arithmetic to their initial state."""
     _real_seed(_chance, 0)
     for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps", "flags"):
         setattr(decimal.DefaultContext, name, getattr(_arithmetic, name))
@@ -78,8 +78,8 @@ def _time_without_clocks() -> ModuleType:
 def _refuse_clock(name: str) -> Callable[..., NoReturn]:
     def refuse(*arguments: object, **options: object) -> NoReturn:
         raise ClockError(
-            f"{name}() reads the clock: use today or now instead; a query has both, and the check"
-            " of a constraint takes one of them as its parameter"
+            f"{name}() reads the clock: use today or now instead; a query has both, and a"
+            " constraint's check takes one of them as a parameter"
         )
 
     return refuse
@@ -115,7 +115,7 @@ def _seed(self: random.Random, a: Any = None, version: int = 2) -> None:
 
 
 def _draw_from(generator: random.Random) -> None:
-    """Make the functions of the module `random` use this generator.
+    """Make the functions in the `random` module use this generator.
 
     The module's own generator is reseeded randomly in every forked process.
     """
@@ -125,10 +125,10 @@ def _draw_from(generator: random.Random) -> None:
 
 
 def _replace(kind: type, name: str, value: object) -> None:
-    """Set an attribute of a class that is written in C, without replacing the class.
+    """Set an attribute of a class written in C, without replacing the class.
 
-    If a subclass or another class took its place, isinstance would fail for the objects that C code
-    creates.
+    If another class (even a subclass) took its place, isinstance would fail for objects created by
+    C code.
     """
     (attributes,) = gc.get_referents(kind.__dict__)
     attributes[name] = value

@@ -15,14 +15,14 @@ from .values import NotAValueError
 QUERY = "<query>"
 
 MAX_MESSAGE = 2_000
-MAX_NAMES = 40  # known names listed in the message about an unknown one
+MAX_NAMES = 40  # how many known names to list in the message about an unknown one
 MAX_TRACEBACK = 4_000
 
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
 # What to write instead of a text that is compared with a value of another type. The keys are the
-# types as Python's message names them.
+# type names that appear in Python's message.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
     "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
@@ -35,10 +35,10 @@ _WRITTEN_AS = {
 
 
 def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]:
-    """Return an exception as the protocol's error object; user code cannot make this function fail.
+    """Return an exception as the protocol's error object; user code can't make this fail.
 
-    `user_files` are the file names of the user's code. In the result, `path` and `line` locate the
-    innermost frame in these files, or the position of a SyntaxError.
+    `user_files` are the names of the files that contain the user's code. In the result, `path` and
+    `line` give the innermost frame in these files, or the position of a SyntaxError.
     """
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in user_files
@@ -67,7 +67,7 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
 
 def _message(error: BaseException) -> str:
     try:
-        # The str() of a SyntaxError would repeat the file and the line.
+        # str() of a SyntaxError would repeat the file and the line.
         text = str(error.msg if isinstance(error, SyntaxError) else error)
     except BaseException:  # the exception class may be the user's, with any __str__
         text = f"a {type(error).__name__} that cannot be printed"
@@ -77,7 +77,7 @@ def _message(error: BaseException) -> str:
 def _known_names(error: BaseException) -> str:
     """Return advice about an unknown name: the most similar known names, then the others.
 
-    Most unknown names are guesses by somebody who had no list of the known names.
+    Most unknown names are guesses by somebody who had no list of the known ones.
     """
     try:
         wanted: Any = getattr(error, "name", None)
@@ -103,10 +103,10 @@ def _known_names(error: BaseException) -> str:
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """Return what to write instead when two types, such as a text and a date, cannot be compared.
+    """Return what to write instead when two types, such as a text and a date, can't be compared.
 
-    Python's message only names the types, and the dates and numbers of a state may look like texts
-    in its JSON.
+    Python's message only names the types, and the state's dates and numbers may look like texts in
+    its JSON.
     """
     if type(error) is not TypeError:
         return ""
@@ -124,7 +124,7 @@ def _comparison_fix(error: BaseException, message: str) -> str:
 
 
 def _attributes(owner: object) -> tuple[str, set[str]]:
-    """Describe the object that lacks an attribute; return the description and its attributes.
+    """Return a description of the object that lacks an attribute, and the attributes it has.
 
     Only attributes that the user's project defines are included.
     """
@@ -141,7 +141,7 @@ def _attributes(owner: object) -> tuple[str, set[str]]:
 
 
 def _is_domain(owner: object) -> bool:
-    """Return whether an object is a domain as queries see it.
+    """Return whether an object is a domain, in the form in which queries see it.
 
     A domain that shares its name with one of its collections is a list.
     """

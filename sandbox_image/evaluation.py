@@ -70,28 +70,28 @@ HELPERS = {
 
 _NOTHING: Mapping[Any, Any] = {}
 
-# Maximum number of records touched in a rehearsal: more would cost more time than they save.
+# Maximum number of records touched in a rehearsal: any more would cost more time than they save.
 REHEARSED_RECORDS = 2000
-# Maximum number of records named as evidence for an answer: for records that the answer is based
-# on, and for records that were merely read.
+# Maximum number of records listed as evidence for an answer: the records it is based on, and the
+# records that were merely read.
 MAX_EVIDENCE = 1000
 MAX_READ = 100
-# Maximum number of alerts quoted from a constraint that exceeds its alert limit, and maximum length
-# of each quoted message.
+# When a constraint exceeds its alert limit: maximum number of alerts quoted, and maximum length of
+# each quoted message.
 QUOTED = 3
 QUOTED_CHARACTERS = 500
 
 
 @dataclasses.dataclass(frozen=True)
 class Instant:
-    """The moment for which user code is evaluated, in the user's time zone."""
+    """The time as of which user code is evaluated, in the user's time zone."""
 
-    local: datetime.datetime  # with the UTC offset of that moment
+    local: datetime.datetime  # with the UTC offset at that time
     time_zone: str
 
     @classmethod
     def of(cls, now: str, time_zone: str) -> "Instant":
-        """Build an instant from an ISO 8601 time with a UTC offset, and the name of a time zone.
+        """Build an instant from an ISO 8601 time with a UTC offset and a time zone name.
 
         Raises ValueError if the time has no offset.
         """
@@ -109,13 +109,13 @@ class Instant:
     def now(self) -> datetime.datetime:
         """The evaluation time in the user's time zone.
 
-        The zone's file is read only when this is used, since most constraints do not need it.
+        The time zone file is read only when this is used, since most constraints don't need it.
         """
         return self.local.astimezone(ZoneInfo(self.time_zone))
 
 
 class Evaluation:
-    """The loaded project as user code and the host see it, and the operations on it."""
+    """The loaded project as seen by user code and the host, and the operations on it."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -130,8 +130,8 @@ class Evaluation:
         records.resolve_references_with(self._records_with_key)
 
     def prepare(self) -> None:
-        """Build the indexes that each child would otherwise have to build after it is forked."""
-        # Ignore errors in the state: the evaluations that use it will report them.
+        """Build the indexes that each child would otherwise have to build after the fork."""
+        # Ignore errors in the state: any evaluation that uses it will report them.
         with suppress(Exception):
             self._index()
             self._namespace()
@@ -142,7 +142,7 @@ class Evaluation:
     def shares_processes(self) -> bool:
         """Return whether constraints may share a process.
 
-        They may if every change that one of them makes to the project would be detected.
+        They may if any change that one of them makes to the project would be detected.
         """
         if self._traces is None:
             try:
@@ -153,23 +153,23 @@ class Evaluation:
         return self._traces.complete
 
     def make_ready(self) -> None:
-        """Prepare a process that was forked to run user code."""
+        """Prepare a process that has been forked to run user code."""
         if self._traces is not None:
             self._traces.watch()
 
     def is_as_before(self) -> bool:
-        """Return whether the code run in this process certainly changed nothing in the project."""
+        """Return whether the code run in this process definitely changed nothing in the project."""
         return self._traces is not None and self._traces.complete and not self._traces.left()
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
-        """Do what most evaluations do, but with the first records only."""
+        """Do what most evaluations do, but only with the first records."""
         found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
         gc.get_referents(*found)
         for path in selected(self.project.files, "constraints", None):
             if (module := sys.modules.get(self.project.files[path].module)) is not None:
                 functions = [one for one in vars(module).values() if inspect.isfunction(one)]
                 gc.get_referents(*functions, *(one.__code__ for one in functions))
-        # If there are records, the alert has one as evidence, so that its lookup is rehearsed, too.
+        # If there are any records, cite one as evidence, so that evidence lookup is rehearsed, too.
         check = ModuleType("rehearsal")
         vars(check)["check"] = _rehearsed(found[:1])
         alerts = [self._alert(alert) for alert in call_check(check, today=None, now=instant.now)]
@@ -178,7 +178,7 @@ class Evaluation:
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
         """Run a query; return its value, the value's type and its evidence.
 
-        The value is that of the last statement if it is an expression, and otherwise None.
+        The value is that of the final expression, or None if the code doesn't end with one.
         """
         reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
@@ -219,7 +219,7 @@ class Evaluation:
         held: Sequence[Record],
         read: Mapping[Place, Sequence[object]],
     ) -> dict[str, Any]:
-        """Return the evidence for a query's answer; very many records are not all named."""
+        """Return the evidence for a query's answer: at most MAX_EVIDENCE or MAX_READ records."""
         rests_on: list[object]
         most, referred = MAX_EVIDENCE, self._referred.values()
         if any(id(one) in self._places() for one in held):
@@ -242,7 +242,7 @@ class Evaluation:
         }
 
     def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """Return the keys and sources of the records, grouped by class, domain and collection."""
+        """Return the records' keys and sources, grouped by class, domain and collection."""
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for one in records:
             # The code may have changed the record so that it is no longer valid.
@@ -267,10 +267,10 @@ class Evaluation:
     ) -> dict[str, Any]:
         """Run one constraint and return its alerts.
 
-        `bound` tells which records a workspace constraint gets. Raises AlertLimitError, with a few
-        of the alerts, if there are too many.
+        `bound` says which records a workspace constraint gets. Raises AlertLimitError, which
+        includes a few of the alerts, if there are too many.
         """
-        determinism.start_again()  # another constraint may have run in this process before
+        determinism.start_again()  # another constraint may already have run in this process
         reckoning.live_in(instant.time_zone)
         with suppress(Exception):  # errors in the state are reported when evidence is looked up
             self._places()  # index the records before the constraint can add any
@@ -317,7 +317,7 @@ class Evaluation:
         def call(today: Any, now: Any) -> Sequence[Alert]:
             nonlocal module, given
             determinism.start_again()
-            if not own.complete:  # the module may keep state between calls without detection
+            if not own.complete:  # the module might keep state between calls undetected
                 del sys.modules[module.__name__]
                 module = self.project.module(path)
             if bound:
@@ -347,7 +347,7 @@ class Evaluation:
         return {"takes_now": takes_now(module), **found.to_json()}
 
     def _can_follow(self, path: str) -> bool:
-        """Return whether every use of a traced moment in the constraint and schemas is noted."""
+        """Return whether every use of a traced moment by the constraint or schemas is recorded."""
         files = [
             file
             for file in self.project.files.values()
@@ -356,7 +356,7 @@ class Evaluation:
         return all(file.code is not None and can_follow(file.code) for file in files)
 
     def run_test_file(self, path: str) -> list[dict[str, Any]]:
-        """Run the tests in one file; return their results in the order of the file."""
+        """Run the tests in one file; return their results in file order."""
         module = self.project.module(path)
         tests = [
             (name, value)
@@ -382,7 +382,7 @@ class Evaluation:
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
         """Return the number of records in each collection, and the records in the files at `paths`.
 
-        If `paths` is None, the records in all state files are returned.
+        If `paths` is None, it returns the records in all state files.
         """
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
@@ -397,9 +397,9 @@ class Evaluation:
         return {"counts": counts, "records": encoded}
 
     def _own_records(self, path: str) -> dict[str, list[object]]:
-        """Return the records that a state file or shard itself contains, by collection.
+        """Return the records defined in a state file or shard itself, by collection.
 
-        Records that it imports from other shards are left out.
+        Records imported from other shards are left out.
         """
         module = self.project.module(path)
         package = module.__name__.rpartition(".")[0]
@@ -421,7 +421,7 @@ class Evaluation:
                 yield file.path.split("/")[1], self.project.module(file.path)
 
     def _state(self, module: ModuleType) -> dict[str, list[object]]:
-        """Return a module's collections, and each of its single records as a list of one."""
+        """Return a module's collections, plus each of its single records as a one-element list."""
         singles: dict[str, list[object]] = {
             name: [value]
             for name, value in vars(module).items()
@@ -430,13 +430,13 @@ class Evaluation:
         return {**collections_of(module), **singles}
 
     def _held(self, domain: str, name: str) -> list[object]:
-        """Return the records of a collection or singleton; raise LookupError if there is none."""
+        """Return a collection's or singleton's records; raise LookupError if there is none."""
         return self._state(self.project.module(f"domains/{domain}/state.py"))[name]
 
     def _namespace(self) -> dict[str, Any]:
-        """Return the names that a query can use, with their values.
+        """Return the names that a query can use, and their values.
 
-        A name that several domains define is available only as an attribute of each domain.
+        A name defined by several domains is available only as an attribute of each domain.
         """
         if self._names is not None:
             return self._names
@@ -463,7 +463,7 @@ class Evaluation:
         return self._names
 
     def _meanings(self) -> Meanings:
-        """Return which collections of the state each name in a query stands for."""
+        """Return which of the state's collections each name in a query refers to."""
         if self._meant is None:
             domains: dict[str, dict[str, list[Place]]] = {}
             collections: dict[str, list[Place]] = {}
@@ -483,7 +483,7 @@ class Evaluation:
         for record in self._index().get(key, ()):
             self._referred[id(record)] = record
             yield record
-            del self._referred[id(record)]  # the caller rejected this record and wants another
+            del self._referred[id(record)]  # the caller rejected this record and wants the next one
 
     def _index(self) -> dict[str, list[Record]]:
         if self._by_key is None:
@@ -519,7 +519,7 @@ class Evaluation:
         }
 
     def _evidence(self, record: Record) -> dict[str, Any]:
-        """Return a record as evidence; raise NotAValueError unless the state contains it intact."""
+        """Return a record as evidence; raise NotAValueError unless it is intact in the state."""
         if (place := self._places().get(id(record))) is None:
             raise NotAValueError(
                 f"the evidence {type(record).__name__} {record.key!r} is not a record in the"
@@ -541,7 +541,7 @@ class Evaluation:
 
 
 def takes_now(module: ModuleType) -> bool:
-    """Return whether a constraint's check takes the moment (`now`) rather than only the day."""
+    """Return whether a constraint's check takes the time (`now`) and not just the day."""
     code = getattr(getattr(module, "check", None), "__code__", None)
     if not isinstance(code, CodeType):
         return True  # `call_check` will report that there is no valid check
@@ -549,9 +549,9 @@ def takes_now(module: ModuleType) -> bool:
 
 
 def _gravest(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """Return a few of the alerts of a constraint that raised too many, most severe first.
+    """Return a few of a constraint's alerts when it raised too many, most severe first.
 
-    They have the form that answers use, but no evidence.
+    They have the same form as in answers, but no evidence.
     """
     ranks = list(protocol.SEVERITIES)
     ordered = sorted(alerts, key=lambda alert: -ranks.index(alert.severity))

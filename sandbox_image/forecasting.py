@@ -1,9 +1,9 @@
 """Forecast one constraint's findings over the coming days, assuming that only the clock changes.
 
-A constraint that takes the day or the moment is given a traced day or moment, which records how it
-is used (see `tracing.py`); the constraint is called again only when its answers could have changed.
-If the use cannot be recorded, the constraint is called for every day or every minute. The result
-tells when the findings change, but not how they are worded.
+A constraint that takes the day or the time is given a traced day or moment, which records how it is
+used (see `tracing.py`), so the constraint needs to be called again only when its answers could have
+changed. If the use can't be recorded, the constraint is called for every day or every minute. The
+result says when the findings change, but not how they are worded.
 """
 
 import binascii
@@ -19,30 +19,29 @@ from .tracing import Day, Moment
 from .uac import protocol
 from .uac.alerts import Alert, TooManyAlertsError
 
-# Maximum number of calls to a constraint: above the number of days in a year or minutes in a day.
+# Maximum number of calls to a constraint: more than there are days in a year or minutes in a day.
 MAX_CALLS = 2000
 MAX_CHANGES = 1000
 MAX_ERROR = 200
-# After more than this many consecutive calls for moments less than a second apart, the next call is
-# for the start of the next minute.
+# After more than this many consecutive calls for times less than a second apart, skip to the start
+# of the next minute.
 MAX_HURRIED = 20
 SECOND = 1_000_000
-# After MAX_DAILY calls in a row that were one day apart, the constraint is called with plain days
-# instead of traced ones for PLAIN_DAYS days: tracing costs more than a call, and saves no calls as
-# long as the constraint has to be called for every day anyway.
+# After MAX_DAILY consecutive calls that were one day apart, the constraint is called with plain
+# days instead of traced ones for PLAIN_DAYS days: tracing costs more than a call, and saves nothing
+# while the constraint has to be called for every day anyway.
 MAX_DAILY = 5
 PLAIN_DAYS = 30
 
-# A function that calls `check` with a day and a moment, either of which may be traced, and returns
-# its alerts.
+# Calls `check` with a day and a time, either of which may be traced, and returns its alerts.
 Call = Callable[[Any, Any], Sequence[Alert]]
-# The identity of a finding: key, records, and a hash of the wording if there are no records.
+# A finding's identity: key, records, and a hash of the wording if there are no records.
 Told = tuple[str | None, tuple[tuple[str, str, str], ...], str]
 
 
 @dataclass(frozen=True)
 class Horizon:
-    """The start and end of the time to forecast, and the user's time zone."""
+    """The start and end of the period to forecast, and the user's time zone."""
 
     start: datetime.datetime
     end: datetime.datetime
@@ -62,7 +61,7 @@ class Horizon:
 
 @dataclass
 class Timeline:
-    """The changes in a constraint's findings: all until `until`, or all there will be if None."""
+    """The changes in a constraint's findings up to `until`, or all future changes if it is None."""
 
     findings: list[Told] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
@@ -70,7 +69,7 @@ class Timeline:
     calls: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the timeline in the form that answers use."""
+        """Return the timeline in the form used in answers."""
         return {
             "findings": [
                 {"key": key, "records": [list(record) for record in records], "wording": wording}
@@ -83,7 +82,7 @@ class Timeline:
 
 
 class Forecaster:
-    """Calls one constraint as often as its forecast requires, and builds the timeline."""
+    """Calls one constraint as often as needed to forecast it, and builds the timeline."""
 
     def __init__(
         self,
@@ -95,11 +94,11 @@ class Forecaster:
         seconds: float,
         most_calls: int = MAX_CALLS,
     ) -> None:
-        """Prepare the forecast for the constraint that `call` calls.
+        """Prepare to forecast the constraint that `call` calls.
 
-        `tell` returns an alert's identity; `is_unharmed` returns whether all calls left everything
-        as it was; `follows` tells whether the constraint's use of a traced moment can be recorded.
-        The forecast stops after `seconds`.
+        `tell` returns an alert's identity. `is_unharmed` returns whether all calls have left
+        everything as it was. `follows` says whether the constraint's use of a traced moment can be
+        recorded. The forecast stops after `seconds`.
         """
         self._call, self._tell, self._is_unharmed = call, tell, is_unharmed
         self._follows, self._most_calls = follows, most_calls
@@ -109,7 +108,7 @@ class Forecaster:
         self._places: dict[Told, int] = {}
 
     def once(self, start: datetime.datetime) -> Timeline:
-        """Forecast a constraint that takes neither the day nor the moment."""
+        """Forecast a constraint that takes neither the day nor the time."""
         self._look(start.isoformat(), lambda clock: (None, None), Clock(), MINUTE, follows=False)
         return self._timeline
 
@@ -135,7 +134,7 @@ class Forecaster:
                 return self._timeline
 
     def moments(self, horizon: Horizon) -> Timeline:
-        """Forecast a constraint that takes the moment."""
+        """Forecast a constraint that takes the time."""
         zone = ZoneInfo(horizon.time_zone)
         at, hurried = horizon.start, 0
         while True:
@@ -153,7 +152,7 @@ class Forecaster:
             if clock.soonest is None or (horizon.end - at) < clock.soonest * US:
                 return self._timeline
             hurried = hurried + 1 if clock.soonest < SECOND else 0
-            if hurried > MAX_HURRIED:  # some comparison could change at every moment
+            if hurried > MAX_HURRIED:  # some comparison could change at any moment
                 clock.soonest = MINUTE - _of_minute(at)
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
@@ -170,14 +169,14 @@ class Forecaster:
     ) -> None:
         """Call the constraint and record any change in its findings.
 
-        Afterwards `clock` tells when to call it again: if `follows` is set, when an answer could
-        change; otherwise after `step` microseconds.
+        Afterwards, `clock` says when to call it again: when an answer could change if `follows` is
+        set, otherwise after `step` microseconds.
         """
         timeline = self._timeline
         if follows:
             found, error = self._outcome(*given(clock))
             if error is not None:
-                # If tracing caused the error, it is unknown how the constraint uses the moment.
+                # If tracing caused the error, we don't know how the constraint uses the time.
                 found, really = self._outcome(*given(None))
                 if really != error:
                     clock.note(step)
@@ -225,8 +224,8 @@ class Forecaster:
 
 
 def wording_of(message: str) -> str:
-    """Return a hash of a message, for findings that only their wording identifies."""
-    # This is not a cryptographic hash: a library for those would take 4 MB in every sandbox.
+    """Return a hash of a message, for findings that are identified only by their wording."""
+    # Not a cryptographic hash: loading a library for that would cost 4 MB in every sandbox.
     text = message.encode("utf-8", "replace")
     return f"{binascii.crc32(text):08x}{binascii.crc32(text[::-1]):08x}"
 

@@ -1,8 +1,8 @@
 """Execute foreign projects unmodified, and read their typed objects.
 
 Everything here runs in a forked child that exits afterwards. The files are not on disk: only this
-process sees them, below `ROOT`, whichever function it accesses them with. Foreign code may ask for
-the time and for random numbers: it gets the time of the run and the same numbers every time.
+process sees them, under `ROOT`, whichever function it uses to access them. Foreign code may ask for
+the time and for random numbers; it gets the time of the run and the same numbers every time.
 """
 
 import dataclasses
@@ -25,15 +25,15 @@ from .loader import BadRequestError
 from .uac import protocol
 from .values import NotAValueError, ResultLimitError
 
-# Modules imported here in advance, since a foreign project may import them when its confined
-# process can no longer find the standard library's files.
+# Imported here in advance: a foreign project may import these modules once its confined process can
+# no longer find the standard library's files.
 NEEDED = (importlib, io, machinery, util, uuid)
 
 
 def perform(work: dict[str, Any]) -> dict[str, Any]:
     """Read the typed objects in the files, or run one foreign constraint.
 
-    An error in the code is returned with its path and line within the files.
+    An error in the code is returned with its path and line in the files.
     """
     files: dict[str, str] = work["files"]
     now = datetime.datetime.fromisoformat(work["now"]).astimezone(ZoneInfo(work["time_zone"]))
@@ -91,9 +91,9 @@ def _argument(parameter: inspect.Parameter, now: datetime.datetime) -> object:
 
 
 def _alert(value: object) -> dict[str, Any]:
-    """Return an alert as an object whose values are texts.
+    """Return an alert as an object with text values.
 
-    The names of its fields are the foreign project's own.
+    The field names are the foreign project's own.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)

@@ -1,4 +1,4 @@
-"""Execute files of a foreign project as modules."""
+"""Execute a foreign project's files as modules."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ from .uac import Record
 
 
 def execute_file(path: str) -> ModuleType:
-    """Execute a file as a module, with its own folder first on the path."""
+    """Execute a file as a module, with its own folder first on `sys.path`."""
     name = path.removesuffix(".py").replace("/", ".")
     folder = str(PurePosixPath(ROOT, path).parent)
     before = set(sys.modules)
@@ -41,7 +41,7 @@ def execute_file(path: str) -> ModuleType:
                     del sys.modules[new]
 
 
-# Names of all modules of the foreign project that have been executed here.
+# Names of all the foreign project's modules that have been executed here.
 _foreign: set[str] = set()
 
 

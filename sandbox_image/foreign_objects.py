@@ -26,12 +26,12 @@ MAX_VALUES = 500_000
 
 
 def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
-    """Execute the modules at the paths `entries`, in order, and return the objects in them."""
+    """Execute the modules at the paths in `entries`, in order, and return their objects."""
     return _Reader().read(files, entries)
 
 
 class _Reader:
-    """The objects in a project's modules, as a graph in which each object has a number."""
+    """Collects the objects in a project's modules as a graph in which each object has a number."""
 
     def __init__(self) -> None:
         self.objects: list[list[Any] | None] = []
@@ -44,7 +44,7 @@ class _Reader:
         self._values = 0
 
     def read(self, files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
-        """Execute the modules at the paths `entries`, in order, and return the objects in them."""
+        """Execute the modules at the paths in `entries`, in order, and return their objects."""
         modules, namespaces = [], []
         for path in entries:
             module = execute_file(path)
@@ -80,7 +80,7 @@ class _Reader:
         self._pending.clear()
 
     def value(self, value: Any, depth: int) -> Any:
-        """Return a simple JSON value unchanged, and any other value as a list: kind and content."""
+        """Return a simple JSON value unchanged, and any other value as a list [kind, content]."""
         self._values += 1
         if self._values > MAX_VALUES:
             raise ResultLimitError(f"the project contains more than {MAX_VALUES} values")
@@ -161,7 +161,7 @@ class _Reader:
         return ["object", self._numbers[id(value)]]
 
     def _contents(self, value: Any) -> list[Any]:
-        """Return an object's class number, its fields in order, and its key if it is a record."""
+        """Return an object's class number, its fields in order, and, for a record, its key."""
         kind = type(value)
         names = [name for name, _, _ in self._fields(kind)]
         if not dataclasses.is_dataclass(kind) and not isinstance(value, tuple):
@@ -208,7 +208,7 @@ class _Reader:
         return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
 
     def _default(self, default: object) -> list[Any]:
-        """Return a list that holds the default if it is a plain value, or else an empty list."""
+        """Return a list with just the default if it is a plain value, or else an empty list."""
         if default is None or type(default) in (bool, int, float, str):
             return [self.value(default, 1)]
         if isinstance(default, (enum.Enum, datetime.date, datetime.time, decimal.Decimal)):
@@ -221,7 +221,7 @@ def _default_of(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _imported_names(source: str, held: Mapping[str, Any]) -> set[str]:
-    """Return the names that a module imports and does not assign to itself."""
+    """Return the names that a module imports and doesn't also assign."""
     imported: set[str] = set()
     bound: set[str] = set()
     for node in ast.walk(ast.parse(source)):

@@ -22,7 +22,7 @@ ROOT = "/project"
 
 
 def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
-    """Show this process the foreign files, hide the user's own project, and stop the clocks."""
+    """Make the foreign files visible to this process, hide the user's project, stop the clocks."""
     for name, module in list(sys.modules.items()):
         origin = getattr(getattr(module, "__spec__", None), "loader", None)
         if type(origin).__module__ == f"{__package__}.loader":
@@ -38,7 +38,7 @@ def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
 
 
 class _Files:
-    """Files in memory that the interpreter finds as if on disk; other files are unaffected."""
+    """In-memory files that the interpreter finds as if on disk; other files are unaffected."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self.contents = contents
@@ -65,7 +65,7 @@ class _Files:
             setattr(module, name, _in_place_of(getattr(module, name), function))
 
     def _known(self, path: object) -> str | None:
-        """Return the normalized path if it is within ROOT, or else None."""
+        """Return the normalized path if it is under ROOT, or else None."""
         try:
             text = os.fspath(path)  # type: ignore[call-overload]
         except TypeError:
@@ -177,11 +177,11 @@ class _Entries(Iterator[_Entry]):
         self.close()
 
     def close(self) -> None:
-        """Do nothing, since no folder is open."""
+        """Do nothing: no folder is open."""
 
 
 def _stop_clocks(now: datetime.datetime) -> None:
-    """Make all clocks show the time of the run."""
+    """Make all clocks return the time of the run."""
 
     def current(zone: datetime.tzinfo | None = None) -> datetime.datetime:
         return now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
@@ -216,7 +216,7 @@ def _at(
 
 
 def _foresee_chance() -> None:
-    """Make random numbers the same in every run, instead of refusing to produce them."""
+    """Make random numbers the same in every run, instead of raising an error."""
     chance = random.Random(0)  # noqa: S311  # nosec B311 # deliberately the same in every run
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 
 _PATH = re.compile(r"(?:\w+/)*\w+\.py")
 _SHARD = re.compile(r"(.+)_[0-9]{4,}")
-# The folder of the files that a workspace adds to its users' projects; it contains `constraints/`
+# The folder for the files that a workspace adds to its users' projects; it contains `constraints/`
 # and `tests/`.
 WORKSPACE = "workspace/"
 
@@ -27,7 +27,7 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True)
 class File:
-    """A file of the project, with its compiled code or the error raised when it was compiled."""
+    """A project file, with its compiled code or the error raised when compiling it."""
 
     path: str
     code: CodeType | None
@@ -35,19 +35,19 @@ class File:
 
     @property
     def module(self) -> str:
-        """The name of the module that importing this file creates."""
+        """The name of the module that this file is imported as."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     @property
     def is_package(self) -> bool:
-        """Whether the file is a folder's __init__.py."""
+        """True if the file is a folder's __init__.py."""
         return self.path.endswith("__init__.py")
 
 
 class Project(InspectLoader, MetaPathFinder):
     """A project's files, an importer for them, and the modules loaded from them.
 
-    `update` loads the modules of domains and constraints, which stay loaded. Tests are imported
+    `update` loads the modules for domains and constraints, which stay loaded. Tests are imported
     when they run, in the process that runs them.
     """
 
@@ -66,7 +66,7 @@ class Project(InspectLoader, MetaPathFinder):
     ) -> int:
         """Add and remove files, and reload the affected modules.
 
-        Returns the number of domain modules executed. The memory of unloaded modules is freed only
+        Returns the number of domain modules executed. Memory used by unloaded modules is freed only
         if `collect` is set. If a domain module raises an exception, it propagates, and the project
         is left as it was before.
         """
@@ -83,7 +83,7 @@ class Project(InspectLoader, MetaPathFinder):
         self._set_files(after)
         stale |= known - self._modules.keys()
         unloaded = {name: sys.modules.pop(name) for name in stale if name in sys.modules}
-        # Building many objects is slow while the garbage collector is on, and children have to copy
+        # Creating many objects is slow while the garbage collector is on, and children have to copy
         # every memory page that it touches.
         gc.unfreeze()
         gc.disable()
@@ -108,7 +108,7 @@ class Project(InspectLoader, MetaPathFinder):
             gc.enable()
 
     def _import_constraints(self) -> None:
-        """Import all constraints; if one cannot be imported, it reports its error when it runs."""
+        """Import all constraints; one that can't be imported reports its error when it runs."""
         found = selected(self.files, "constraints", None)
         for path in [*found, *selected(self.files, f"{WORKSPACE}constraints", None)]:
             try:
@@ -117,7 +117,7 @@ class Project(InspectLoader, MetaPathFinder):
                 sys.modules.pop(self.files[path].module, None)
 
     def in_domains(self) -> Iterator[File]:
-        """Return the files of all domains, sorted by path."""
+        """Return all domains' files, sorted by path."""
         return (self.files[path] for path in sorted(self.files) if path.startswith("domains/"))
 
     def module(self, path: str) -> ModuleType:
@@ -127,7 +127,7 @@ class Project(InspectLoader, MetaPathFinder):
     def find_spec(
         self, fullname: str, path: object = None, target: object = None
     ) -> ModuleSpec | None:
-        """Find a module of the project (the import system calls this)."""
+        """Find one of the project's modules (called by the import system)."""
         if fullname not in self._modules:
             return None
         file = self._modules[fullname]
@@ -137,7 +137,7 @@ class Project(InspectLoader, MetaPathFinder):
         return spec
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """Return the code of a module (the import system calls this)."""
+        """Return a module's code (called by the import system)."""
         file = self._modules[fullname]
         if file is None:
             return compile("", "", "exec")
@@ -146,7 +146,7 @@ class Project(InspectLoader, MetaPathFinder):
         return file.code
 
     def get_source(self, fullname: str) -> None:
-        """Return no source, since linecache already has it (the import system calls this)."""
+        """Return no source, since linecache already has it (called by the import system)."""
 
     def _from_source(self, path: str, text: str) -> File:
         remember_source(path, text)
@@ -194,10 +194,10 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """Return which files in a folder to run: those at `paths`, or all files if that is None.
+    """Return which files in a folder to run: those at `paths`, or all files if it is None.
 
-    A workspace's files are returned only if `paths` names them. Raises BadRequestError if a path is
-    not among the files in the folder.
+    A workspace's files are returned only if they are listed in `paths`. Raises BadRequestError if a
+    path is not in the folder.
     """
     if paths is None:
         return [
@@ -212,17 +212,17 @@ def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -
 
 
 def compile_source(path: str, text: str) -> CodeType:
-    """Compile a file of the project; keep its asserts even if this interpreter runs with -O."""
+    """Compile a project file, keeping its asserts even if this interpreter runs with -O."""
     return compile(text, path, "exec", dont_inherit=True, optimize=0)
 
 
 def to_bytecode(code: CodeType) -> str:
-    """Return code as text that `update` accepts, compressed so that it is sent faster."""
+    """Return code as text that `update` accepts, compressed to make sending it faster."""
     return base64.b64encode(zlib.compress(marshal.dumps(code))).decode()
 
 
 def remember_source(path: str, text: str) -> None:
-    """Store a file's source so that tracebacks can show its lines although it is not on disk."""
+    """Store a file's source so that tracebacks can show its lines although it isn't on disk."""
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 
@@ -255,10 +255,10 @@ def _from_bytecode(path: str, text: str) -> File:
 
 
 def _imports(file: File, modules: Iterable[str]) -> list[str]:
-    """Return the modules that a file may import, judging by the names that its code mentions.
+    """Return the modules that a file may import, judging by the names in its code.
 
-    `import a.b` mentions "a.b"; `from a import b` mentions "a" and "b". A false match costs only an
-    unnecessary reload.
+    `import a.b` mentions "a.b"; `from a import b` mentions "a" and "b". A false match only causes
+    an unnecessary reload.
     """
     assert file.code is not None
     mentioned = set(_names(file.code))

@@ -9,9 +9,9 @@ from .traced_values import DAY, US
 
 
 def list_offset_changes(moment: datetime.datetime) -> Iterator[int]:
-    """Yield how soon after a moment the UTC offset of its zone changes.
+    """Yield how soon after a given moment its time zone's UTC offset changes.
 
-    There are up to two distances, in microseconds: one by the zone's wall clock, and one in UTC.
+    Yields up to two distances, in microseconds: one by the zone's wall clock and one in UTC.
     """
     zone = moment.tzinfo
     if zone is None or isinstance(zone, datetime.timezone):
@@ -36,7 +36,7 @@ def _soonest_change(
 
 @functools.lru_cache(maxsize=256)
 def _changes(zone: datetime.tzinfo, by_wall: bool, year: int) -> tuple[datetime.datetime, ...]:
-    """Return the times in a year at which the zone's offset changes, by wall clock or in UTC."""
+    """Return the times in a year when the zone's offset changes, by wall clock or in UTC."""
     if not datetime.MINYEAR < year < datetime.MAXYEAR:
         return ()
 

@@ -17,13 +17,13 @@ PR_GET_NO_NEW_PRIVS = 39
 
 CAPABILITY_VERSION_3 = 0x20080522
 
-# The kernel version with the build time that every release of gVisor reports; no real Linux kernel
-# was built in that second.
+# The kernel version string, including the build time, that every gVisor release reports; no real
+# Linux kernel was built in that second.
 GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 
 SWEEP_SECONDS = 5.0
 
-# The counters of a container's own control group, as seen from inside: cgroup version 2, then 1.
+# The container's own control group counters, as seen from inside: cgroup version 2, then 1.
 OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory.events"),
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
@@ -44,11 +44,11 @@ def prctl(option: int, value: int) -> None:
 
 
 def confinement() -> dict[str, str | int]:
-    """Return which kernel this is and how it confines this process.
+    """Report which kernel this is and how it confines this process.
 
     A `seccomp` mode of 2 means a filter; `capabilities` has a bit set for each capability that this
-    process has or could gain. A value that the kernel does not reveal is -1. All of this comes from
-    system calls, since there may be no /proc.
+    process has or could gain. A value that the kernel doesn't reveal is -1. All of this comes from
+    system calls, since /proc may be missing.
     """
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     # Effective, permitted and inheritable capabilities: first the low words, then the high words.
@@ -67,9 +67,9 @@ def confinement() -> dict[str, str | int]:
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes in this container the kernel has killed so far for lack of memory.
+    """Return how many processes in this container have been OOM-killed so far.
 
-    Returns 0 if there is no memory limit or the kernel does not count such kills.
+    Returns 0 if there is no memory limit or the kernel doesn't count OOM kills.
     """
     for counters in OUT_OF_MEMORY_COUNTERS:
         with suppress(OSError):
@@ -83,7 +83,7 @@ def out_of_memory_kills() -> int:
 def count_children() -> int | None:
     """Return the number of this process's children, including dead ones and adopted orphans.
 
-    Returns None if the number cannot be determined.
+    Returns None if the number can't be determined.
     """
     try:
         return len(Path("/proc/thread-self/children").read_text().split())
@@ -94,8 +94,8 @@ def count_children() -> int | None:
 def kill_descendants() -> None:
     """Kill and reap all descendants of this process, which must be a subreaper.
 
-    When a descendant dies, its children become children of this process, so that eventually all are
-    reaped. Raises TimeoutError if a process cannot be killed in time.
+    When a descendant dies, its children become children of this process, so eventually all of them
+    are reaped. Raises TimeoutError if a process can't be killed in time.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
     while True:
@@ -122,13 +122,13 @@ def release_memory() -> None:
 def remove_files() -> None:
     """Empty the writable folder, if there is one."""
     if SCRATCH is not None:
-        for file in Path(SCRATCH).iterdir():  # the folder cannot contain folders
+        for file in Path(SCRATCH).iterdir():  # the folder can't contain other folders
             file.unlink()
 
 
 def _children() -> list[int]:
     if os.getpid() == 1:
-        return [-1]  # kills all processes of this namespace; /proc may show another namespace
+        return [-1]  # kills every process in this namespace; /proc may show another namespace
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():

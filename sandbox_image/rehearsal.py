@@ -1,8 +1,8 @@
 """A practice request, run while nobody is waiting so that the next real request is fast.
 
-After a fork, the process that first writes to a memory page that both processes share has to wait
-for a copy of it, and code runs more slowly the first time. So the runner and the child that waits
-for work go through a request whose result nobody needs.
+After a fork, whichever process first writes to a shared memory page has to wait for it to be
+copied, and code runs more slowly the first time. So the runner and the child waiting for work go
+through a request whose result nobody needs.
 """
 
 from dataclasses import fields
@@ -20,7 +20,7 @@ REQUEST = {
     "limits": {field.name: 1_000_000 for field in fields(Limits)},
 }
 
-# The project that is rehearsed while no project is loaded, since the next request then brings one.
+# The project to rehearse with while none is loaded, since the next request will then bring one.
 PROJECT = {
     "domains/rehearsal/schema.py": """\
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
 
 
 def files() -> dict[str, Any]:
-    """Return the project for the rehearsal in the form in which a host sends files."""
+    """Return the rehearsal project in the form in which a host sends files."""
     return {
         "sources": {},
         "bytecode": {

@@ -1,7 +1,7 @@
 """Parse the host's requests into plans of work.
 
-The waiting child is the first to receive a request. It passes the request on to the runner and
-begins the work; the runner makes the same plan and watches the child.
+The waiting child is the first to receive a request. It forwards the request to the runner and
+starts the work; the runner makes the same plan and watches the child.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ from .supervision import of_one_side
 
 @dataclass(frozen=True)
 class Files:
-    """The changes to a project's files that a host wants loaded, and the limits on loading them."""
+    """The file changes that a host wants loaded into a project, and the limits on loading them."""
 
     request: dict[str, Any]
     sources: dict[str, str]
@@ -53,18 +53,18 @@ class Files:
         )
 
     def on(self, project: Project) -> set[str]:
-        """Return the paths of the project's files once these files are loaded into it."""
+        """Return the paths that the project will contain once these files are loaded into it."""
         return (project.files.keys() - self.removed) | self.sources.keys() | self.bytecode.keys()
 
     def load_into(self, project: Project) -> dict[str, int]:
-        """Load the files; return how many domain modules exist and how many this load executed."""
+        """Load the files; return how many domain modules exist and how many were executed now."""
         executed = project.update(self.sources, self.bytecode, self.removed)
         return {"modules": sum(1 for _ in project.in_domains()), "executed": executed}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The pieces of work that a request asks for, each with an item name, and their limits.
+    """The pieces of work that a request asks for, each with an item name, plus their limits.
 
     If `together` is set, the pieces may share a process as long as none of them changes the loaded
     project. `files`, if any, are loaded first.
@@ -96,7 +96,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
     check: Check
     together = False
     match operation := request.get("op"):
-        case "compile":  # in a child, since some source code makes the compiler exhaust the memory
+        case "compile":  # in a child, since some source code makes the compiler run out of memory
             texts = _texts(request["files"])
             works = [
                 {"op": operation, "item": path, "source": texts[path]} for path in sorted(texts)
@@ -110,7 +110,8 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             now = moment(request)
             bindings = _bindings(request.get("bindings", {}))
             found = _selected(paths, "constraints", request)
-            # The project's own constraints come first, since all constraints share the total time.
+            # The project's own constraints come first, since all constraints share one total time
+            # limit.
             if request["paths"] is None:
                 found += selected(paths, "constraints", sorted(bindings))
             works = [
@@ -123,7 +124,7 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
                     horizon(work)
-            # With a writable folder, a constraint would find files that the previous one wrote.
+            # With a writable folder, a constraint would find files written by the previous one.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
             check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
@@ -143,25 +144,25 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
 
 
 def moment(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request that name its instant, after validating them."""
+    """Return the request fields that specify its instant, after validating them."""
     instant(request)
     return {name: request[name] for name in ("now", "time_zone")}
 
 
 def instant(work: dict[str, Any]) -> Instant:
-    """Return the instant that a request or a piece of work names."""
+    """Return the instant specified by a request or a piece of work."""
     return Instant.of(work["now"], work["time_zone"])
 
 
 def horizon(work: dict[str, Any]) -> Horizon:
-    """Return the horizon that a piece of work names."""
+    """Return the horizon specified by a piece of work."""
     return Horizon.of(work["now"], work["until"], work["time_zone"])
 
 
 def _share(limits: Limits, number: int) -> float:
-    """Return how many seconds to spend on forecasting each of `number` constraints.
+    """Return how many seconds to spend forecasting each of `number` constraints.
 
-    The result is well below the limits at which the forecast would be aborted.
+    The result is well below the limits that would abort the forecast.
     """
     most = min(limits.wall_seconds, float(limits.cpu_seconds)) / 2
     return min(most, limits.total_seconds * 0.8 / max(number, 1))
@@ -175,14 +176,14 @@ def _selected(files: Collection[str], folder: str, request: dict[str, Any]) -> l
 def _bindings(value: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return the bindings of workspace constraints, after checking that they are objects.
 
-    They map a constraint's path and the name of a parameter to the collections whose records that
-    parameter gets; see `workspace.py`.
+    They map a constraint's path and a parameter name to the collections whose records that
+    parameter receives; see `workspace.py`.
     """
     if not isinstance(value, dict):
         raise BadRequestError("bindings must be an object")
     for bound in value.values():
         if not isinstance(bound, dict):
-            raise BadRequestError("the bindings of a constraint must be an object")
+            raise BadRequestError("a constraint's bindings must be an object")
     return value
 
 

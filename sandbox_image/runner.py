@@ -1,8 +1,8 @@
-"""The process in a sandbox that holds one user's project and answers a host's requests.
+"""The process in a sandbox that holds one user's project and answers requests from a host.
 
-Started as `python -s -S -B -m sandbox_image.runner`, it exchanges frames (see uac/protocol.py) on
-its standard input and output, and exits when its input ends. The project stays loaded in this
-process; queries, constraints, test files and dumps run in forked children.
+Started as `python -s -S -B -m sandbox_image.runner`, it exchanges frames (see uac/protocol.py) over
+standard input and output, and exits when its input ends. The project stays loaded in this process;
+queries, constraints, test files and dumps run in forked children.
 """
 
 import fcntl
@@ -29,8 +29,8 @@ from .supervision import ChildGoneError, HostGoneError, OutOfMemoryError, Superv
 from .uac import protocol, testing
 from .values import size
 
-# Modules that user code may import, and modules that those import only when they are used: they are
-# loaded in advance, since a confined process can no longer read the standard library's files.
+# Modules that user code may import, plus modules that those import lazily. They are loaded in
+# advance, since a confined process can no longer read the standard library's files.
 PRELOADED = (
     "_strptime",
     "bisect",
@@ -61,8 +61,8 @@ PRELOADED = (
 # processors are free to deliver the answer.
 LINGER_SECONDS = 0.002
 
-# This process moves its own file descriptors to this number or above, beyond those that children
-# use; otherwise a child could keep one of them by accident.
+# This process moves its own file descriptors to this number or above, out of the range that
+# children use, so that a child can't keep one of them by accident.
 PRIVATE_DESCRIPTORS = 10
 
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Import all that user code may need, register the library as `uac`, and disable clocks."""
+    """Import everything user code may need, register the library as `uac`, and disable clocks."""
     for name in PRELOADED:
         importlib.import_module(name)
     for name, module in list(sys.modules.items()):
@@ -110,18 +110,18 @@ def serve(requests: int, answers: int) -> None:
         "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
         **confinement(),
     }
-    silence()  # until here, errors are visible on standard error
+    silence()  # up to this point, errors are visible on standard error
     try:
         send(answers, hello)
         runner.tidy()
         while (request := runner.supervisor.receive()) is not None:
             send(answers, {**runner.answer(request), "id": request.get("id")})
-            runner.tidy()  # done after the answer, so that nobody waits for it
+            runner.tidy()  # after the answer, so that nobody has to wait for it
     except GONE:
         return
 
 
-# Errors after which a runner exits and the host starts another one.
+# Errors after which the runner exits and the host starts another one.
 GONE = (
     BrokenPipeError,
     ChildGoneError,
@@ -170,7 +170,7 @@ class Runner:
         self.requests.poll(LINGER_SECONDS * 1000)
         self.supervisor.sweep()
         if self.coming is not None and self.load(self.coming)["outcome"] != "ok":
-            raise HostGoneError  # the host believes that the files are loaded: exit instead
+            raise HostGoneError  # the host thinks that the files are loaded, so exit
         self.evaluation.prepare()
         self.supervisor.make_ready()
         if not self.requests.poll(0):
@@ -222,7 +222,7 @@ class Runner:
         return plan(request, self.project, self.evaluation)
 
     def _run(self, plan: Plan) -> Report:
-        """Do a plan's work in children and report its outcomes."""
+        """Do a plan's work in children and report the outcomes."""
         report = Report(plan.check)
         together = plan.together
         if plan.files is not None:
@@ -231,10 +231,10 @@ class Runner:
         return self.supervisor.run(plan.works, plan.limits, report, together=together)
 
     def _load_and_run(self, plan: Plan, files: Files) -> Report:
-        """Have the first child load the files and do its work; this process loads the files later.
+        """Have the first child load the files and do its work; load them into this process later.
 
-        This way, nobody has to wait for a fork after the load. If the child leaves work undone, the
-        files are loaded into this process at once. Raises LoadFailedError if that fails.
+        That way, nobody has to wait for a fork after the load. If the child leaves work undone, the
+        files are loaded into this process right away. Raises LoadFailedError if that fails.
         """
         self.coming = files
         report = Report(plan.check)
@@ -292,7 +292,7 @@ class Runner:
         return done["op"] in ("compile", "load") or self.evaluation.is_as_before()
 
     def _load_here(self, files: Files, *, more: bool) -> float:
-        """Load files for the work that follows in this process; return the seconds taken."""
+        """Load files into this process for the remaining work; return the seconds it took."""
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
@@ -304,7 +304,7 @@ class Runner:
     def _rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
         if self.project.files:
             return self.evaluation.rehearse(instant, limits)
-        # The next request will bring a project, so rehearse loading one, then unload it.
+        # The next request will bring a project, so rehearse loading one and then unload it.
         self.evaluation = Evaluation(self.project)
         Files.of(self.rehearsed).load_into(self.project)
         self.evaluation.prepare()
@@ -331,7 +331,7 @@ def _answer(report: Report, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(result: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the error object for the result of an item; None if the item succeeded."""
+    """Return the error object for an item's result; None if the item succeeded."""
     if result["outcome"] == "ok":
         return None
     return result.get("error") or {
@@ -343,7 +343,7 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-# Functions that turn a report, with the outcomes of all work in order, into the request's answer.
+# Functions that turn a report (the outcomes of all work, in order) into the request's answer.
 
 
 def _the_only_one(report: Report) -> dict[str, Any]:
@@ -360,7 +360,7 @@ _NO_ALERTS = {"alerts": [], "left_out": 0, "takes_now": False, "seconds": 0.0}
 
 
 def _constraints(report: Report) -> dict[str, Any]:
-    """Answer with the results of all constraints; each contains its own constraint's error."""
+    """Answer with the results for all constraints, including each constraint's error, if any."""
     results = [
         {
             **(result.get("result") or _NO_ALERTS),
@@ -373,7 +373,7 @@ def _constraints(report: Report) -> dict[str, Any]:
 
 
 def _forecast(report: Report) -> dict[str, Any]:
-    """Answer with the forecasts for all constraints; each contains its own constraint's error."""
+    """Answer with the forecasts for all constraints, including each constraint's error, if any."""
     results = [
         {**(result.get("result") or {}), "path": result["item"], "error": _error(result)}
         for result in report.results
@@ -382,7 +382,7 @@ def _forecast(report: Report) -> dict[str, Any]:
 
 
 def _tests(report: Report) -> dict[str, Any]:
-    """Answer with the results of all tests; a test file that failed as a whole is one result."""
+    """Answer with all test results; a test file that failed as a whole counts as one result."""
     results = []
     for result in report.results:
         if result["outcome"] == "ok":
@@ -405,7 +405,7 @@ ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
 
 @contextmanager
 def _limited_load(memory_bytes: int) -> Iterator[None]:
-    """Limit memory and forbid new processes while this process executes code of the project."""
+    """Limit memory and forbid new processes while this process executes the project's code."""
     before = {
         kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC)
     }

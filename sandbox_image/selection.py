@@ -2,8 +2,8 @@
 
 If the answer contains records, they are its evidence. Otherwise, if the code has exactly one
 comprehension and uses only the collections that it iterates over, the evidence is the elements that
-pass its `if`s: the evidence for "13 trips" is those 13. For all other code, the evidence is all
-records in the collections that the code reads.
+pass its `if`s: the evidence for "13 trips" is those 13 trips. For any other code, the evidence is
+every record in the collections that the code reads.
 """
 
 import ast
@@ -14,12 +14,12 @@ from typing import Any, TypeGuard
 from .uac import Record
 
 Place = tuple[str, str]  # domain and collection
-# Maps a name, and an attribute accessed on it, to the collections meant; the attribute "" stands
-# for the name itself.
+# Maps a name and an attribute accessed on it to the collections they refer to; the attribute ""
+# stands for the name itself.
 Meanings = Mapping[str, Mapping[str, Sequence[Place]]]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-# Names of the functions added to a query's code; "$" keeps the query from using them itself.
+# Names of the functions added to a query's code; because of the "$", the query can't use them.
 GOES_THROUGH, SELECTS, SELECTS_SEVERAL = "$goes_through", "$selects", "$selects_several"
 
 
@@ -35,9 +35,9 @@ class Selection:
     ) -> None:
         """Instrument the code in `tree`, which must then be executed with `self.names` in scope.
 
-        `named` tells which collections each name in the code stands for. `singles` are the places
-        that hold a single record; a comprehension may use these as well. `places` maps the `id()`
-        of each record in the state to its place.
+        `named` says which collections each name in the code refers to. `singles` are the places
+        that hold a single record; a comprehension may use these as well. `places` maps each
+        record's `id()` to its place in the state.
         """
         self.names = {
             GOES_THROUGH: self._goes_through,
@@ -49,7 +49,7 @@ class Selection:
         self._places = places
         uses = list(_uses(tree, named))
         self.read: list[Place] = sorted({place for _, place in uses})
-        self.beside: list[Place] = []  # places of single records that the comprehension also uses
+        self.beside: list[Place] = []  # places of single records also used by the comprehension
         found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
         if not uses or len(found) != 1:
             return
@@ -106,7 +106,7 @@ def _call(function: str, arguments: Sequence[ast.expr], where: ast.expr) -> ast.
 
 
 def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
-    """Yield each node that uses a collection of the state, together with that collection.
+    """Yield each node that uses one of the state's collections, along with that collection.
 
     Merely assigning a collection to another name does not count as using it.
     """
@@ -116,7 +116,7 @@ def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
         if _is_naming(node) and _meant(node.value, meaning):
             passed |= {id(one) for one in ast.walk(node.value)}
         for name, meant in list(_named_otherwise(node, meaning)):
-            # The name may have different meanings in different parts of the code: keep all of them.
+            # The name may mean different things in different parts of the code: keep all meanings.
             known = meaning.setdefault(name, {})
             for attribute, places in meant.items():
                 known[attribute] = [*dict.fromkeys([*known.get(attribute, ()), *places])]
@@ -164,7 +164,7 @@ def _every(meant: Mapping[str, Sequence[Place]]) -> list[Place]:
 
 
 def _meant(node: ast.AST, named: Meanings) -> Sequence[Place]:
-    """Return the collections that an expression names; none if it is not such a name."""
+    """Return the collections that an expression refers to, if it refers to any."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in named:
             return named[name].get(attribute, ())

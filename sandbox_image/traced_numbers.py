@@ -1,4 +1,4 @@
-"""Traced numbers and time spans, whose values change as the clock of a forecast advances."""
+"""Traced numbers and time spans, whose values change as a forecast's clock advances."""
 
 import datetime
 import math
@@ -21,7 +21,7 @@ from .traced_values import (
     plain,
 )
 
-# Rounding error of floating point numbers, in microseconds, over a few thousand years.
+# Floating-point rounding error, in microseconds, over a few thousand years.
 ROUNDING = 2
 
 
@@ -48,7 +48,7 @@ class Number(Traced):
         return how(self._real, other)
 
     def _meet(self, other: float) -> None:
-        """Note when this number will reach or pass the other one."""
+        """Record when this number will reach or pass the other one."""
         distance = other - self._real
         if self._slope and math.isfinite(distance) and distance * self._slope >= 0:
             with suppress(OverflowError):  # too many steps: it never reaches the other number
@@ -167,17 +167,17 @@ class Span(Traced):
 
     @property
     def seconds(self) -> int:
-        """The seconds beyond the whole days; they are noted as changing only with the minute."""
+        """The seconds beyond the whole days, recorded as changing only once a minute."""
         self._next_multiple(MINUTE)
         return int(self._real.seconds)
 
     def total_seconds(self) -> Any:
-        """Return the length of the whole span in seconds."""
+        """Return the total length of the span in seconds."""
         slope = self._sign * self._steps.size / 1_000_000
         return make_number(self._real.total_seconds(), self._steps, slope)
 
     def _next_multiple(self, size: int) -> None:
-        """Note when the number of whole units of `size` microseconds in the span changes."""
+        """Record when the number of whole `size`-microsecond units in the span changes."""
         if self._is_daily:
             self._steps.ahead(1)
             return

@@ -1,4 +1,4 @@
-"""Traced values, which wrap a real value and note every use of it on a clock."""
+"""Traced values, which wrap a real value and record every use of it on a clock."""
 
 import datetime
 import operator
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 US = datetime.timedelta(microseconds=1)
-# The first and last wall-clock times that Python knows, without a time zone.
+# The earliest and latest wall-clock times that Python can represent, without a time zone.
 FIRST_MOMENT, LAST_MOMENT = datetime.datetime.min, datetime.datetime.max  # noqa: DTZ901
 CALENDAR = (LAST_MOMENT - FIRST_MOMENT) // US
 MINUTE = 60_000_000
@@ -19,20 +19,20 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Clock:
-    """Holds how many microseconds from now an answer could first change; None if never."""
+    """Holds how soon, in microseconds, an answer could first change; None if never."""
 
     def __init__(self) -> None:
         self.soonest: int | None = None
 
     def note(self, distance: int) -> None:
-        """Note that an answer could change this many microseconds from now."""
+        """Record that an answer could change this many microseconds from now."""
         distance = min(max(distance, 1), CALENDAR)
         if self.soonest is None or distance < self.soonest:
             self.soonest = distance
 
 
 class Steps:
-    """The steps in which a traced value changes: microseconds, or days that begin at midnight."""
+    """The steps in which a traced value changes: microseconds, or days starting at midnight."""
 
     def __init__(self, clock: Clock, size: int, first: int, escape: int) -> None:
         self.clock, self.size, self.first, self._escape = clock, size, first, escape
@@ -46,22 +46,22 @@ class Steps:
     def microseconds(cls, clock: Clock, to_minute: int) -> "Steps":
         """Return steps of one microsecond each.
 
-        The result of a use that cannot be followed may change in `to_minute` microseconds, when the
-        next minute begins.
+        If a use can't be followed, its result may change in `to_minute` microseconds, when the next
+        minute begins.
         """
         return cls(clock, 1, 1, to_minute)
 
     def ahead(self, number: int) -> None:
-        """Note that an answer could change after `number` steps, but not before the next step."""
+        """Record that an answer could change after `number` steps (at least one)."""
         self.clock.note(self.first + (max(number, 1) - 1) * self.size)
 
     def escape(self) -> None:
-        """Note that a value was used in a way that cannot be followed."""
+        """Record that a value was used in a way that can't be followed."""
         self.clock.note(self._escape)
 
 
 class Traced:
-    """Base class for traced values, which wrap a real value and note every use of it."""
+    """Base class for traced values, which wrap a real value and record every use of it."""
 
     __slots__ = ("_real", "_steps")
     _kind: ClassVar[type]
@@ -111,7 +111,7 @@ for _name, _how in _COMPARISONS.items():
 
 
 def plain(value: Any) -> Any:
-    """Return the real value of a traced one, noting that its use cannot be followed."""
+    """Return a traced value's real value, recording that its use can't be followed."""
     return value._escaped() if is_traced(value) else value
 
 
@@ -136,7 +136,7 @@ def make_forward(name: str) -> Callable[..., Any]:
 
 
 def make_reflected(name: str) -> Callable[..., Any]:
-    """Return a method that applies an operator to the real values, in reversed order."""
+    """Return a method that applies an operator to the real values, in reverse order."""
     function = divmod if name == "divmod" else getattr(operator, name)
 
     def backward(self: Traced, other: Any) -> Any:
@@ -146,5 +146,5 @@ def make_reflected(name: str) -> Callable[..., Any]:
 
 
 def add_plain(one: Traced, other: Any) -> Any:
-    """Return the sum of the real values, noting that its use cannot be followed."""
+    """Return the sum of the real values, recording that its use can't be followed."""
     return operator.add(one._escaped(), plain(other))

@@ -1,9 +1,9 @@
-"""Detect whether a constraint has left behind changes that the next one could see.
+"""Detect whether a constraint has left behind any changes that the next one could see.
 
-Running many constraints in one process is many times cheaper than giving each its own process. It
-is safe as long as none of them changes what another one reads: the collections and records of the
-state, and the classes of the schema. Constraints have no reason to change these; one that does is
-detected here, and the next constraint is then run in another process.
+Running many constraints in one process is many times cheaper than giving each its own. It is safe
+as long as none of them changes what another one reads: the collections and records in the state,
+and the classes in the schema. Constraints have no reason to change these. If one does, this is
+detected here, and the next constraint runs in another process.
 """
 
 import collections
@@ -41,7 +41,7 @@ CONTAINERS = (list, dict, set, collections.deque)
 
 
 class Traces:
-    """The mutable objects in a set of modules, with their contents when this was created."""
+    """The mutable objects in a set of modules, with their contents at the time of creation."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
         self.complete = True  # False if changes to some object could go undetected
@@ -51,10 +51,11 @@ class Traces:
         self._look(value for module in modules for value in _named(module))
 
     def watch(self) -> None:
-        """From now on, detect in this process when an attribute of a record is set or deleted.
+        """From now on, detect when an attribute of a record is set or deleted in this process.
 
-        Only records of the classes in these modules count. The shapes of workspace constraints are
-        record classes, too, but their objects are only copies of the user's records.
+        This covers only records whose classes are in these modules. The shapes of workspace
+        constraints are record classes, too, but their instances are only copies of the user's
+        records.
         """
         global _assigned, _watched
         _assigned, _watched = False, self._own
@@ -65,14 +66,14 @@ class Traces:
                 type.__setattr__(kind, "__delattr__", _delete_attribute)
 
     def left(self) -> bool:
-        """Return whether any change to the noted objects has been detected."""
+        """Return whether any change to the recorded objects has been detected."""
         return _assigned or not all(
             len(before) == len(now) and all(map(operator.is_, before, now))
             for before, now in ((before, _content(one)) for one, before in self._contents)
         )
 
     def _look(self, values: Iterable[object]) -> None:
-        """Note the mutable objects among these values and everything they contain."""
+        """Record the mutable objects among these values and everything they contain."""
         seen: set[int] = set()
         pending = list(values)
         while pending:
@@ -104,8 +105,8 @@ class Traces:
                 self.complete = False
 
 
-# These are globals, since classes watched for one version of a project stay watched when this
-# process loads another version that leaves them unchanged.
+# These are globals because classes watched for one version of a project stay watched when this
+# process loads another version that doesn't change them.
 _assigned = False
 _watched: set[str] = set()  # the names of the modules whose classes are watched
 
@@ -145,7 +146,7 @@ def _functions(value: Any) -> Iterator[object]:
 
 
 def _is_flat(kind: type) -> bool:
-    """Return whether objects of a class contain nothing mutable, judging by its annotations."""
+    """Return whether a class's instances contain nothing mutable, judging by its annotations."""
     if issubclass(kind, UNCHANGEABLE):
         return True
     return dataclasses.is_dataclass(kind) and all(

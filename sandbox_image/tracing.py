@@ -1,15 +1,15 @@
-"""Days and moments that record how they are used, to show how long a constraint's result is valid.
+"""Days and moments that record how they are used, to tell how long a result stays valid.
 
 A constraint that is given such a `today` or `now` computes the same result as with a real one.
-Every use (a comparison, a difference, reading the hour) notes how soon its answer could change. The
-constraint has to be called again at the earliest of these times; until then, it would do exactly
-the same.
+Every use (a comparison, a difference, reading the hour) records how soon its answer could change.
+The constraint has to be called again at the earliest of these times; until then, it would do
+exactly the same thing.
 
 The traced classes are not subclasses of the real ones: code written in C would treat an instance of
-a subclass like one of the base class, and nothing would be noted. As it is, C code refuses traced
-values, and the constraint is called with plain ones instead. For `isinstance`, they are instances
-of the real classes. The result of a use that cannot be followed, such as formatting or hashing, is
-assumed to change with the next day or, for a moment, with the next minute.
+a subclass like one of the base class, and nothing would be recorded. As it is, C code rejects
+traced values, and the constraint is called with plain ones instead. To `isinstance`, they are
+instances of the real classes. If a use can't be followed, as with formatting or hashing, its result
+is assumed to change with the next day or, for a moment, with the next minute.
 """
 
 import datetime
@@ -108,7 +108,7 @@ class Day(Traced):
         except OverflowError:
             self._steps.escape()
             raise
-        if shifted > self._real:  # from some later day on, this sum overflows
+        if shifted > self._real:  # after some later day, this sum overflows
             self._steps.ahead(datetime.date.max.toordinal() - shifted.toordinal() + 1)
         return Day(shifted, self._steps)
 
@@ -148,10 +148,10 @@ class Time(Traced):
 
 
 class Moment(Traced):
-    """A traced moment, which advances with every microsecond.
+    """A traced moment, which advances every microsecond.
 
-    It follows the wall clock of its zone; when the zone's UTC offset changes, the constraint is
-    called again.
+    It follows its zone's wall clock; when the zone's UTC offset changes, the constraint is called
+    again.
     """
 
     __slots__ = ("_clock",)
@@ -175,7 +175,7 @@ class Moment(Traced):
             return how(self._real, other._real)  # both advance together
         if is_traced(other) or not isinstance(other, datetime.datetime):
             return NotImplemented
-        with suppress(TypeError):  # only one of the two has a zone: they can never be compared
+        with suppress(TypeError):  # only one of them has a zone: they can never be compared
             distance = (other - self._real) // US
             if distance >= 0:
                 self._steps.ahead(distance)
@@ -281,9 +281,9 @@ class Moment(Traced):
 
 
 def can_follow(code: CodeType) -> bool:
-    """Return whether every use of a traced moment by this code and its nested code is noted.
+    """Return whether every use of a traced moment by this code and its nested code is recorded.
 
-    This is true if the code never catches an exception, asks for an object's type or compares a
+    This is true if the code never catches exceptions, asks for an object's type or compares a
     number with `is`.
     """
     if "builtins" in code.co_names and "type" in code.co_names:

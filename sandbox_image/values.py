@@ -1,4 +1,4 @@
-"""Encode values of user code as typed JSON; `protocol.check_typed_json` is the counterpart."""
+"""Encode values from user code as typed JSON; `protocol.check_typed_json` is the counterpart."""
 
 import base64
 import dataclasses
@@ -15,11 +15,11 @@ from .uac import PartialDate, Record, Ref, protocol
 
 
 class ResultLimitError(Exception):
-    """The value is too large, or nested too deeply, for a result."""
+    """The value is too large or too deeply nested for a result."""
 
 
 class AlertLimitError(Exception):
-    """A constraint exceeded its alert limit; `result` contains a few of its alerts."""
+    """A constraint exceeded its alert limit; `result` includes a few of its alerts."""
 
     def __init__(self, message: str, result: dict[str, Any]) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class AlertLimitError(Exception):
 class NotAValueError(Exception):
     """The value is not data; the message says what to return instead.
 
-    `line` is the line of the code that returned it, if known.
+    `line` is the line of code that returned it, if known.
     """
 
     line: int | None = None
@@ -38,10 +38,10 @@ class NotAValueError(Exception):
 def encode(
     value: object, *, max_bytes: int, max_depth: int, held: list[Record] | None = None
 ) -> Any:
-    """Return a value as typed JSON of at most about `max_bytes`; append its records to `held`.
+    """Return a value as typed JSON of at most roughly `max_bytes`; append its records to `held`.
 
-    Raises NotAValueError if a part of it is not data, and ResultLimitError if it is too large,
-    nested too deeply, or contains itself.
+    Raises NotAValueError if any part of it is not data, and ResultLimitError if it is too large,
+    too deeply nested, or contains itself.
     """
     return _Encoder(max_bytes, max_depth, [] if held is None else held).encode(value, max_depth)
 
@@ -54,7 +54,7 @@ class _Encoder:
         self.bytes_left = max_bytes
 
     def spend(self, count: int) -> None:
-        """Count these bytes against the limit; raise before the encoding can fill the memory."""
+        """Count these bytes against the limit; raise before the encoding can fill up the memory."""
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise ResultLimitError(
@@ -114,7 +114,7 @@ class _Encoder:
         if isinstance(value, (bytes, bytearray)):
             self.spend(len(value) * 4 // 3)
             return {"$bytes": base64.b64encode(value).decode()}
-        # Instances of subclasses are converted without calling methods that they override.
+        # Convert instances of subclasses without calling methods that they override.
         if isinstance(value, str):
             return self.text(str.__str__(value))
         if isinstance(value, int):
@@ -185,7 +185,7 @@ class _Encoder:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as readable text, such as "4 MiB"."""
+    """Format a number of bytes as readable text, such as "4 MiB"."""
     for unit, factor in (("MiB", 1024 * 1024), ("KiB", 1024)):
         if count >= factor:
             return f"{count / factor:.4g} {unit}"

@@ -1,8 +1,8 @@
-"""Give a workspace constraint a user's records in the shapes that it declares.
+"""Give a workspace constraint a user's records in the shapes it declares.
 
 The constraint gets copies of the records. They are made from the values stored in the records,
-bypassing the methods of the records' classes, so that the user's code cannot interfere. When the
-constraint gives a copy as evidence, the original is found by the copy's `id()`.
+bypassing the record classes' methods, so that the user's code can't interfere. When the constraint
+cites a copy as evidence, the original is found by the copy's `id()`.
 """
 
 import dataclasses
@@ -16,16 +16,16 @@ from typing import Any
 
 from .uac import Record
 
-# A function that takes a domain and the name of a collection or singleton, and returns its records.
+# Takes a domain and the name of a collection or singleton, and returns the records in it.
 Find = Callable[[str, str], Iterable[object]]
-# The collections whose records one parameter of a constraint gets; for their form, see
+# The collections whose records are passed to one of a constraint's parameters; for their form, see
 # `memory.project.shapes.Match`.
 Binding = Sequence[Mapping[str, Any]]
 
 
 @dataclass
 class Shaped:
-    """The arguments for a check, and the original records, keyed by the `id()` of their copies.
+    """The arguments for a check, and the original records keyed by the `id()` of their copies.
 
     `left_out` is the number of records left out because they lack a value that the shape requires.
     """
@@ -68,7 +68,7 @@ def shaped(module: ModuleType, bound: Mapping[str, Binding], find: Find) -> Shap
 def _values(record: Record, collection: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's values, keyed by the names of the shape's fields.
 
-    A value of None is left out if the shape's field does not allow None.
+    None values are left out if the shape's field doesn't allow None.
     """
     held = object.__getattribute__(record, "__dict__")
     fields = {"key": "key", "sources": "sources", **collection["fields"]}

@@ -1,4 +1,4 @@
-"""The admin's front page, in the order of the staff's daily work, and rules for all admin pages."""
+"""The admin's front page, ordered by what staff do every day, and rules for all admin pages."""
 
 from functools import wraps
 from typing import Any
@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 
-# Section → models. A model that is not listed here stays in the section of its app.
+# Section → models. A model that isn't listed here stays in its app's section.
 SECTIONS = {
     "People": [
         *("Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"),
@@ -37,31 +37,31 @@ SECTIONS = {
 
 
 class StaffSite(admin.AdminSite):
-    """Django's admin site, with our models grouped by purpose below the server's status."""
+    """Django's admin site, with our models grouped by purpose under the server's status."""
 
     index_template = "admin/memory/home.html"
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Show the server's status, and the list of models."""
+        """Show the server's status and the list of models."""
         from memory.admin import home  # models can be imported only once the apps are loaded
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Log staff in; make anyone who fails too often wait."""
+        """Log staff in; anyone who fails too often has to wait."""
         from uac_site.login import LoginForm  # models can be imported only once the apps are loaded
 
         self.login_form = LoginForm
         return super().login(request, extra_context)
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
-        """Refuse autocompletion: our fields do not use it, and it would show rows' content."""
+        """Reject autocompletion: our fields don't use it, and it would reveal the rows' content."""
         raise PermissionDenied
 
     def password_change(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Record a staff member's change of their own password in the audit, atomically."""
+        """Let staff change their own password, and record the change in the audit atomically."""
         from memory.models.staff import AuditKind
         from memory.staff import audit
 
@@ -73,20 +73,20 @@ class StaffSite(admin.AdminSite):
         return response
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
-        """Let a view show users' texts only to staff who may see them."""
+        """Make a view show users' texts only to staff who are allowed to see them."""
         inner = super().admin_view(view, cacheable)
 
         @wraps(inner)
         def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            # Imported late: Django looks for the site while it loads its apps, before there are
+            # Imported late: Django looks up the site while loading its apps, before there are
             # models.
             from memory.admin.masking import hiding
             from memory.staff.access import sees_content
 
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)
-                # Render here: otherwise the page would be rendered after its view has returned,
-                # which is too late to hide anything.
+                # Render here: otherwise the page would be rendered after the view has returned,
+                # when it is too late to hide anything.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()
                 return response
@@ -96,7 +96,7 @@ class StaffSite(admin.AdminSite):
     def get_app_list(
         self, request: HttpRequest, app_label: str | None = None
     ) -> list[dict[str, Any]]:
-        """Put our sections first and the staff's accounts last."""
+        """Put our sections first and staff accounts last."""
         apps = super().get_app_list(request, app_label)
         if app_label is not None:
             return apps

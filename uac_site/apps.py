@@ -1,10 +1,10 @@
-"""The site as an app: it has no models, only the setup that runs once the settings are loaded."""
+"""The site as an app: no models, just the setup that runs once the settings are loaded."""
 
 from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Registers the checks for a safe deployment and sets up structured logs."""
+    """Registers the deployment safety checks and sets up structured logs."""
 
     name = "uac_site"
 

@@ -1,4 +1,4 @@
-"""The ASGI entry point of the process `mcp`, which serves agents and the event stream.
+"""The ASGI entry point for the `mcp` process, which serves agents and the event stream.
 
 Like the WSGI entry point, it refuses to start if the system checks find an error.
 """

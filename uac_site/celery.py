@@ -1,4 +1,4 @@
-"""The Celery application: configuration only; the tasks are in `workers.tasks`."""
+"""The Celery application. This is only the configuration; the tasks are in `workers.tasks`."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 
 
 class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
-    """A task that waits for its workspace's turn, and continues the trace of the hint's sender."""
+    """A task that waits for its workspace's turn and continues the trace of the hint's sender."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task, unless the hint has to wait."""
@@ -33,8 +33,8 @@ app = Celery("uac", task_cls="uac_site.celery:TracedTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ("workers.tasks", "workers.service.lifecycle", "workers.service.consuming")
 app.steps["consumer"].add("workers.service.consuming:Consuming")
-# Celery would open a database connection for every task. Keep connections open instead, as for
-# requests.
+# By default, Celery opens a database connection for every task. Keep connections open instead, as
+# for requests.
 app.conf.CELERY_DB_REUSE_MAX = sys.maxsize
 
 
@@ -48,7 +48,7 @@ def _close_old_connections(**kwargs: Any) -> None:
 
 @setup_logging.connect
 def _keep_django_logging(**kwargs: Any) -> None:
-    """Keep Django's `LOGGING`: as long as a receiver is connected, Celery does not replace it."""
+    """Keep Django's `LOGGING`: Celery doesn't replace it as long as a receiver is connected."""
 
 
 @beat_init.connect
@@ -56,6 +56,6 @@ def _keep_django_logging(**kwargs: Any) -> None:
 def _begin(**kwargs: Any) -> None:
     from uac_site.checks import refuse_unsafe_start
 
-    # Celery logs exceptions raised by receivers and continues, but does not catch SystemExit.
+    # Celery logs exceptions raised by receivers and continues, but it doesn't catch SystemExit.
     refuse_unsafe_start("worker")
-    tracing.start("worker")  # must happen before a pool of processes is forked
+    tracing.start("worker")  # must happen before a process pool is forked

@@ -1,8 +1,8 @@
 """System checks: every process refuses to start with unsafe production settings.
 
-The checks run with every `manage.py` command, and at the start of the web process and of every
-worker. The checks that query the database or Redis run only at these starts and with `check
---deploy --database default`.
+The checks run with every `manage.py` command, and when the web process or a worker starts. Those
+that query the database or Redis run only when such a process starts and with `check --deploy
+--database default`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +31,8 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
-# Functions that return the names of invalid settings, mapped to their problems. Numbers that are
-# out of range are found elsewhere.
+# Functions that map the names of invalid settings to what is wrong with them. Out-of-range numbers
+# are caught elsewhere.
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
@@ -47,9 +47,9 @@ NO_MAIL = [
 
 
 def refuse_unsafe_start(kind: timeouts.Kind) -> None:
-    """Apply the database limits for a process of this kind, and run every check for it.
+    """Apply the database limits for this kind of process, and run every check for it.
 
-    If a check finds an error, the process ends with the checks' messages.
+    If a check finds an error, the process exits with the checks' messages.
     """
     if service_checks.is_named():
         timeouts.hold_to(kind)
@@ -66,21 +66,21 @@ def refuse_unsafe_start(kind: timeouts.Kind) -> None:
 def check_environment(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Check the settings that every deployment needs; in production, also reject unsafe ones."""
+    """Check the settings that every deployment needs; in production, also reject unsafe values."""
     return [*_always(), *(() if settings.DEVELOPMENT else _production())]
 
 
 def _always() -> Iterator[CheckMessage]:
     if not _secret_key():
         yield Error(
-            "SECRET_KEY is not set: it signs sessions and keys the hashes of API keys.",
+            "SECRET_KEY is not set: it is used to sign sessions and to hash API keys.",
             hint="Set SECRET_KEY to at least 50 random characters, or SECRET_KEY_FILE to the path"
             " of a file that contains them.",
             id="uac.E011",
         )
     if settings.UAC_ENVIRONMENT not in ENVIRONMENTS:
         yield Error(
-            f"UAC_ENVIRONMENT is {settings.UAC_ENVIRONMENT!r}, which is not an environment.",
+            f"UAC_ENVIRONMENT is {settings.UAC_ENVIRONMENT!r}, which is not a known environment.",
             hint=f"Set it to one of: {', '.join(ENVIRONMENTS)}.",
             id="uac.E001",
         )
@@ -90,7 +90,7 @@ def _always() -> Iterator[CheckMessage]:
     ):
         if not value or value == "django.db.backends.dummy":
             yield Error(
-                f"{name} is not set, or is not a valid URL for it.",
+                f"{name} is not set or is not a valid URL.",
                 hint=f"Set {name} to a URL such as {EXAMPLES[name]}, or {name}_FILE to the path of"
                 " a file that contains it.",
                 id="uac.E002",
@@ -104,7 +104,7 @@ def _always() -> Iterator[CheckMessage]:
         )
     if settings.UAC_SANDBOX_RUNNER not in ("docker", "process", "auto"):
         yield Error(
-            f"UAC_SANDBOX_RUNNER is {settings.UAC_SANDBOX_RUNNER!r}, which is not a runner.",
+            f"UAC_SANDBOX_RUNNER is {settings.UAC_SANDBOX_RUNNER!r}, which is not a known runner.",
             hint="Set it to docker, or to auto or process on a development machine.",
             id="uac.E004",
         )
@@ -119,7 +119,7 @@ def _always() -> Iterator[CheckMessage]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map the name of each invalid server setting to its problem."""
+    """Map the name of each invalid server setting to what is wrong with it."""
     found = overrides.validate_server_settings()
     for validate in VALIDATORS:
         found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
@@ -143,13 +143,14 @@ def _production() -> Iterator[CheckMessage]:
     secret = _secret_key()
     if secret and (len(secret) < 50 or len(set(secret)) < 10):
         yield Error(
-            "SECRET_KEY is too weak: it signs sessions and keys the hashes of API keys.",
+            "SECRET_KEY is too weak: it is used to sign sessions and to hash API keys.",
             hint="Use at least 50 random characters.",
             id="uac.E011",
         )
     if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
         yield Error(
-            f"ALLOWED_HOSTS is {settings.ALLOWED_HOSTS!r}: it must name the hosts in production.",
+            f"ALLOWED_HOSTS is {settings.ALLOWED_HOSTS!r}: in production, it must list the allowed"
+            " hosts.",
             hint="List the host names that this server answers to, separated by commas.",
             id="uac.E012",
         )
@@ -169,7 +170,7 @@ def _production() -> Iterator[CheckMessage]:
     if settings.UAC_WEBHOOK_ALLOW_HTTP:
         yield Warning(
             "UAC_WEBHOOK_ALLOW_HTTP is on: webhooks may send personal data in clear text.",
-            hint="Turn it off, and give the receivers certificates.",
+            hint="Turn it off, and set up TLS certificates for the receivers.",
             id="uac.W015",
         )
 
@@ -178,7 +179,7 @@ def _production() -> Iterator[CheckMessage]:
 def check_mail(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Warn if staff subscribe to e-mails, but no mail server or base URL is set."""
+    """Warn if staff have subscribed to e-mails but no mail server or base URL is set."""
     if "default" not in (databases or ()) or settings.DEVELOPMENT or not service_checks.is_named():
         return []
     try:
@@ -194,16 +195,18 @@ def check_mail(
     if settings.EMAIL_BACKEND in NO_MAIL:
         found.append(
             Warning(
-                "Staff subscribe to alerts by e-mail, but EMAIL_URL names no mail server.",
-                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. Until then, mail waits.",
+                "Staff have subscribed to e-mail alerts, but EMAIL_URL does not name a mail"
+                " server.",
+                hint="Set EMAIL_URL to smtp+tls://user:password@host:587. Until then, mail stays"
+                " queued.",
                 id="uac.W022",
             )
         )
     if not settings.UAC_BASE_URL:
         found.append(
             Warning(
-                "UAC_BASE_URL is not set: the links in e-mails to the staff do not work.",
-                hint="Set it to the address at which the staff open this server.",
+                "UAC_BASE_URL is not set: links in e-mails to staff do not work.",
+                hint="Set it to the address where staff access this server.",
                 id="uac.W023",
             )
         )
@@ -214,7 +217,7 @@ def check_mail(
 def check_static_files(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Warn if a production web process lacks the admin's style sheets and scripts."""
+    """Warn if the admin's style sheets and scripts are missing from a production web process."""
     is_web = service_checks.starting in (None, "web")
     style = Path(str(settings.STATIC_ROOT)) / "admin" / "css" / "base.css"
     if settings.DEVELOPMENT or not is_web or style.exists():
@@ -222,21 +225,21 @@ def check_static_files(
     return [
         Warning(
             f"There are no static files in {settings.STATIC_ROOT}: the admin has no styles.",
-            hint="Run `manage.py collectstatic --noinput`, with the STATIC_ROOT of this process.",
+            hint="Run `manage.py collectstatic --noinput`, with this process's STATIC_ROOT.",
             id="uac.W024",
         )
     ]
 
 
-# `migrate`, which has to run as the tables' owner, does not run this check.
+# `migrate`, which has to run as the owner of the tables, doesn't run this check.
 @register(TAG, deploy=True)
 def check_database(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Check the database, and the role with which the server connects to it.
+    """Check the database and the role that the server connects with.
 
-    The database must exist, be new enough and have all migrations, and the role must not be able to
-    switch off triggers.
+    The database must exist, be new enough and have all migrations applied, and the role must not be
+    able to switch off triggers.
     """
     return list(service_checks.of_database()) if "default" in (databases or ()) else []
 

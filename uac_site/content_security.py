@@ -1,7 +1,6 @@
-"""The content security policy: a page may load and run only our own files, and no inline script.
+"""The content security policy: a page may only load and run our own files, no inline scripts.
 
-Users' texts are escaped wherever they are shown. Even if one of them were not, a script in it would
-not run.
+Users' texts are escaped wherever they are shown. Even if one weren't, a script in it would not run.
 """
 
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 
 # The policy allows no inline scripts or styles, no frames, no plugins, and no other servers. Data
-# for scripts goes into `json_script` or attributes. Images in `data:` URLs are allowed because
+# for scripts goes in `json_script` or attributes. Images in `data:` URLs are allowed because
 # Django's style sheets embed small ones (a few hundred bytes).
 POLICY = "; ".join(
     [

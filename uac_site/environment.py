@@ -1,4 +1,4 @@
-"""The environment variables from which the settings are read."""
+"""The environment variables that the settings are read from."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from memory.workspace_settings import table
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types
     """The environment, where `NAME_FILE` names a file that contains the value of `NAME`.
 
-    Editors and `echo` end a file with a newline, which is not part of the value. An empty file
+    Editors and `echo` end a file with a newline, which isn't part of the value. An empty file
     counts as missing.
     """
 
     def __getitem__(self, key: str) -> str:
-        """Return the value of a variable; raise KeyError if neither it nor its file is set."""
+        """Return a variable's value; raise KeyError if neither it nor its file is set."""
         value: str = super().__getitem__(key)
         if self.env.get(f"{key}_FILE"):
             value = value.rstrip("\r\n") or self.env[key]
@@ -28,7 +28,7 @@ env.ENVIRON = FilesWithoutLineEnd()
 
 
 def read(name: str) -> Any:
-    """Return the value of a variable listed in the settings table, or its default."""
+    """Return the value, or else the default, of a variable from the settings table."""
     setting = table.SETTINGS[name]
     default = setting.default
     if setting.development is not None and read("UAC_ENVIRONMENT") == "development":

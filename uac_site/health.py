@@ -14,15 +14,15 @@ _ASKED = ("GET", "HEAD")
 
 
 def live(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while the process can answer at all."""
+    """Answer 200 as long as the process can answer at all."""
     return JsonResponse({"status": "ok"}) if request.method in _ASKED else _not_allowed(request)
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Answer 200 if the database answers, else 503; name the services that do not answer.
+    """Answer 200 if the database answers, else 503; report which services do not answer.
 
-    The answer is 404 once this process is told to drain, so that load balancers send it no new
-    requests. Redis carries wake-up notifications only: without Redis, requests are still accepted,
+    Once this process is told to drain, the answer is 404, so that load balancers stop sending it
+    new requests. Redis carries wake-up notifications only. Requests are still accepted without it,
     so its failure is reported but does not take the server out of rotation.
     """
     if request.method not in _ASKED:

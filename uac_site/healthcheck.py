@@ -1,7 +1,7 @@
-"""Check the health of a process in this container: `healthcheck.py [URL]` exits with 0 if healthy.
+"""Check the health of a process in this container: `healthcheck.py [URL]` exits 0 if healthy.
 
 The URL is http://HOST:PORT/PATH, or unix:SOCKET to request /_ping from that socket. This script is
-run by its path and imports nothing from the server, so that a check costs little.
+run by path and imports nothing from the server, so that a check is cheap.
 """
 
 import http.client
@@ -14,7 +14,7 @@ SECONDS = 5
 
 
 class OverSocket(http.client.HTTPConnection):
-    """An HTTP connection over a Unix socket; the host is the path of the socket."""
+    """An HTTP connection over a Unix socket; the host is the socket's path."""
 
     def connect(self) -> None:
         """Connect to the socket."""
@@ -24,7 +24,7 @@ class OverSocket(http.client.HTTPConnection):
 
 
 def main() -> int:
-    """Request the URL given on the command line, or else the readiness check of the web process.
+    """Request the URL given on the command line, or else the web process's readiness check.
 
     Returns the exit status.
     """
@@ -36,7 +36,7 @@ def main() -> int:
         address = urlsplit(url)
         connection = http.client.HTTPConnection(address.netloc, timeout=SECONDS)
         path = f"{address.path}?{address.query}"
-    # Django answers only requests that name one of its own hosts.
+    # Django answers only requests for one of its own host names.
     host = os.environ.get("ALLOWED_HOSTS", "").split(",")[0].strip().lstrip(".")
     try:
         connection.request("GET", path, headers={"Host": host or "localhost"})

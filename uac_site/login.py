@@ -1,7 +1,7 @@
-"""Login to the staff pages: after too many failures, even the right password is refused.
+"""Login to the staff pages: after too many failures, even the right password is rejected.
 
 Failures are counted across all processes, per address and per user name. An attacker who keeps
-failing under somebody's user name locks that person out, for a second at a time, as long as the
+failing under somebody's user name locks that person out, a second at a time, for as long as the
 attack lasts.
 """
 
@@ -15,18 +15,18 @@ from django.utils.crypto import salted_hmac
 
 from memory.admission import rates
 
-# Maximum number of failures per minute: from one address, and under one user name.
+# Maximum number of failures per minute from one address, and under one user name.
 OF_ADDRESS = 20
 OF_NAME = 60
 
 
 class LoginForm(AdminAuthenticationForm):
-    """Django's login form, which also refuses attempts after too many failures."""
+    """Django's login form, except that it rejects attempts after too many failures."""
 
     def clean(self) -> dict[str, Any]:
         """Return the cleaned form data.
 
-        Raises ValidationError for a wrong password, or after too many failures.
+        Raises ValidationError for a wrong password or after too many failures.
         """
         counted = {
             ("login_address", OF_ADDRESS): _address(self.request),
@@ -51,7 +51,7 @@ class LoginForm(AdminAuthenticationForm):
 
 
 def _address(request: HttpRequest | None) -> str:
-    """Return the client's address: behind a proxy, the one that the proxy reports."""
+    """Return the client's address; behind a proxy, the one reported by the proxy."""
     if request is None:
         return ""
     told = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()

@@ -1,4 +1,4 @@
-"""Structured logs: the format of a line, for our own loggers and for those of libraries."""
+"""Structured logs: the line format, for our own loggers and for libraries' loggers."""
 
 import io
 import traceback
@@ -24,8 +24,8 @@ def _add_trace(
 def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
     """Return the traceback without the database's error messages, which may quote values.
 
-    Each message is replaced with its SQLSTATE and, if there is one, the name of the constraint that
-    was violated.
+    Each message is replaced with its SQLSTATE and, if there is one, the name of the violated
+    constraint.
     """
     stream = io.StringIO()
     traceback.print_exception(*exc_info, file=stream)
@@ -59,7 +59,7 @@ PROCESSORS: list[structlog.types.Processor] = [
 
 
 def configure() -> None:
-    """Send structlog's events through the standard library's handlers, as set up in `LOGGING`."""
+    """Send structlog events through the standard library's handlers, as set up in `LOGGING`."""
     structlog.configure(
         processors=[*PROCESSORS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

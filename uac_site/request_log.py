@@ -1,4 +1,4 @@
-"""Log a line for each request, without personal data, and give each request an id."""
+"""Log one line per request, without personal data, and give each request an id."""
 
 import logging
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from memory.api.problems import REQUEST_ID, request_id
 def request_ids(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return a middleware that gives each request an id: in the log, in errors and in the answer.
+    """Return a middleware that gives each request an id for the log, for errors and for the answer.
 
-    If the caller sent an `X-Request-Id` that is safe to log, this is the request's id.
+    If the caller sent an `X-Request-Id` that is safe to log, that becomes the request's id.
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
@@ -33,7 +33,7 @@ def request_ids(
 
 
 def route_of(request: HttpRequest) -> str:
-    """Return the route of a request, such as `/v1/users/<str:user_id>/`."""
+    """Return a request's route, such as `/v1/users/<str:user_id>/`."""
     try:
         match = request.resolver_match or resolve(request.path_info)
     except Resolver404:
@@ -42,22 +42,22 @@ def route_of(request: HttpRequest) -> str:
 
 
 class RequestLog(RequestMiddleware):
-    """Logs the route (`/v1/users/<str:user_id>/`), where the framework would log the address.
+    """Logs the route (`/v1/users/<str:user_id>/`) where the framework would log the URL path.
 
-    An address names a user, and a query string may quote a user's text.
+    A path identifies a user, and a query string may quote a user's text.
     """
 
     @staticmethod
     def format_request(request: HttpRequest) -> str:
-        """Return method and route."""
+        """Return the method and route."""
         return f"{request.method} {route_of(request)}"
 
 
 class RouteForAddress(logging.Filter):
-    """A filter that puts routes into Django's log lines about refused and failed requests."""
+    """A filter that puts routes into Django's log lines about rejected and failed requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every line pass, with the route in place of the address."""
+        """Let every line pass, with the route in place of the path."""
         request = getattr(record, "request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
             address = request.path.encode("unicode_escape").decode("ascii")

@@ -1,6 +1,6 @@
 """Check the database and Redis before a process starts, and say what is wrong with them.
 
-Each problem is reported with the setting that causes it and the way to fix it.
+Each problem is reported with the setting that causes it and how to fix it.
 """
 
 from collections.abc import Iterator
@@ -16,25 +16,26 @@ from memory.database import clock
 from memory.database.timeouts import Kind
 from memory.work.hints import redis_client
 
-# The kind of process that is starting; None if only the checks are run.
+# The kind of process that is starting; None if only the checks are being run.
 starting: Kind | None = None
 
-# Phrase in an error from PostgreSQL or its client → what to tell the operator about its cause.
+# Phrase in an error from PostgreSQL or its client → what to tell the operator about the cause.
 _CAUSES = {
-    "password authentication failed": "The name or the password is wrong.",
+    "password authentication failed": "The user name or password is wrong.",
     "no password supplied": "Put a password in the URL: postgres://uac:password@host:5432/uac.",
     "does not exist": "Create the roles and the database with uac_site/database_roles.sql.",
     "resolve host": "The host name is wrong, or cannot be resolved on this machine.",
     "could not translate host": "The host name is wrong, or cannot be resolved on this machine.",
-    "refused": "Nothing listens on that port: check host and port, and whether PostgreSQL runs.",
+    "refused": "Nothing is listening on that port: check the host and port, and that PostgreSQL is"
+    " running.",
     "timeout": "The host does not respond: check its name, and any firewall in between.",
     "too many": "PostgreSQL has no connections left: docs/operations.md says how many are needed.",
-    "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not admit this machine or role.",
+    "no pg_hba.conf entry": "PostgreSQL's pg_hba.conf does not allow this machine or role.",
 }
 
 
 def is_named() -> bool:
-    """Return whether DATABASE_URL names a PostgreSQL server at all."""
+    """Return whether DATABASE_URL is set to a PostgreSQL server at all."""
     engine = settings.DATABASES.get("default", {}).get("ENGINE")
     return bool(engine == "uac_site.database")
 
@@ -70,7 +71,7 @@ def _clock() -> Iterator[CheckMessage]:
     if most and abs(off) > most:
         way = "ahead of" if off > 0 else "behind"
         yield Error(
-            f"The clock of this machine is {abs(off):.0f} s {way} the database's: leases"
+            f"This machine's clock is {abs(off):.0f} s {way} the database's: leases"
             " would expire at the wrong time.",
             hint="Synchronize both clocks with NTP, or raise UAC_CLOCK_SECONDS.",
             id="uac.E026",
@@ -78,7 +79,7 @@ def _clock() -> Iterator[CheckMessage]:
 
 
 def _role(cursor: Any) -> Iterator[CheckMessage]:
-    # A role can switch to any role of which it is a member, directly or indirectly.
+    # A role can switch to any role that it is a member of, directly or indirectly.
     cursor.execute(
         "SELECT bool_or(rolsuper) FROM pg_roles WHERE pg_has_role(current_user, oid, 'MEMBER')"
     )
@@ -104,9 +105,9 @@ def _migrations() -> Iterator[CheckMessage]:
     missing = [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
     if missing:
         yield Error(
-            f"The database at DATABASE_URL is missing migrations: {len(missing)}, beginning with"
+            f"The database at DATABASE_URL is missing migrations: {len(missing)}, starting with"
             f" {missing[0]}.",
-            hint="Run `manage.py migrate` with a DATABASE_URL for the owner (uac_owner).",
+            hint="Run `manage.py migrate` with the owner's DATABASE_URL (uac_owner).",
             id="uac.E025",
         )
 
@@ -127,15 +128,16 @@ def of_redis() -> Iterator[CheckMessage]:
     except ValueError as error:
         yield _wrong(f"is not a valid URL: {error}", "Use redis://:password@host:6379/0.")
     except redis.AuthenticationError as error:
-        yield _wrong(f"refuses the login: {error}", "Check the password and any user name.")
+        yield _wrong(f"rejects the login: {error}", "Check the password and any user name.")
     except redis.OutOfMemoryError:
         yield Warning(
-            "The Redis server at REDIS_URL is full: no hint can be sent, so all work is delayed.",
+            "The Redis server at REDIS_URL is full: no wake-up notifications can be sent, so all"
+            " work is delayed.",
             hint="Raise its maxmemory. The queues shrink as workers take from them.",
             id="uac.W029",
         )
     except redis.ResponseError as error:
-        yield _wrong(f"refuses a command: {error}", "Check the password and the permissions.")
+        yield _wrong(f"rejects a command: {error}", "Check the password and the permissions.")
     except redis.RedisError as error:
         yield _silent(error)
 
@@ -157,7 +159,7 @@ def _wrong(what: str, advice: str) -> CheckMessage:
 
 
 def _silent(error: redis.RedisError) -> CheckMessage:
-    # A web process serves requests without Redis; a worker without it gets no hints.
+    # A web process can serve requests without Redis, but a worker wouldn't get any hints.
     level = Warning if starting == "web" else Error
     return level(
         f"The Redis server at REDIS_URL does not answer: {error}",

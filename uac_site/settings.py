@@ -1,8 +1,8 @@
-"""Settings, all of them read from the environment.
+"""Settings, all read from the environment.
 
-A variable `NAME` may also be given as `NAME_FILE`, the path of a file that contains its value, so
-that secrets can be mounted instead of exported; a newline at the end of the file is not part of the
-value. `memory/workspace_settings/table.py` lists the variables with their defaults;
+Instead of a variable `NAME`, you can also set `NAME_FILE` to the path of a file that contains its
+value, so that secrets can be mounted instead of exported. A newline at the end of the file is not
+part of the value. `memory/workspace_settings/table.py` lists the variables with their defaults;
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
@@ -24,7 +24,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # The product's own settings, described in `memory/workspace_settings/table.py`.
 vars().update({name: read(name) for name in table.SETTINGS if name.startswith("UAC_")})
-# "production" unless set otherwise: forgetting a variable must never make a server less safe.
+# "production" by default: forgetting a variable must never make a server less safe.
 DEVELOPMENT = read("UAC_ENVIRONMENT") == "development"
 
 DEBUG = read("DEBUG")
@@ -85,7 +85,7 @@ TEMPLATES = [
 ]
 
 # -- Database ----------------------------------------------------------------------------------
-# The server runs as a role that owns no table; migrations run with the owner's DATABASE_URL.
+# The server runs as a role that owns no tables; migrations run with the owner's DATABASE_URL.
 DATABASES = {}
 DATABASE_POOLER = read("DATABASE_POOLER")
 DATABASE_POOL = read("DATABASE_POOL")
@@ -94,8 +94,8 @@ try:
 except ValueError:
     _url = {}
 _prepared = env.bool("DATABASE_PREPARED_STATEMENTS", default=DATABASE_POOLER != "transaction")
-# Drivers for other engines are not installed: using one would fail before the checks could name the
-# variable.
+# Drivers for other engines aren't installed: using one would fail before the checks could point to
+# the variable.
 if _url.get("ENGINE") == "django.db.backends.postgresql":
     DATABASES["default"] = {
         **_url,
@@ -106,13 +106,13 @@ if _url.get("ENGINE") == "django.db.backends.postgresql":
         "OPTIONS": {
             "application_name": "uac",
             "connect_timeout": 5,
-            # Notice within a minute that the database's machine is gone.
+            # Notice within a minute if the database's machine is gone.
             "keepalives_idle": 20,
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": 60_000,
             # The database parses and plans a repeated statement only once per connection. PgBouncer
-            # has supported this since 1.21 (max_prepared_statements).
+            # supports this since 1.21 (max_prepared_statements).
             "server_side_binding": _prepared,
             "prepare_threshold": 5 if _prepared else None,
             **_url.get("OPTIONS", {}),
@@ -161,7 +161,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 0
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# A Redis server that has become a replica, or is full, refuses commands for a while: workers must
+# A Redis server that is full or has become a replica rejects commands for a while, and workers must
 # survive that.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
@@ -173,11 +173,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     # The two priorities in each queue: front and back (memory/work/hints.py).
     "priority_steps": [0, 9],
 }
-# Number of threads per process that may send hints at the same time, and seconds after which a
-# thread that waits to send one gives up.
+# How many threads per process may send hints at the same time, and after how many seconds a thread
+# that is waiting to send one gives up.
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
-# Time limits for workers that run tasks in processes. Threads cannot be killed, but other workers
+# Time limits for workers that run tasks in processes. Threads can't be killed, but other workers
 # can claim their work.
 CELERY_TASK_SOFT_TIME_LIMIT = read("UAC_WORK_SECONDS")
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
@@ -189,19 +189,20 @@ CELERY_BEAT_SCHEDULE = {
     "dispatch": {
         "task": "workers.tasks.dispatch",
         "schedule": read("UAC_DISPATCH_SECONDS"),
-        # A tick that has waited for more seconds than this is useless: the next one does its work.
+        # A tick that has waited longer than this (in seconds) is useless: the next one does its
+        # work.
         "options": {"expires": 10},
     },
 }
 
-# -- E-mail to the staff -----------------------------------------------------------------------
+# -- E-mail to staff ---------------------------------------------------------------------------
 vars().update(env.email_url_config(read("EMAIL_URL")))
 EMAIL_TIMEOUT = read("EMAIL_TIMEOUT")
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = read("UAC_MAIL_FROM")
 
 # -- HTTP --------------------------------------------------------------------------------------
 DATA_UPLOAD_MAX_MEMORY_SIZE = read("UAC_MAX_REQUEST_BYTES")
-# No form accepts files: any that are sent are skipped, not stored.
+# No form accepts files: any files sent are skipped, not stored.
 FILE_UPLOAD_HANDLERS: list[str] = []
 
 REST_FRAMEWORK = {
@@ -309,7 +310,8 @@ LOGGING = {
         "celery.app.trace": {"level": "WARNING"},
         "django.request": {"filters": ["routes"]},
         "django.security.csrf": {"filters": ["routes"]},
-        # These loggers log addresses and refused requests, which name users and quote their texts.
+        # These loggers log URL paths and rejected requests, which identify users and quote their
+        # texts.
         "httpx2": {"level": "WARNING"},
         "mcp": {"level": "WARNING"},
     },

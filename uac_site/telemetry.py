@@ -1,4 +1,4 @@
-"""Metrics and traces of the web process's requests: number, outcome, duration."""
+"""Metrics and traces for the web process's requests: count, outcome, duration."""
 
 import os
 import time
@@ -33,7 +33,7 @@ SECONDS = Histogram(
 
 
 class Telemetry:
-    """The outermost middleware: counts and times each request, and traces it as a span."""
+    """The outermost middleware, which counts and times each request and traces it as a span."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -58,7 +58,7 @@ class Telemetry:
 
 
 def _lower(request: HttpRequest) -> dict[str, str]:
-    """Return the headers that may identify the caller's span, with their names in lower case."""
+    """Return the headers that may identify the caller's span, with lowercase names."""
     names = ("traceparent", "tracestate")
     return {name: request.headers[name] for name in names if name in request.headers}
 
@@ -66,8 +66,8 @@ def _lower(request: HttpRequest) -> dict[str, str]:
 def registry() -> CollectorRegistry:
     """Return a registry with this process's metrics and the request metrics.
 
-    If PROMETHEUS_MULTIPROC_DIR is set, every process reports the requests of all processes that
-    share that folder.
+    If PROMETHEUS_MULTIPROC_DIR is set, each process reports the requests handled by all processes
+    that share that folder.
     """
     registry = serving.own_process()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

@@ -1,4 +1,4 @@
-"""URLs of the site: the API, the admin and the health checks."""
+"""The site's URLs: the API, the admin and the health checks."""
 
 from django.contrib import admin
 from django.templatetags.static import static
@@ -9,7 +9,7 @@ from memory.api import reference
 from uac_site import health
 
 urlpatterns = [
-    # Browsers request the icon for every page, including the log-in page.
+    # Browsers request the icon for every page, including the login page.
     path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
     path("", RedirectView.as_view(pattern_name="reference", permanent=False)),
     path("docs/", reference.page, name="reference"),

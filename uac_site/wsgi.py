@@ -32,14 +32,14 @@ alarms.watch()
 share_fairly()
 
 
-# Even without a password, anybody can keep a thread busy by slowly sending a form to a staff page:
-# this limit on concurrent forms leaves threads for the API.
+# Even without a password, anybody can tie up a thread by slowly sending a form to a staff page.
+# This limit on concurrent forms leaves threads for the API.
 ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; a form sent to a staff page is accepted only if a form slot is free."""
+    """Answer a request; a form posted to a staff page is accepted only if a form slot is free."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}
@@ -60,9 +60,9 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
     """Let Django answer; if the body is chunked, declare a length for it first.
 
-    Django treats a body without a length as absent, and would ignore what the client sent. So the
-    declared length is the maximum allowed. The body is read only when needed, and not before the
-    caller is known.
+    Django treats a body without a length as missing and would ignore what the client sent, so the
+    maximum allowed is declared as the length. The body is read only when needed, and not before the
+    caller has been identified.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE

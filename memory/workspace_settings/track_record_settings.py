@@ -1,7 +1,7 @@
-"""Settings for stopping a language model with a bad track record: what is judged, and limits.
+"""Settings that stop a language model with a bad track record: what is judged, and the limits.
 
-See `memory.llm.track_records`. The operator's settings (`UAC_` followed by the field's name in
-capitals) apply to all workspaces; a workspace may override them.
+See `memory.llm.track_records`. The operator's settings (`UAC_` plus the field name in uppercase)
+apply to all workspaces; a workspace may override them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ NEVER = 100
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """The settings that take effect. A limit of 100 percent never stops a model."""
+    """The settings in effect. A limit of 100 percent never stops a model."""
 
     llm_judged_sessions: int
     llm_judged_days: int
@@ -26,11 +26,11 @@ class EffectiveSettings:
 
 
 def in_words(limits: EffectiveSettings) -> str:
-    """Describe to the staff when a model is stopped."""
+    """Explain to staff when a model is stopped."""
     return (
-        "A model is stopped when, after all attempts, the gate refused more than"
+        "A model is stopped when, after all attempts, the gate has refused more than"
         f" {limits.llm_refused_percent} % of its sessions, or when more than"
-        f" {limits.llm_undone_percent} % of its accepted edits were undone. It is judged by its"
-        f" last {limits.llm_judged_sessions} sessions within {limits.llm_judged_days} days, once"
-        f" there are at least {limits.llm_judged_minimum}."
+        f" {limits.llm_undone_percent} % of its accepted edits have been undone. It is judged by"
+        f" its last {limits.llm_judged_sessions} sessions within {limits.llm_judged_days} days,"
+        f" once there are at least {limits.llm_judged_minimum}."
     )

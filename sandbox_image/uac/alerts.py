@@ -9,7 +9,7 @@ from .records import Record
 
 
 class Severity(enum.StrEnum):
-    """How severe an alert is: for information only, or calling for action soon or now."""
+    """How severe an alert is: for information only, or requiring action soon or now."""
 
     INFO = "info"
     WARNING = "warning"
@@ -18,10 +18,10 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """A finding of a constraint.
+    """A constraint's finding.
 
-    Findings of one constraint with the same `key`, or without a key but with the same evidence,
-    are the same alert.
+    Findings from the same constraint are the same alert if they have the same `key` or, if they
+    have no key, the same evidence.
     """
 
     severity: Severity
@@ -50,7 +50,7 @@ class Alert:
 
 
 class TooManyAlertsError(Exception):
-    """A check raised more alerts than its limit allows; `alerts` are the first of them."""
+    """A check raised more alerts than its limit allows; `alerts` contains the first ones."""
 
     def __init__(self, alerts: Sequence[Alert]) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class TooManyAlertsError(Exception):
 
 
 class _Room:
-    """Limits how many Alert objects one check may create, so that it cannot fill the memory."""
+    """Limits how many Alert objects one check may create, so that it can't fill up the memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -97,12 +97,12 @@ def info(message: str, *, evidence: Sequence[Record] = (), key: str | None = Non
 
 
 def warning(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """Return an alert that calls for action soon."""
+    """Return an alert that requires action soon."""
     return _alert(Severity.WARNING, message, evidence, key)
 
 
 def critical(message: str, *, evidence: Sequence[Record] = (), key: str | None = None) -> Alert:
-    """Return an alert that calls for action now."""
+    """Return an alert that requires action now."""
     return _alert(Severity.CRITICAL, message, evidence, key)
 
 

@@ -1,4 +1,4 @@
-"""Partial dates: dates of which perhaps only the year, or the year and month, are known."""
+"""Partial dates: dates of which possibly only the year, or the year and month, is known."""
 
 import calendar
 import datetime
@@ -10,12 +10,12 @@ _TEXT = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 class PartialDate:
     """A year ("2021"), a month ("2021-11") or a day ("2021-11-05").
 
-    It stands for one unknown day from `earliest` to `latest`, both included. A comparison with a
-    date or another partial date is true only if it is certain: PartialDate("2021") <
+    It stands for one unknown day between `earliest` and `latest`, inclusive. A comparison with a
+    date or another partial date is true only if it is certain to hold: PartialDate("2021") <
     date(2022, 1, 1) is true, while both `<` and `>=` are false between PartialDate("2021") and
     date(2021, 6, 1). To sort partial dates, use `earliest` as the key. Two partial dates are equal
-    if their texts are; a partial date never equals an object of another type. Raises ValueError if
-    `text` has none of the three forms or is not a calendar date.
+    if their texts are equal; a partial date never equals an object of another type. Raises
+    ValueError if `text` has none of the three forms or is not a calendar date.
     """
 
     __slots__ = ("day", "earliest", "latest", "month", "year")
@@ -64,7 +64,7 @@ class PartialDate:
         return f'PartialDate("{self}")'
 
     def __reduce__(self) -> tuple[type["PartialDate"], tuple[str]]:
-        return PartialDate, (str(self),)  # for copying and deep copying
+        return PartialDate, (str(self),)  # for shallow and deep copies
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartialDate):
@@ -98,7 +98,7 @@ class PartialDate:
 def _bounds(value: object) -> tuple[datetime.date, datetime.date] | None:
     if isinstance(value, PartialDate):
         return value.earliest, value.latest
-    # In Python, datetime is a subclass of date, but the two cannot be compared.
+    # In Python, datetime is a subclass of date, but the two can't be compared.
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value, value
     return None

@@ -1,9 +1,9 @@
 """The protocol between a host and the runner in a sandbox: frames, outcomes and limits.
 
-Both sides import this file. A frame is a four-byte big-endian length and that many bytes of JSON,
-which encode a single object. The runner first sends a hello frame; then each request
-{"id", "op", …} gets one answer {"id", "outcome", …}. Nothing that a runner sends is trusted:
-`decode` and `check_typed_json` refuse whatever could harm the host.
+Both sides import this file. A frame is a four-byte big-endian length followed by that many bytes of
+JSON, which encode a single object. The runner first sends a hello frame; after that, each request
+{"id", "op", …} gets one answer {"id", "outcome", …}. Nothing sent by a runner is trusted: `decode`
+and `check_typed_json` reject anything that could harm the host.
 """
 
 import datetime
@@ -20,19 +20,19 @@ VERSION = 1
 
 OUTCOMES = (
     "ok",
-    "user_error",  # the user's code raised an exception or does not compile
+    "user_error",  # the user's code raised an exception or doesn't compile
     "timeout",  # the code took too much wall-clock time or CPU time
     "out_of_memory",
     "output_limit",  # the code printed too much
     "result_limit",  # the result is too large or nested too deeply
-    "alert_limit",  # a constraint exceeded its alert limit; the result has a few of its alerts
-    "input_limit",  # the project does not fit into a frame
+    "alert_limit",  # a constraint exceeded its alert limit; the result includes a few of its alerts
+    "input_limit",  # the project doesn't fit into a frame
     "killed",  # the process ended without an answer
     "protocol_error",  # an answer or a request is invalid
 )
 
 SEVERITIES = ("info", "warning", "critical")  # the severities of alerts
-SCOPES = ("value", "selected", "read")  # how the records named as evidence relate to the answer
+SCOPES = ("value", "selected", "read")  # how the records listed as evidence relate to the answer
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -41,19 +41,18 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MAX_INTEGER = 2**63 - 1  # the largest integer that the database can store
 MAX_SOURCES = 100_000  # per record
 
-# JSON that is larger, or has more values, goes to a slow decoder that lets other threads run.
+# JSON that exceeds these limits goes to a slow decoder that lets other threads run.
 QUICK_BYTES = 1024 * 1024
 QUICK_VALUES = 50_000
 CHUNK_BYTES = 128 * 1024  # how many bytes to process at a time
-MAX_NUMBER = 100  # characters of a non-integer number; Python writes 24 at most
+MAX_NUMBER = 100  # characters in a non-integer number; Python writes at most 24
 
-# These help to find the depth of JSON: delete all but its brackets, and turn braces into brackets.
+# For finding the nesting depth of JSON: delete all but the brackets, and turn braces into brackets.
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
-_QUICK_DEPTH = 20  # almost no messages are nested more deeply
+_QUICK_DEPTH = 20  # hardly any message is nested more deeply
 
-# Characters that the database or UTF-8 cannot store: the null character and lone halves of a
-# surrogate pair.
+# Characters that the database or UTF-8 can't store: the null character and lone surrogates.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -71,7 +70,7 @@ class FrameTooLargeError(ProtocolError):
 
 
 class TooManyValuesError(ProtocolError):
-    """A message has more values, or more escape sequences in its texts, than its reader allows.
+    """A message has more values, or more escape sequences in its texts, than the reader allows.
 
     The whole frame has been read, so the next one can be read from the stream.
     """
@@ -80,7 +79,7 @@ class TooManyValuesError(ProtocolError):
 def encode_frame(message: Mapping[str, Any]) -> bytes:
     """Return a message as one frame.
 
-    Raises FrameTooLargeError if it is too large, and ProtocolError if it cannot be written as JSON.
+    Raises FrameTooLargeError if it is too large, and ProtocolError if it can't be written as JSON.
     """
     try:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -105,12 +104,12 @@ def read_frame(
 ) -> dict[str, Any] | None:
     """Read the next message; return None at the end of the stream.
 
-    `read` is called with a number of bytes, and returns fewer only at the end. Raises ProtocolError
+    `read` is called with a number of bytes and returns fewer only at the end. Raises ProtocolError
     if the bytes read are not a valid frame. The length is checked before the body is read. The
     number of values is checked before the JSON is decoded, since a value that takes three bytes of
-    JSON needs far more memory; so is the number of escapes, each of which takes as long to decode
-    as dozens of plain characters. A limit on values means that the sender may be hostile, so the
-    message is then decoded gently: see `decode`.
+    JSON needs far more memory once decoded. So is the number of escapes, each of which takes as
+    long to decode as dozens of plain characters. A limit on values means that the sender may be
+    hostile, so the message is then decoded gently: see `decode`.
     """
     body = read_body(read, max_bytes)
     if body is None:
@@ -123,7 +122,7 @@ def read_frame(
 
 
 def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) -> bytes | None:
-    """Read the next frame and return its body, still undecoded; None at the end of the stream.
+    """Read the next frame and return its body undecoded; None at the end of the stream.
 
     Raises ProtocolError if the frame is incomplete, and FrameTooLargeError if it is too large.
     """
@@ -142,10 +141,10 @@ def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) ->
 
 
 def has_more_values(body: bytes, number: int) -> bool:
-    """Return whether a message has more than `number` values, by counting commas and brackets.
+    """Return whether a message has more than `number` values by counting commas and brackets.
 
-    Those within texts do not count. A first count includes them, since it is fast and usually
-    sufficient.
+    Those inside texts don't count. A quick first count includes them, which is usually enough to
+    decide.
     """
     return len(body) > number and _marks(body) > number and _has_more_marks(body, number)
 
@@ -153,13 +152,14 @@ def has_more_values(body: bytes, number: int) -> bool:
 def _has_more_marks(body: bytes, number: int) -> bool:
     """Return whether valid JSON has more than `number` commas and brackets outside of texts.
 
-    The JSON is searched piece by piece, without a regular expression: on hostile input, one that
-    searches for the end of a text at every quote takes minutes, during which no other thread runs.
+    The JSON is searched piece by piece and without a regular expression: on hostile input, a
+    regular expression that looks for the end of a text at every quote takes minutes, during which
+    no other thread runs.
     """
     found, start, is_inside = 0, 0, False
     while start < len(body) and found <= number:
         chunk = body[start : start + CHUNK_BYTES]
-        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # do not split an escape
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:  # don't split an escape
             chunk = body[start : start + len(chunk) + 1]
         start += len(chunk)
         parts = chunk.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -181,9 +181,9 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
     """Return a frame's body as a message; raise ProtocolError unless it is one valid JSON object.
 
     Python's default decoder is written in C, and no other thread runs until it has finished. If
-    `gently` is set, it decodes only messages that take it a few milliseconds; larger messages, and
-    those with more values, are decoded by code written in Python, which takes ten times as long but
-    lets other threads run.
+    `gently` is set, it is used only for messages that take a few milliseconds. Messages that are
+    larger or have more values are decoded in pure Python, which takes ten times as long but lets
+    other threads run.
     """
     gently = gently and (len(body) > QUICK_BYTES or _marks(body) > QUICK_VALUES)
     read = _gentle_decoder().decode if gently else _decoder.decode
@@ -193,7 +193,7 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
         raise ProtocolError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
         raise ProtocolError("not a JSON object")
-    # Without escapes, JSON in UTF-8 contains no text that cannot be stored, and every quote begins
+    # Without escapes, JSON in UTF-8 contains no text that can't be stored, and every quote starts
     # or ends a text.
     if gently or b"\\" in body or not _is_flat(body):
         _check_depth(message)
@@ -201,7 +201,7 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
 
 
 def _is_flat(body: bytes) -> bool:
-    """Return whether valid JSON without escapes is certainly nested less deeply than MAX_DEPTH.
+    """Return whether valid JSON without escapes is definitely nested less deeply than MAX_DEPTH.
 
     This check is quick; if it returns False, a slower check has to decide.
     """
@@ -215,22 +215,22 @@ def _is_flat(body: bytes) -> bool:
 
 def is_storable(text: str) -> bool:
     """Return whether the database can store a text: it has no lone surrogate or null character."""
-    if text.isascii():  # most text is ASCII, and this check takes no time
+    if text.isascii():  # most text is ASCII, and this check is almost free
         return "\0" not in text
     try:
-        text.encode()  # faster than searching for characters that cannot be encoded
+        text.encode()  # faster than searching for characters that can't be encoded
     except UnicodeEncodeError:
         return False
     return "\0" not in text
 
 
 def storable(text: str) -> str:
-    """Return the text with a replacement character for each character that cannot be stored."""
+    """Return the text with each character that can't be stored replaced by U+FFFD."""
     return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def are_sources(value: object) -> bool:
-    """Return whether a value can be a record's sources: entry numbers, MAX_SOURCES at most."""
+    """Return whether a value can be a record's sources: at most MAX_SOURCES entry numbers."""
     return (
         isinstance(value, (list, tuple))
         and len(value) <= MAX_SOURCES
@@ -243,7 +243,7 @@ def _no_constant(name: str) -> float:
 
 
 def _ascii_integer(text: str) -> int:
-    if not text.isascii():  # Python and its JSON decoder also accept the digits of other scripts
+    if not text.isascii():  # Python and its JSON decoder also accept digits from other scripts
         raise ValueError(f"{text[:40]} is not a number")
     return int(text)
 
@@ -254,7 +254,7 @@ def _finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is not a number")
-    if len(repr(number)) > len(text):  # a number must not grow when it is written again
+    if len(repr(number)) > len(text):  # a number must not grow when it is written out again
         raise ValueError(f"{text[:40]} is not how a number is written here")
     return number
 
@@ -272,9 +272,9 @@ def _gentle_decoder() -> json.JSONDecoder:
 
 
 def _check_depth(message: dict[str, Any]) -> None:
-    """Raise ProtocolError for nesting beyond MAX_DEPTH, and for text that cannot be stored.
+    """Raise ProtocolError for nesting beyond MAX_DEPTH and for text that can't be stored.
 
-    This is done without recursion, which deep nesting could exhaust.
+    This doesn't use recursion, since deep nesting could exhaust the stack.
     """
     level: list[Any] = [message]
     for _ in range(MAX_DEPTH):
@@ -295,12 +295,12 @@ def _check_depth(message: dict[str, Any]) -> None:
 
 
 def check_typed_json(value: Any) -> None:
-    """Raise ProtocolError unless `value` is typed JSON, which encodes the values of user code.
+    """Raise ProtocolError unless `value` is typed JSON, which encodes values from user code.
 
-    An object with a key that begins with "$" must have one of the forms in `_FORMS`, exactly;
+    An object with a key that begins with "$" must have exactly one of the forms in `_FORMS`;
     everything else is plain JSON.
     """
-    # A list of pending values is used instead of recursion, which hostile nesting could exhaust.
+    # Use a list of pending values instead of recursion: hostile nesting could exhaust the stack.
     pending = [value]
     while pending:
         value = pending.pop()

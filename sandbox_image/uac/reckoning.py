@@ -1,7 +1,7 @@
 """Date arithmetic: months, birthdays, and hours in the user's time zone.
 
 Nothing here catches an exception or asks for an object's class: forecasts pass in days and moments
-that record how they are used, and such code would hide some uses from them.
+that record how they are used, and code like that would hide some uses from them.
 """
 
 import calendar
@@ -9,12 +9,12 @@ import datetime
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-Day = TypeVar("Day", bound=datetime.date)  # a datetime is also accepted, and stays one
+Day = TypeVar("Day", bound=datetime.date)  # a datetime is also accepted, and a datetime is returned
 _HOUR = datetime.timedelta(hours=1)
 
 
 def add_months(day: Day, months: int) -> Day:
-    """Return the same day of the month `months` months later, or that month's last day.
+    """Return the same day of the month `months` months later, or the last day of that month.
 
     One month after 31 January is 28 or 29 February. A negative number goes back in time.
     """
@@ -38,7 +38,7 @@ def birthday(
 ) -> datetime.date:
     """Return the birthday, in the given year, of a person born on `born_on`.
 
-    `leap_day` is the birthday, in a year without a 29 February, of a person born on that day.
+    `leap_day` is when a person born on 29 February has their birthday in other years.
     """
     if (born_on.month, born_on.day) == (2, 29) and not calendar.isleap(year):
         return datetime.date(year, 3, 1) if leap_day == "1 March" else datetime.date(year, 2, 28)
@@ -46,9 +46,9 @@ def birthday(
 
 
 def hours_between(start: datetime.datetime, end: datetime.datetime) -> float:
-    """Return how many hours elapse from `start` to `end`, even across daylight-saving changes.
+    """Return how many hours elapse between `start` and `end`, even across daylight-saving changes.
 
-    A moment without a time zone is read in the user's time zone.
+    A time without a time zone is taken to be in the user's time zone.
     """
     return (_in_utc(end) - _in_utc(start)) / _HOUR
 

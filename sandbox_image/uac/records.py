@@ -9,8 +9,8 @@ from typing import Generic, TypeVar, cast, get_args
 class Record:
     """A typed object in the state; subclasses are decorated with `@dataclass(kw_only=True)`.
 
-    `key` permanently identifies the record within its collection; `sources` are the numbers of the
-    log entries that it is based on.
+    `key` permanently identifies the record in its collection; `sources` are the numbers of the log
+    entries that it is based on.
     """
 
     key: str
@@ -18,7 +18,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__doc__ is None:  # `dataclass` would generate a docstring and take twice as long
+        if cls.__doc__ is None:  # else `dataclass` generates a docstring and takes twice as long
             cls.__doc__ = cls.__name__
 
 
@@ -33,17 +33,19 @@ class Ref(Generic[RecordType]):
 
     @property
     def class_name(self) -> str:
-        """The name of the record's class; raises TypeError if the reference does not give one."""
+        """The name of the record's class; raises TypeError if the reference doesn't give one."""
         name = self._class_name()
         if name is None:
-            raise TypeError(f"Ref({self.key!r}) names no class: write Ref[ClassName]({self.key!r})")
+            raise TypeError(
+                f"Ref({self.key!r}) does not name a class: write Ref[ClassName]({self.key!r})"
+            )
         return name
 
     def get(self) -> RecordType:
-        """Return the record that this refers to; raise LookupError if no such record is loaded."""
+        """Return the record that this refers to; raise LookupError if it isn't loaded."""
         name, target = self.class_name, self._target()
         for record in _records_with_key(self.key):
-            # Two domains may have classes of the same name. The target is a class, or only a name
+            # Two domains may have classes with the same name. The target is a class, or just a name
             # if it was written in quotes.
             if isinstance(target, type):
                 found = isinstance(record, target)
@@ -78,8 +80,8 @@ class Ref(Generic[RecordType]):
 
 
 def _in_state(key: str) -> Iterable[Record]:
-    """Yield the records of all domains that have this key; used when no server is running."""
-    from importlib import import_module, util  # imported here, since no sandbox needs them
+    """Yield the records with this key in all domains; used when no server is running."""
+    from importlib import import_module, util  # imported here, since sandboxes don't need them
     from pkgutil import iter_modules
 
     domains = util.find_spec("domains")

@@ -1,4 +1,4 @@
-"""Tools for testing constraints: run a constraint's check on state that the test provides."""
+"""Tools for testing constraints: run a constraint's check on state provided by the test."""
 
 import datetime
 import inspect
@@ -21,17 +21,18 @@ def run_check(
     time_zone: str | None = None,
     **state: object,
 ) -> list[Alert]:
-    """Run a constraint's check with exactly this state; return its alerts.
+    """Run a constraint's check with exactly this state; return the alerts.
 
     For example: `run_check(expiring_passport, today=date(2026, 1, 1), trips=[Trip(…)])`. Each
     argument in `state` replaces what the constraint imports under the same name from a domain's
-    state. Collections not given are empty; a single record not given raises TypeError when it is
-    used. State that the constraint does not import can be given, too: `Ref.get()` finds records in
-    it. Afterwards the module is unchanged. `user_zone()` returns `time_zone`, or else the zone of
-    `now`, or else UTC. A workspace constraint imports no state; give the records for the parameters
-    of its check by their names. Parameters not given get no records. Raises TypeError if `state`
-    contains a name that the constraint neither imports nor takes and that no domain has, if the
-    check takes a `today` or `now` that is missing, and if it yields anything other than alerts.
+    state. Collections that aren't given are empty; a single record that isn't given raises
+    TypeError when it is used. You can also pass state that the constraint doesn't import:
+    `Ref.get()` finds records in it. The module is left unchanged. `user_zone()` returns
+    `time_zone`, or else the zone of `now`, or else UTC. A workspace constraint doesn't import any
+    state; pass the records for its check's parameters by name. Parameters that aren't given get no
+    records. Raises TypeError if `state` contains a name that the constraint neither imports nor
+    takes and that no domain has, if the check takes a `today` or `now` that is missing, or if it
+    yields anything other than alerts.
     """
     taken = {name: state.get(name, ()) for name in shapes_taken(module)}
     imported = {name: value for name, value in state.items() if name not in taken}
@@ -42,19 +43,19 @@ def run_check(
     return alerts
 
 
-# The messages of two different alerts that count as one, for each `run_check` that returned such.
+# For each `run_check` call that returned two different alerts that count as one: their messages.
 same_evidence: list[list[str]] = []
 _MAX_MESSAGE = 200
 
 
 def _that_count_as_one(alerts: Sequence[Alert]) -> Iterator[list[str]]:
-    """Yield, once at most, the messages of two different alerts that would count as one.
+    """Yield, at most once, the messages of two different alerts that would count as one.
 
     These are alerts without a key that have the same evidence.
     """
     found: dict[frozenset[int], Alert] = {}
     for alert in alerts:
-        # Compare the records by identity, since in a test many records may have the same key.
+        # Compare the records by identity, since many records may have the same key in a test.
         records = frozenset(map(id, alert.evidence))
         other = alert if alert.key is not None else found.setdefault(records, alert)
         if other.message != alert.message or other.severity != alert.severity:
@@ -72,7 +73,7 @@ def _living_in(time_zone: str) -> Iterator[None]:
 
 
 def shapes_taken(module: ModuleType) -> list[str]:
-    """Return the names of a check's parameters that take records: `trips: Sequence[Trip]`."""
+    """Return the names of a check's parameters that take records, as in `trips: Sequence[Trip]`."""
     check = getattr(module, "check", None)
     if not inspect.isfunction(check):
         return []
@@ -96,7 +97,7 @@ def call_check(
 ) -> list[Alert]:
     """Call a constraint's `check` with the arguments that it takes; return its alerts.
 
-    `records` maps the names of a workspace constraint's parameters, other than the time, to their
+    `records` maps the names of a workspace constraint's parameters (except the time) to the
     arguments. Raises TooManyAlertsError as soon as there are more than `most` alerts.
     """
     if most is None:
@@ -183,13 +184,13 @@ def _replaced(
 
 
 def _imported_state(module: ModuleType) -> dict[str, object]:
-    """Return the state that a module imports from any domain, keyed by its name in the module."""
+    """Return the state that a module imports from any domain, keyed by name in the module."""
     state_objects = {id(value) for _, _, value in _state_of_project()}
     return {name: value for name, value in vars(module).items() if id(value) in state_objects}
 
 
 def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
-    """Yield each collection and single record of the loaded domains, with its module and name."""
+    """Yield each collection and single record in the loaded domains, with its module and name."""
     for name, module in list(sys.modules.items()):
         if name.startswith("domains.") and name.endswith(".state"):
             for held, value in list(vars(module).items()):
@@ -198,7 +199,7 @@ def _state_of_project() -> Iterator[tuple[ModuleType, str, object]]:
 
 
 def _places_of(given: object) -> Iterator[str]:
-    """Yield where records of the same classes as those given are kept in the state.
+    """Yield where the state keeps records of the same classes as those given.
 
     For example: "Person is in people.people".
     """
@@ -211,7 +212,7 @@ def _places_of(given: object) -> Iterator[str]:
 
 
 class _NotGiven:
-    """Stands in for a single record that a test did not give; raises TypeError when it is used."""
+    """Stands in for a single record that a test didn't pass; raises TypeError when it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -437,4 +437,4 @@ class TestRunning:
         assert "besides: an answer changed by somebody else; the demo's own entries give" in said
         assert "last error the demo's recorded model knows only the demo's messages" in said
         assert "All alerts and answers are as expected" not in output
-        assert output.rstrip().endswith("somebody else's changes had effects, too.")
+        assert output.rstrip().endswith("somebody else's changes also had effects.")

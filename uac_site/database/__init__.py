@@ -1,1 +1,1 @@
-"""Django's PostgreSQL backend, extended to detect a closed connection without a query."""
+"""Django's PostgreSQL backend, extended to detect closed connections without a query."""

@@ -1,4 +1,4 @@
-"""The module in which Django looks for a backend's `DatabaseWrapper`."""
+"""The module where Django looks for a backend's `DatabaseWrapper`."""
 
 import select
 
@@ -6,17 +6,17 @@ from django.db.backends.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper, except that it checks a kept connection without a query."""
+    """Django's wrapper, except that it checks a persistent connection without a query."""
 
     def is_usable(self) -> bool:
         """Return whether the connection can be used.
 
-        A server that restarts or ends a session closes its socket, which can be seen without a
+        When a server restarts or ends a session, it closes the socket, which can be seen without a
         query. Django would send a statement instead, at the cost of a round trip per request and
-        task; here a statement is sent only if unexpected data has arrived.
+        task. Here, a statement is sent only if unexpected data has arrived.
         """
         if self.connection is None or self.connection.closed:
-            return False  # an earlier statement found the session ended: no socket is left
+            return False  # an earlier statement found the session closed: there is no socket
         descriptor = self.connection.fileno()
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)

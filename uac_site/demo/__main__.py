@@ -34,7 +34,7 @@ def main() -> int:
     """Run the demo; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m uac_site.demo", description=__doc__)
     parser.add_argument(
-        "--exit", action="store_true", help="stop after the checks; the exit status is their result"
+        "--exit", action="store_true", help="stop after the checks; the exit status is the result"
     )
     parser.add_argument("--port", type=int, default=8000, help="first port to try (default 8000)")
     parser.add_argument("--data", type=Path, default=_CHECKOUT / ".demo", help="data folder")
@@ -75,7 +75,7 @@ def main() -> int:
         screen.good("All alerts and answers are as expected.")
     elif recorded:
         screen.good(
-            "All expected alerts and answers are there; somebody else's changes had effects, too."
+            "All expected alerts and answers are there; somebody else's changes also had effects."
         )
     else:
         screen.good("All expected alerts and answers are there, and the model added more.")
@@ -84,12 +84,11 @@ def main() -> int:
 
 @contextmanager
 def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
-    """Yield the variables that select the language model set in the environment.
+    """Yield the variables that select the language model configured in the environment.
 
-    If none is set, the recordings are served instead.
+    If none is configured, the recordings are served instead.
     """
-    # Process every entry immediately: the demo does not save model calls by waiting for more
-    # entries.
+    # Process every entry immediately: the demo doesn't wait for more entries to save model calls.
     at_once = {"UAC_STRUCTURE_ENTRIES": os.environ.get("UAC_STRUCTURE_ENTRIES", "1")}
     if name := os.environ.get("UAC_LLM_MODEL") or os.environ.get("UAC_LLM_MODEL_FILE"):
         screen.line(f"language model: {name}")
@@ -109,7 +108,7 @@ def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
 
 
 def _webhooks(data: Path) -> dict[str, str]:
-    """Return the variables that allow webhooks to reach a receiver on this machine."""
+    """Return the variables that let webhooks reach a receiver on this machine."""
     folder = usable_folder(data)
     return {
         "UAC_ENCRYPTION_KEYS": os.environ.get("UAC_ENCRYPTION_KEYS")
@@ -120,7 +119,7 @@ def _webhooks(data: Path) -> dict[str, str]:
 
 
 def _tell(system: System, screen: Screen) -> Story:
-    """Run the demo's story; return it, with the problems found."""
+    """Run the demo's story; return it, including the problems found."""
     folder = system.data_folder
     api_key = kept(
         folder,
@@ -145,7 +144,7 @@ def _tell(system: System, screen: Screen) -> Story:
     try:
         story.tell()
     except (UnexpectedAnswer, OSError):
-        system.check()  # a process that has died explains more than a missing answer
+        system.check()  # a dead process explains more than a missing answer does
         raise
 
     screen.stage("Look around")
@@ -154,9 +153,9 @@ def _tell(system: System, screen: Screen) -> Story:
     screen.line(f"agents (MCP)     {system.mcp_url}/users/{person.USER_ID}/mcp, with the key below")
     screen.line("")
     if story.runners != {"docker"}:
-        screen.line("WARNING: constraints and queries ran in the process runner. It is for")
-        screen.line("development on your own machine: it does not isolate untrusted code. With a")
-        screen.line("Docker engine they run in containers, which production always uses.")
+        screen.line("WARNING: constraints and queries ran in the process runner, which is only for")
+        screen.line("development on your own machine and does not isolate untrusted code. With a")
+        screen.line("Docker engine, they run in containers, as they always do in production.")
     else:
         screen.line("Constraints and queries ran in hardened Docker containers for this user only.")
     screen.line("")
@@ -183,7 +182,7 @@ def _create_admin(system: System, password: str) -> str:
             },
         )
     except ProcessFailed as error:
-        # An earlier start may have been interrupted between creating the account and recording it.
+        # An earlier run may have been interrupted between creating the account and recording it.
         if "already taken" not in str(error):
             raise
     return _ADMIN

@@ -1,4 +1,4 @@
-"""Usage and cost of the demo's model calls, read from the database: the API has no such data."""
+"""The demo's model usage and cost, read from the database because the API doesn't have it."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ FROM memory_llmcall GROUP BY model ORDER BY model
 
 @dataclass(frozen=True)
 class Calls:
-    """All calls to one model, and their cost if the price list includes the model.
+    """All calls to one model, and their cost if the model is in the price list.
 
-    `model` is the full name of the model. `last_error` is the error of the last failed call.
+    `model` is the model's full name. `last_error` is the error from the last failed call.
     """
 
     model: str
@@ -37,7 +37,7 @@ class Calls:
 
 
 def calls_in(database_url: str) -> list[Calls]:
-    """Return the stored calls, grouped by model; raise OSError if the database does not answer."""
+    """Return the stored calls, grouped by model; raise OSError if the database doesn't answer."""
     try:
         with psycopg.connect(database_url) as connection:
             rows = connection.execute(_CALLS).fetchall()

@@ -8,12 +8,12 @@ from typing import Any
 
 
 class UnexpectedAnswer(RuntimeError):
-    """The server answered with a status that the demo does not expect."""
+    """The server answered with a status that the demo doesn't expect."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client of the API that uses one API key."""
+    """A client for the API that uses one API key."""
 
     base_url: str
     api_key: str
@@ -35,7 +35,7 @@ class Client:
             },
         )
         try:
-            # This, too, is our own server.
+            # This is our own server, too.
             with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310  # nosec B310
                 status, content = response.status, response.read()
         except urllib.error.HTTPError as error:

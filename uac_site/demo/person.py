@@ -1,7 +1,7 @@
-"""The sample person: half a year of life as log entries, and the expected results.
+"""The sample person: half a year of their life as log entries, and the expected results.
 
-All dates are relative to the day of loading, so that the findings are the same whatever day that
-is. The expected answers are computed here from the entries themselves, in plain Python.
+All dates are relative to the day the person is loaded, so the findings are the same no matter which
+day that is. The expected answers are computed here from the entries themselves, in plain Python.
 """
 
 import datetime
@@ -15,8 +15,8 @@ NAME = "Maya Lindqvist"
 USER_ID = "maya.lindqvist"
 TIME_ZONE = "Europe/Berlin"
 PROJECT = Path(__file__).parent / "project"
-# Session ids of the two conversations. Without a real language model, recorded answers to these
-# conversations are replayed (`recorded_model`).
+# Session ids of the two conversations. Without a real language model, recorded answers to them are
+# replayed (`recorded_model`).
 LEASE = "pottery-lease"
 WORKSHOP = "pottery-workshop"
 
@@ -34,7 +34,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class ExpectedAlert:
-    """An alert that should be open: its constraint, its severity, and the keys of its evidence."""
+    """An alert that should be open: its constraint, its severity and its evidence's keys."""
 
     constraint: str
     severity: str
@@ -54,8 +54,7 @@ class Question:
 class Recall:
     """A question worded differently from the entry that answers it.
 
-    `begins` is the beginning of that entry: the class and key of a typed record, or the text of a
-    message.
+    `begins` is what that entry begins with: a typed record's class and key, or a message's text.
     """
 
     text: str
@@ -66,7 +65,7 @@ class Recall:
 class Life:
     """The person's log: several months of entries and a conversation, followed by new entries.
 
-    `lease` and `workshop` are conversations, consisting of plain messages.
+    `lease` and `workshop` are conversations made up of plain messages.
     """
 
     months: list[Entry]
@@ -77,11 +76,11 @@ class Life:
 
     @property
     def entries(self) -> list[Entry]:
-        """All entries, in the order in which they are logged."""
+        """All entries, in the order they are logged."""
         return [*self.months, *self.lease, self.prescription, self.booking, *self.workshop]
 
     def records(self, type_name: str) -> list[dict[str, Any]]:
-        """Return the data of all records of one type, including each record's key."""
+        """Return the data for all records of one type, including each record's key."""
         return [
             {"key": entry["key"], **entry["data"]}
             for entry in self.entries
@@ -102,7 +101,7 @@ def constraints() -> list[Constraint]:
 
 
 def life(loaded_on: datetime.date) -> Life:
-    """Return the person's log for the half year before `loaded_on`."""
+    """Return the person's log for the six months before `loaded_on`."""
     months = sorted(
         [*_health(loaded_on), *_travel(loaded_on), *_finance(loaded_on), *_messages(loaded_on)],
         key=lambda entry: str(entry["occurred_at"]),
@@ -148,7 +147,7 @@ def findings(loaded_on: datetime.date, today: datetime.date) -> set[ExpectedAler
 
 
 def questions(life: Life) -> list[Question]:
-    """Return the aggregate questions, with answers computed from the entries themselves."""
+    """Return the aggregate questions, with answers computed directly from the entries."""
     groceries = 0
     trip_cents: dict[str, int] = {}
     for expense in life.records("Expense"):
@@ -205,7 +204,7 @@ def recalled() -> list[Recall]:
 
 
 def is_told(idempotency_key: str | None) -> bool:
-    """Return whether the entry with this idempotency key was logged by the demo."""
+    """Return whether the demo logged the entry with this idempotency key."""
     return idempotency_key is not None and idempotency_key.startswith("demo-")
 
 

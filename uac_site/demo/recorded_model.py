@@ -1,8 +1,8 @@
-"""A stand-in for a language model, so that the demo works without a key: it replays recordings.
+"""A stand-in that replays recordings, so that the demo works without a language model key.
 
-It is not a model. It knows the conversations in `recordings`, one per file: the messages of each,
-the facts in them, and the tool calls that bring these facts into the project. It refuses a question
-that shows any other entry. Numbers and dates in a recording are filled in when it is replayed:
+It is not a model. It only knows the conversations in `recordings`, one per file: the messages, the
+facts in them, and the tool calls that bring these facts into the project. It rejects any question
+that shows another entry. Numbers and dates in a recording are filled in on replay:
 
     {seq:words}    the number of the entry, among those shown, that contains these words
     {date:+45}     45 days after the first entry shown, e.g. 2026-05-02; {day:+45}: e.g. 2 May 2026
@@ -26,16 +26,17 @@ FOLDER = Path(__file__).parent / "recordings"
 LIMIT = "the demo's recorded model knows only the demo's messages"
 UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY to use a real one. It does not know: "
 
-# The line before the entries in a question; `workers.authoring.prompts.entry` formats an entry.
+# The line that precedes the entries in a question; `workers.authoring.prompts.entry` formats each
+# entry.
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
 _ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
-# The average for English text, since a provider's own count is not known.
+# The average for English text, since a provider's own count isn't known.
 _CHARACTERS_PER_TOKEN = 4
 
 
 class UnknownQuestion(Exception):
-    """No recording answers the question; the message names what is unknown."""
+    """No recording answers the question; the message says what is unknown."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,13 @@ class Recording:
     messages: Sequence[str]
     # Each fact has `text` and `sources`.
     facts: Sequence[Mapping[str, Any]]
-    # The tool calls of each answer except the last one, which only finishes the work.
+    # The tool calls in each answer except the last one, which only finishes the work.
     work: Sequence[Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An entry that a question shows."""
+    """An entry shown in a question."""
 
     seq: int
     day: datetime.date
@@ -65,10 +66,10 @@ def recordings(folder: Path = FOLDER) -> list[Recording]:
 
 
 def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[str, Any]]:
-    """Return the next tool calls of a chat completion: each a `name` with `arguments`.
+    """Return the next tool calls in a chat completion, each a `name` with `arguments`.
 
-    Raises UnknownQuestion if the question shows an entry that is in no recording, or shows only
-    some of a recording's entries.
+    Raises UnknownQuestion if the question shows an entry that isn't in any recording, or only some
+    of a recording's entries.
     """
     messages = request["messages"]
     question = next(_text(one) for one in messages if one["role"] == "user")
@@ -93,7 +94,7 @@ def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[
 
 @contextmanager
 def recorded_model() -> Iterator[str]:
-    """Serve recorded answers on a port of 127.0.0.1 until the context ends; yield the base URL."""
+    """Serve recorded answers on a 127.0.0.1 port until the context ends; yield the base URL."""
     known = recordings()
 
     class Handler(BaseHTTPRequestHandler):
@@ -146,7 +147,7 @@ def _matching(
     known: Sequence[Recording],
     texts_of: Callable[[Recording], Sequence[str]],
 ) -> list[tuple[Recording, list[Shown]]]:
-    """Return the recordings to which the shown entries belong, each with its own entries."""
+    """Return the recordings that the shown entries belong to, each with its own entries."""
     left, found = list(shown), []
     while left:
         first = left[0]

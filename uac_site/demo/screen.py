@@ -1,4 +1,4 @@
-"""The demo's output: plain text that reads well without colour, and colour only on a terminal."""
+"""The demo's output: plain text that reads well without colour; terminals also get colour."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ _YELLOW = "\033[1;33m"
 
 
 class Screen:
-    """Prints headings, lines and alerts, and in each heading the seconds since the start."""
+    """Prints headings, lines and alerts; each heading shows the seconds since the start."""
 
     def __init__(self) -> None:
         self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ

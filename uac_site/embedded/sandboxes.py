@@ -1,4 +1,4 @@
-"""The Docker sandboxes of a server that is run from a checkout."""
+"""The Docker sandboxes for a server that runs from a checkout."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -9,11 +9,11 @@ from workers.sandbox.runner import AUTO
 
 
 def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], None]) -> None:
-    """Build the sandbox image if a Docker engine answers, and report which sandboxes will be used.
+    """Build the sandbox image if a Docker engine answers; report which sandboxes will be used.
 
-    `environment` contains the workers' variables. If they name no runner, a missing engine is not
-    an error: the workers will use the process runner. If they require Docker and the image cannot
-    be built, ProcessFailed is raised.
+    `environment` contains the workers' variables. If they don't specify a runner, a missing engine
+    is not an error: the workers will use the process runner. If they require Docker and the image
+    can't be built, ProcessFailed is raised.
     """
     variables = {**os.environ, **environment}
     chosen = variables.get("UAC_SANDBOX_RUNNER", AUTO)

@@ -16,8 +16,8 @@ from uac_site.embedded.redis import Redis, redis_in
 class Services:
     """PostgreSQL and Redis, both running.
 
-    `data_folder` is where they actually keep their data, which is not always the requested folder.
-    `inherited` contains the descriptors that any other process on this data must inherit.
+    `data_folder` is where they actually keep their data, which isn't always the requested folder.
+    `inherited` contains the descriptors that any other process using this data must inherit.
     """
 
     data_folder: Path
@@ -27,7 +27,7 @@ class Services:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that a server needs in order to use these services."""
+        """The environment variables that a server needs to use these services."""
         return {
             "UAC_ENVIRONMENT": "development",
             "DATABASE_URL": self.postgres.runtime_url,
@@ -43,10 +43,10 @@ def running_services(
 ) -> Iterator[Services]:
     """Run PostgreSQL and Redis until the context ends; then stop them.
 
-    If `data_folder` is given, a later start finds the data again; otherwise the data is deleted at
-    the end. `durable=False` makes PostgreSQL faster, but a power cut may then destroy the data.
-    Call this function from the main thread. Raises AlreadyRunning if another supervisor uses the
-    folder, ProcessFailed if a service does not start.
+    If `data_folder` is given, a later run finds the data again; otherwise, the data is deleted at
+    the end. `durable=False` makes PostgreSQL faster, but then a power failure may destroy the data.
+    Call this function from the main thread. Raises AlreadyRunning if another supervisor is using
+    the folder, and ProcessFailed if a service doesn't start.
     """
     with ExitStack() as stack:
         if data_folder is None:

@@ -1,4 +1,4 @@
-"""The whole server as real processes under one supervisor: services, web, workers, beat."""
+"""The entire server as real processes under one supervisor: services, web, workers, beat."""
 
 import os
 import signal
@@ -18,9 +18,9 @@ from uac_site.embedded.services import Services, running_services
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
-# Calls to language models wait for the network, so there may be more threads than processors.
+# Language model calls wait for the network, so there can be more threads than processors.
 LLM_THREADS = 8
-# Webhook calls also wait for the network, and a call that hangs must leave threads for the others.
+# Webhook calls also wait for the network, and one that hangs must leave threads for the others.
 DEFAULT_THREADS = 8
 
 
@@ -28,9 +28,9 @@ DEFAULT_THREADS = 8
 class System:
     """A running server.
 
-    `environment` contains the variables that another process needs in order to join the server.
-    `processes` maps names to processes, in the order in which they were started: postgres, redis,
-    web, mcp, sandbox-1 ..., llm-1 ..., default-1 ..., beat, beat-2 ...
+    `environment` contains the variables that another process needs to join the server. `processes`
+    maps names to processes in the order they were started: postgres, redis, web, mcp, sandbox-1
+    ..., llm-1 ..., default-1 ..., beat, beat-2 ...
     """
 
     services: Services
@@ -47,7 +47,7 @@ class System:
     def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
         """Run `manage.py` with `arguments`; return its output.
 
-        `environment` adds variables to the server's. Raises ProcessFailed if the command fails.
+        `environment` adds to the server's variables. Raises ProcessFailed if the command fails.
         """
         finished = subprocess.run(  # noqa: S603  # nosec B603 # our own program
             [sys.executable, "manage.py", *arguments],
@@ -73,7 +73,7 @@ class System:
             self.processes[name].wait_until_ready()
 
     def stop(self, name: str) -> None:
-        """Stop one process as an operator would."""
+        """Stop one process the way an operator would."""
         self.processes[name].stop()
 
     def kill(self, name: str) -> None:
@@ -81,7 +81,7 @@ class System:
         self.processes[name].kill()
 
     def check(self) -> None:
-        """Raise ProcessFailed if a process exited by itself, with the end of that process's log."""
+        """Raise ProcessFailed, with the end of its log, if a process exited by itself."""
         for process in self.processes.values():
             if process.died:
                 raise ProcessFailed(f"{process.name} exited by itself.\n{process.log_tail()}")
@@ -102,15 +102,15 @@ def running_system(
     environment_of: Mapping[str, Mapping[str, str]] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Iterator[System]:
-    """Run a whole server until the context ends; then stop its processes in reverse order.
+    """Run an entire server until the context ends; then stop its processes in reverse order.
 
     If `data_folder` is None, the data is deleted afterwards. `web_port` is the first port to try
     (0: any); if `mcp` is set, the process for agents takes a later port. `environment` adds or
-    replaces variables of all processes, `environment_of` those of individual processes, by process
-    name; UAC_METRICS_PORT is the port of the first worker, and the other processes take the ports
+    replaces variables for all processes, `environment_of` for individual processes, keyed by
+    process name. UAC_METRICS_PORT is the first worker's port; the other processes take the ports
     after it. `report` is called at each stage. In this context, SIGTERM and SIGHUP raise SystemExit
-    unless they already have another handler. Raises AlreadyRunning if another supervisor uses the
-    folder, and ProcessFailed, with the end of its log, if a process does not become ready.
+    unless they already have another handler. Raises AlreadyRunning if another supervisor is using
+    the folder, and ProcessFailed, with the end of its log, if a process doesn't become ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -144,7 +144,7 @@ def running_system(
 
 
 def _make_system(services: Services, port: int, environment: Mapping[str, str]) -> System:
-    """Return the system, in which only the services are running so far."""
+    """Return the system, with only the services running so far."""
     return System(
         services=services,
         environment={
@@ -165,7 +165,7 @@ def _worker_commands(
 ) -> dict[str, list[str]]:
     """Return a mapping from each worker's name to its command."""
     # Sandboxes are CPU-bound: running more of them at a time than there are processors would only
-    # starve the web process. There is one extra thread, since some threads do no long work
+    # starve the web process. There is one extra thread, since some threads don't do long work
     # (workers/service/turns.py).
     sandbox_threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
     return {
@@ -191,7 +191,7 @@ def _make_processes(
     ports: Mapping[str, int],
     environment_of: Mapping[str, Mapping[str, str]],
 ) -> dict[str, ManagedProcess]:
-    """Return an unstarted process for each command; one with a port is ready when it answers."""
+    """Return an unstarted process for each command; one with a port is ready once it answers."""
     variables = {**os.environ, **system.environment}
     metrics = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
     return {
@@ -240,15 +240,14 @@ def _worker(name: str, queue: str, pool: str, concurrency: int) -> list[str]:
         *("--pool", pool),
         *("--concurrency", str(concurrency)),
         *("--hostname", f"{name}@%h"),
-        # Workers send each other no messages, but would wait a second for each other when they
-        # start.
+        # Workers don't message each other, but would wait a second for each other on startup.
         *("--without-gossip", "--without-mingle"),
         *("--loglevel", "INFO"),
     ]
 
 
 def _metrics_ports(names: Iterable[str], first: int) -> dict[str, dict[str, str]]:
-    """Return, for each process, the variable that sets its own metrics port.
+    """Return the variable that sets each process's own metrics port.
 
     The workers for sandboxes and language models get the first ports.
     """
@@ -281,7 +280,7 @@ def _celery_says_ready(process: ManagedProcess) -> bool:
 
 
 def _stop_all(processes: list[ManagedProcess]) -> None:
-    """Signal all processes, last started first, before waiting for any: they stop in parallel."""
+    """Signal all processes, last started first, before waiting on any: they stop in parallel."""
     for process in reversed(processes):
         process.ask_to_stop()
     for process in reversed(processes):

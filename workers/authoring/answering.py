@@ -1,6 +1,6 @@
-"""Answer a question: a language model writes queries, and names the one whose value is the answer.
+"""Answer a question: a language model writes queries and picks the one that gives the answer.
 
-The model never writes the answer itself: the answer is the value that the named query computed.
+The model never writes the answer itself; the answer is the value computed by the chosen query.
 """
 
 import json
@@ -27,16 +27,16 @@ from workers.authoring.tools import ANSWER_TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.llm.interface import CallFailed, ToolCall
 
-# Limits for one question: answers from the model, queries, and characters in the conversation.
+# Limits per question: answers from the model, queries, and characters in the conversation.
 MAX_TURNS = 16
 MAX_QUERIES = 12
 MAX_CHARACTERS = 120_000
 MAX_MANIFEST_CHARACTERS = 20_000
-# Maximum number of characters of a query's value that the model is shown.
+# Maximum number of characters of a query's value to show the model.
 MAX_VALUE = 4000
 MAX_NOTE = 500
 _DIGIT = re.compile(r"\d")
-# Maximum wait for a query, in seconds; it is short because somebody is waiting for the answer.
+# Maximum wait for a query, in seconds. It is short because somebody is waiting for the answer.
 QUERY_SECONDS = 60.0
 
 
@@ -46,7 +46,7 @@ def execute(run: Run) -> None:
 
 
 def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
-    """Call `work`, and store its output in the run, or the reason why there is none.
+    """Call `work` and store its output in the run, or the reason why there is none.
 
     `work` raises NotSettled if the model finds nothing, and LanguageModelError if a call to the
     model fails.
@@ -65,7 +65,7 @@ def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.Result:
-    """Return the result of a failed run; the provider's own message is kept separate from ours."""
+    """Return a failed run's result; the provider's own message is kept separate from ours."""
     message, said = str(failure)[:1].upper() + str(failure)[1:], ""
     if isinstance(failure, CallFailed):
         message, said = failure.explanation, failure.provider_said
@@ -81,7 +81,7 @@ def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.
 
 
 class _Session:
-    """The work on one question, until the model answers it or says that it cannot."""
+    """The work on one question, until the model answers it or says that it can't."""
 
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
@@ -95,7 +95,7 @@ class _Session:
         self._output: dict[str, Any] | None = None
 
     def work(self) -> dict[str, Any]:
-        """Converse until the model answers or says that it cannot; return the output of the run.
+        """Converse until the model answers or says that it can't; return the run's output.
 
         Raises NotSettled if the model does neither, LanguageModelError if a call to the model fails
         or no sandbox is available, and LeaseLost if another worker has taken over the run.
@@ -201,7 +201,7 @@ class _Session:
         return {"known": known, "reason": reason, "queries": tried}
 
     def _done(self, code: str) -> Mapping[str, Any]:
-        """Run a query on the requested version, and return its output.
+        """Run a query on the requested version and return its output.
 
         Raises ToolFailed if the query fails, and SandboxAbsent if no sandbox worker can run it.
         """
@@ -212,7 +212,7 @@ class _Session:
         query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
-                leases.check(run)  # without the lease, the code may quote redacted content
+                leases.check(run)  # if the lease is lost, the code may quote redacted content
                 query = runs.queue(
                     self._user,
                     RunKind.QUERY,
@@ -226,16 +226,16 @@ class _Session:
             if query.status != RunStatus.DONE:
                 raise SandboxAbsent(
                     f"No sandbox worker ran the model's query within {QUERY_SECONDS:g} s (run"
-                    f" {query.pk}). Your question is not at fault: ask again. If this persists, the"
-                    " server's operator has to check the sandbox workers."
+                    f" {query.pk}). This is not a problem with your question. Ask again. If this"
+                    " persists, the server's operator has to check the sandbox workers."
                 )
         self._queries.append(query)
         if query.outcome != RunOutcome.OK or query.output is None:
             error = query.error or {}
             if error.get("infrastructure"):
                 raise SandboxAbsent(
-                    f"The model's query could not be run: {error.get('message')}. Your question is"
-                    " not at fault: ask again."
+                    f"The model's query could not be run: {error.get('message')}. This is not a"
+                    " problem with your question. Ask again."
                 )
             where = f" (line {error['line']})" if error.get("line") else ""
             raise ToolFailed(
@@ -247,11 +247,11 @@ class _Session:
 
 
 class SandboxAbsent(LanguageModelError):
-    """No sandbox is available to run the model's query; the question is not at fault."""
+    """No sandbox is available to run the model's query; the question isn't the problem."""
 
 
 def _as_of(run: Run) -> MemoryUser:
-    """Return the run's user, with the requested version in place of the newest one."""
+    """Return the run's user, with the requested version instead of the newest one."""
     user = run.user
     user.head = history.state_of(run)
     return user

@@ -1,6 +1,6 @@
-"""Complete a follow-up question: a language model rewrites it so that it can stand alone.
+"""Complete a follow-up question: a language model rewrites it so that it stands on its own.
 
-The result is only ever used as a search query, whatever the earlier turns may say.
+The result is only ever used as a search query, no matter what the earlier turns say.
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ def execute(run: Run) -> None:
 
 
 def _complete(run: Run) -> dict[str, Any]:
-    """Ask the model once, and return the output of the run.
+    """Ask the model once and return the run's output.
 
-    There is no second attempt: somebody is waiting, and a search that matches words alone is an
-    acceptable substitute.
+    There is no second attempt: somebody is waiting, and a search that matches only words is good
+    enough as a fallback.
     """
     work = CallSession(
         workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run

@@ -24,9 +24,9 @@ from workers.llm.interface import (
 )
 from workers.llm.metered import MeteredModel
 
-# Failures that may be due to the question: a question about fewer or other entries may succeed.
+# Failures that may be due to the question: asking about fewer or different entries may succeed.
 OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestRejected)
-# Give up once a model has repeated an answer this often after being told what is wrong with it.
+# Give up once a model has repeated an answer this often despite being told what is wrong with it.
 MAX_REPETITIONS = 2
 
 NO_TOOL = (
@@ -38,7 +38,7 @@ NO_TOOL = (
 class Conversation:
     """A conversation with a language model, for one piece of leased work.
 
-    `turns` is the number of answers that the model has already given in the same piece of work.
+    `turns` is how many answers the model has already given in the same piece of work.
     """
 
     def __init__(self, work: CallSession, leased: LeasedWork, *, turns: int = 0) -> None:
@@ -50,30 +50,30 @@ class Conversation:
         self.last_problem = "none"
 
     def tell(self, system: str, text: str) -> None:
-        """Insert the system prompt and the question at the beginning of the conversation."""
+        """Insert the system prompt and the question at the start of the conversation."""
         self._messages = [System(system), User(text), *self._messages]
 
     @property
     def turns(self) -> int:
-        """Number of answers that the model has given in this piece of work."""
+        """How many answers the model has given in this piece of work."""
         return self._model.turn
 
     def recall(self, calls: Sequence[ToolCall]) -> None:
-        """Begin the conversation with tool calls that the model has already made.
+        """Start the conversation with tool calls that the model has already made.
 
         The caller must pass the result of each call to `answer`.
         """
         self._append(Assistant("", calls))
 
     def ask(self, tools: Sequence[Tool]) -> Sequence[ToolCall]:
-        """Return the model's next tool calls, possibly none.
+        """Return the model's next tool calls, if any.
 
         The caller must pass the result of each call to `answer`. Raises NotSettled if the model
         keeps repeating itself or fails on this question, LeaseLost if another worker has taken over
         the work, and LanguageModelError if the call to the model fails for any other reason.
         """
         with transaction.atomic():
-            leases.check(self._leased)  # do not pay for work that another worker has taken over
+            leases.check(self._leased)  # don't pay for work that another worker has taken over
         try:
             answer = self._model.complete(self._messages, tools, tool_choice="required")
         except OF_THE_QUESTION as error:
@@ -86,7 +86,7 @@ class Conversation:
         return answer.tool_calls
 
     def answer(self, call: ToolCall, text: str, *, failed: bool = False) -> None:
-        """Give the model the result of a tool call."""
+        """Give the model a tool call's result."""
         if failed:
             self.last_problem = text
         self._append(ToolResult(call, text, failed))

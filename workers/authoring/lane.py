@@ -24,10 +24,10 @@ from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of slices, and of windows, that are settled per claim of the lane, so that a user
-# with a long backlog does not hold up other users.
+# Maximum number of slices, and of windows, settled each time the lane is claimed, so that a user
+# with a long backlog doesn't hold up other users.
 ROUNDS = 10
-# Maximum wait before an exhausted budget is checked again, since it may be raised at any time.
+# How long to wait at most before rechecking an exhausted budget: it may be raised at any time.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
 # Errors that `_patiently` never blames on an entry.
 PASSING = (
@@ -38,17 +38,17 @@ PASSING = (
     DatabaseError,
     InterfaceError,
 )
-# From this attempt on, an error in our own code no longer counts as temporary.
+# From this attempt on, we no longer treat an error in our own code as temporary.
 PATIENT_ATTEMPTS = 4
-# Maximum pause between attempts at work that the model fails on: each attempt costs money.
+# Maximum pause between attempts at work that the model keeps failing: each attempt costs money.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
 def work_on(user_pk: int) -> None:
     """Settle the user's pending messages, facts and corrections.
 
-    Does nothing if another worker is already doing so, or if the workspace has reached its limit on
-    users processed concurrently.
+    Does nothing if another worker is already doing so, or if the workspace has reached its limit
+    for users processed concurrently.
     """
     workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
     due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
@@ -71,7 +71,7 @@ def _work_on(lane: Lane) -> None:
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except (LanguageModelError, NotSettled, NotJudged) as failure:
-        # Work that the operator or the staff have stopped does not count as failed.
+        # Work stopped by the operator or by staff doesn't count as failed.
         willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
         leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
         logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
@@ -81,7 +81,7 @@ def _work_on(lane: Lane) -> None:
 
 
 def _settle(lane: Lane) -> None:
-    """Memorize messages, then structure facts; a failure in one step does not hold up the other.
+    """Memorize messages, then structure facts; a failure in one step doesn't hold up the other.
 
     Facts that the model sent together with edits are structured before the next slice is memorized.
     """
@@ -114,9 +114,9 @@ def _settle(lane: Lane) -> None:
 
 
 def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSettled | None:
-    """Structure the pending facts and corrections; if some could not be settled, return the error.
+    """Structure the pending facts and corrections; if some couldn't be settled, return the error.
 
-    `first` is the answer that the model has already given for the first window, if any.
+    `first` is the model's existing answer for the first window, if any.
     """
     answers = [first]
 
@@ -143,7 +143,7 @@ def _patiently(
 ) -> Callable[[Sequence[LogEntry]], None]:
     """Wrap `work` so that it blames repeated errors in our own code on the entries.
 
-    Bisecting then finds the entry that causes the error, so that it does not hold up the others.
+    Bisecting then finds the entry that causes the error, so that it doesn't hold up the others.
     """
 
     def do(entries: Sequence[LogEntry]) -> None:
@@ -163,14 +163,14 @@ def _patiently(
 
 
 def _advance(lane: Lane) -> None:
-    """Store how far the log is settled without gaps, so that this part is not searched again."""
+    """Store how far the log is settled without gaps, so that this part isn't searched again."""
     last = structure.newest(lane.user_id).last_seq
     rest = lanes.pending(lane, 1)
     lanes.advance(lane, rest[0].seq - 1 if rest else last)
 
 
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
-    """Reject the entries on which the model failed while others passed, unless already settled."""
+    """Reject entries that the model failed on while others passed, unless already settled."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         settled = log.outcomes(user, reasons)
@@ -183,7 +183,7 @@ def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
-    """Return the time of the next attempt; None means the usual delay after a failure."""
+    """Return when to try again; None means after the usual delay following a failure."""
     now = timezone.now()
     match failure:
         case BudgetExhausted(until=until):

@@ -1,12 +1,12 @@
-"""Memorize: the messages of a session become atomic facts, appended to the same log.
+"""Memorize: a session's messages become atomic facts, which are appended to the same log.
 
-A slice is a run of pending messages from one session that fits in one question. Its facts and the
-outcomes of its messages are written in one transaction, so a slice is memorized only once, however
-many attempts it takes.
+A slice is a series of pending messages from one session that fits in one question. Its facts and
+its messages' outcomes are written in one transaction, so a slice is memorized only once, no matter
+how many attempts it takes.
 
 If no other entry is waiting to be structured, the same question also asks for the edits that bring
-the facts into the project. These edits become the first answer of the structure session that
-follows; until then they are kept in memory only.
+the facts into the project. These edits become the first answer in the structure session that
+follows; until then, they are kept only in memory.
 """
 
 import itertools
@@ -45,13 +45,13 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of messages in one question.
 MAX_MESSAGES = 60
-# Maximum number of answers from the model to one question.
+# Maximum number of answers from the model per question.
 MAX_TURNS = 5
 # Reason given when a message is dismissed because the model derived no fact from it.
 NOTHING_REMEMBERED = "the model found nothing to remember in this message"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
-# Limits on the context in a question: previous messages of the session, and remembered facts.
+# Limits on the context in a question: the session's earlier messages, and remembered facts.
 CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
@@ -98,7 +98,7 @@ REMEMBER = Tool(
     },
 )
 
-# The tool `remember` for questions that also ask for edits.
+# The `remember` tool for questions that also ask for edits.
 REMEMBER_AND_EDIT = Tool(
     REMEMBER.name,
     "Submit all facts from these messages, and the edits that bring them into the project.",
@@ -121,7 +121,7 @@ _RELATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact found by the model; if no message states it, `derived` explains how it follows."""
+    """A fact found by the model; if no message states it, `derived` explains how it is inferred."""
 
     text: str
     sources: Sequence[int]
@@ -129,7 +129,7 @@ class Fact:
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
-    """Return the next slice: pending messages of the session that has waited longest."""
+    """Return the next slice: pending messages from the session that has waited longest."""
     waiting = lanes.pending(lane, MAX_MESSAGES * 4, kinds=[EntryKind.MESSAGE], without=without)
     if not waiting:
         return []
@@ -149,11 +149,11 @@ def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
 def memorize(
     lane: Lane, user: MemoryUser, messages: Sequence[LogEntry]
 ) -> structure.FirstAnswer | None:
-    """Have the model find the facts in a slice, and append them to the log.
+    """Have the model find the facts in a slice and append them to the log.
 
-    Returns the edits that the model sent with the facts, if any, for the structure session that
-    follows. Raises NotSettled if the model gives no acceptable facts, LeaseLost if another worker
-    has taken over the lane, and LanguageModelError if a call to the model fails.
+    Returns any edits that the model sent with the facts, for the structure session that follows.
+    Raises NotSettled if the model gives no acceptable facts, LeaseLost if another worker has taken
+    over the lane, and LanguageModelError if a call to the model fails.
     """
     work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE, user=user, lane=lane)
     known = _known(user)
@@ -182,15 +182,15 @@ def memorize(
 
 
 def _may_combine(lane: Lane) -> bool:
-    """Return whether to ask for edits as well: only if no other entry is waiting for edits."""
+    """Return whether to ask for edits, too: only if no other entry is waiting for edits."""
     return bool(settings.UAC_LLM_COMBINE_STEPS) and not structure.pending(lane, 1, ())
 
 
 @dataclass(frozen=True)
 class _Slice:
-    """The messages of a slice, and the context that every question about it shows.
+    """A slice's messages, and the context shown in every question about it.
 
-    `earlier` has the session's previous messages, `known` the remembered facts, as text.
+    `earlier` contains the session's earlier messages and `known` the remembered facts, as text.
     """
 
     user: MemoryUser
@@ -202,7 +202,7 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Acceptable facts, the tool calls that also sent edits, and the number of answers so far."""
+    """Acceptable facts, the tool calls that included edits, and the number of answers so far."""
 
     facts: Sequence[Fact]
     edits: Sequence[ToolCall] = ()
@@ -221,8 +221,8 @@ def _facts_with_edits(
 ) -> _Answer | None:
     """Ask for facts and edits; return None if this fails but asking for facts alone may succeed.
 
-    The question shows the project's alerts, which a sandbox worker has to compute: if none does,
-    the result is None, too.
+    The question shows the project's alerts, which a sandbox worker has to compute. If none does,
+    the result is also None.
     """
     user = slice_.user
     runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
@@ -249,7 +249,7 @@ def _facts_with_edits(
 def _converse(
     conversation: Conversation, tool: Tool, slice_: _Slice, sources: Mapping[int, Source]
 ) -> _Answer:
-    """Return the model's first answer in which all facts are acceptable."""
+    """Return the first answer from the model in which all facts are acceptable."""
     for _ in range(MAX_TURNS):
         sent = conversation.ask([tool])
         calls = [_without_edits(call) for call in sent] if tool is REMEMBER_AND_EDIT else sent
@@ -273,7 +273,7 @@ def _converse(
 
 
 def _without_edits(call: ToolCall) -> ToolCall:
-    """Return the call without its edits, so that errors in them do not invalidate the facts."""
+    """Return the call without its edits, so that errors in them don't invalidate the facts."""
     if "edits" not in call.arguments:
         return call
     arguments = {name: value for name, value in call.arguments.items() if name != "edits"}
@@ -293,10 +293,10 @@ def _findings(
     sources: Mapping[int, Source],
     remembered: Mapping[int, Source],
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the facts: each must cite messages of the slice that support it.
+    """Yield what is wrong with the facts: each must cite messages from the slice that support it.
 
-    A fact may also cite the remembered facts in the question, since a correction cites the fact
-    that it corrects.
+    A fact may also cite remembered facts from the question, since a correction cites the fact that
+    it corrects.
     """
     for number, fact in enumerate(facts):
         yield from _form(number, fact, sources, remembered)
@@ -352,15 +352,15 @@ def _form(
 def _commit(
     lane: Lane, user: MemoryUser, messages: Sequence[LogEntry], facts: Sequence[Fact]
 ) -> list[int | None]:
-    """Append the facts and settle the messages; return the facts' numbers in the log.
+    """Append the facts and settle the messages; return the facts' log numbers.
 
-    A fact is not appended, and has None for a number, if a product's agent has settled all its
-    messages in the meantime.
+    If a product's agent has settled all of a fact's messages in the meantime, the fact is not
+    appended and its number is None.
     """
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        # Entries that a product's agent has settled in the meantime keep their outcome.
+        # Entries settled by a product's agent in the meantime keep their outcome.
         mine = by_seq.keys() - log.outcomes(user, by_seq).keys()
         used = {seq for fact in facts for seq in fact.sources}
         decisions = [
@@ -377,9 +377,10 @@ def _commit(
 
 
 def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
-    """Return log entries for the facts.
+    """Return the log entries to append for the facts.
 
-    Each has the session of its messages, and the agent and metadata that all its messages share.
+    Each entry carries its messages' session, plus the agent and metadata if they are the same for
+    all of its messages.
     """
     session = next(iter(by_seq.values())).session_id
     drafts = []
@@ -402,7 +403,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
 
 
 def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the metadata that all the messages share."""
+    """Return the metadata that is the same for all the messages."""
     first, *others = (
         {name: canonical_json(value) for name, value in one.items()} for one in metadata
     )
@@ -411,7 +412,7 @@ def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:
-    """Return the session's messages before this one: they show what "it" or "there" refers to."""
+    """Return the session's messages before this one, which show what "it" or "there" refers to."""
     if first.session_id is None:
         return ""
     before = LogEntry.objects.filter(
@@ -427,7 +428,7 @@ def _known(user: MemoryUser) -> list[LogEntry]:
 
 
 def _newest(user: MemoryUser, entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Return the newest entries that fit into the context, oldest first."""
+    """Return the newest entries that fit in the context, oldest first."""
     found: list[LogEntry] = []
     size = 0
     for entry in entries:
@@ -445,14 +446,14 @@ def _lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """One question to the model: its text, and the source of each message in it."""
+    """One question for the model: its text, and the source for each message in it."""
 
     text: str
     sources: Mapping[int, Source]
 
 
 def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
-    """Yield one question for all the messages, or several for pieces of a single long message."""
+    """Yield one question for all messages, or several for the pieces of a single long message."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
     pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
@@ -472,10 +473,10 @@ def _source(message: LogEntry, text: str) -> Source:
 
 
 def split(text: str, most: int) -> Iterator[str]:
-    """Cut a text into pieces of at most `most` characters; joined together, they are the text.
+    """Split a text into pieces of at most `most` characters that add up to the whole text.
 
-    A piece ends with a paragraph, or else a line, a sentence or a word, provided that one ends in
-    the second half of the piece.
+    A piece ends at the end of a paragraph, or else of a line, a sentence or a word, as long as that
+    is in the second half of the piece.
     """
     start = 0
     while len(text) - start > most:

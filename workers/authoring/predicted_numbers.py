@@ -1,4 +1,4 @@
-"""Renumber the facts that edits cite, from the predicted log numbers to the actual ones."""
+"""Renumber the facts cited by edits, from predicted log numbers to the actual ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,17 +7,17 @@ from workers.authoring.tools import TOOLS
 from workers.llm.interface import ToolCall
 from workers.llm.tool_calls import read_call
 
-# A number that no entry has, since no log ever gets this long.
+# A number that no entry has, since no log will ever be this long.
 NO_ENTRY = 2**31 - 1
 
 
 def edit_calls(
     sent: Sequence[ToolCall], first: int, numbers: Sequence[int | None]
 ) -> list[ToolCall]:
-    """Convert edits that were sent along with facts to calls of the tool `edit`.
+    """Convert edits that were sent along with facts into calls to the `edit` tool.
 
     The last of these calls also asks to finish. The edits cite the facts by predicted log numbers,
-    which begin at `first`. `numbers` has the facts' actual log numbers, in order, with None for a
+    starting at `first`. `numbers` contains the facts' actual log numbers, in order, or None for a
     fact that was not appended.
     """
     renumbered = [(call.id, _renumbered(call.arguments["edits"], first, numbers)) for call in sent]
@@ -29,9 +29,9 @@ def edit_calls(
 
 
 def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return the edits with the facts' actual log numbers, or unchanged if they are not a list.
+    """Return the edits with the facts' actual log numbers, or unchanged if they aren't a list.
 
-    Citations of facts that were not appended are dropped, as are edits that cite nothing else.
+    Citations of facts that were not appended are dropped, and so are edits that cite nothing else.
     """
     if not isinstance(edits, list):
         return edits
@@ -49,10 +49,10 @@ def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
 
 
 def _number(source: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return the log number of a cited entry; None for a fact that was not appended.
+    """Return a cited entry's log number; None for a fact that was not appended.
 
-    A number beyond those predicted for the facts is replaced by NO_ENTRY, because by now it may
-    belong to an entry that the model has not seen.
+    A number past those predicted for the facts is replaced with NO_ENTRY, because by now it may
+    belong to an entry that the model hasn't seen.
     """
     if type(source) is not int or source < first:
         return source

@@ -1,4 +1,4 @@
-"""Prompts for the language model. They are short, since every word is paid for in every call."""
+"""Prompts for the language model. They are short because we pay for every word in every call."""
 
 import datetime
 import zoneinfo
@@ -10,14 +10,14 @@ from memory.models import LogEntry, MemoryUser, Run
 from memory.models.log import EntryKind
 from workers.checkpointing.findings import Finding
 
-# Maximum number of characters shown of an alert's message, and of days on which the alert changes.
+# Maximum number of characters of an alert's message to show, and of days when the alert changes.
 MAX_ALERT_CHARACTERS = 300
 MAX_CHANGES = 6
 
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
-# Instructions for finding facts and making edits from them in one answer. They begin with the
+# Instructions for finding facts and making edits from them in one answer. They start with the
 # instructions for edits alone.
 COMBINED = "\n".join([STRUCTURE, MEMORIZE, (_INSTRUCTIONS / "combined.md").read_text()])
 ANSWER = (_INSTRUCTIONS / "answer.md").read_text()
@@ -32,10 +32,10 @@ EARLIER_TURNS = (
 def messages(
     user: MemoryUser, text: str, earlier: str, facts: str, *, project: str = "", first: int = 0
 ) -> str:
-    """Return the question for a slice of messages; `text` has each message, formatted by `entry`.
+    """Return the question for a slice of messages; `text` is the messages formatted by `entry`.
 
-    If edits are also asked for, `project` describes the project, and `first` is the log number that
-    the first fact is predicted to get.
+    If it also asks for edits, `project` describes the project and `first` is the log number
+    predicted for the first fact.
     """
     parts = [project or f"Times are in {user.time_zone}."]
     if facts:
@@ -52,17 +52,17 @@ def messages(
 
 
 def entries(project: str, text: str) -> str:
-    """Return the question for a window of entries; `text` has each entry, formatted by `entry`."""
+    """Return the question for a window of entries; `text` is the entries formatted by `entry`."""
     return f"{project}\n\nEntries to bring into it:\n{text}"
 
 
 def project(
     user: MemoryUser, newest: datetime.date, manifest: str, *, records: str = "", alerts: str = ""
 ) -> str:
-    """Return what a question shows of a project; `newest` is the day of the newest entry.
+    """Return the description of a project for a question; `newest` is the newest entry's day.
 
-    The current date is left out, because a log may be imported years after it was written. The
-    parts that stay the same from question to question come first, so that providers can cache them.
+    The current date is left out, because a log may be imported years after it was written. Parts
+    that stay the same from question to question come first, so that providers can cache them.
     """
     parts = [
         f"The project:\n{manifest.strip() or 'It is empty.'}",
@@ -74,11 +74,11 @@ def project(
 
 
 def question(run: Run, manifest: str | None = None) -> str:
-    """Return the prompt for a run's question, with the evaluation time and the earlier turns.
+    """Return the prompt for a run's question, with the evaluation time and earlier turns.
 
     The time is in the user's time zone. The parts of the prompt that stay the same from question to
-    question come first. Each turn starts with its number on a new line, and its further lines are
-    indented, so that its text cannot pass for another turn or for the question.
+    question come first. Each turn starts with its number on a new line, and its other lines are
+    indented, so that its text can't be mistaken for another turn or for the question.
     """
     local = run.instant.astimezone(zoneinfo.ZoneInfo(run.user.time_zone))
     parts = [] if manifest is None else [f"The project:\n{manifest}"]
@@ -95,9 +95,9 @@ def question(run: Run, manifest: str | None = None) -> str:
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
     """Return an entry as the model sees it: number, time, speaker and text.
 
-    A correction also shows which entries it corrects, if that is known. The second and later lines
-    of the text are indented, and the speaker is kept on one line, so that nothing can pass for
-    another entry.
+    A correction also shows which entries it corrects, if known. All lines of the text but the first
+    are indented, and the speaker is kept on one line, so that nothing can be mistaken for another
+    entry.
     """
     at = entry.occurred_at.astimezone(zone)
     who = " ".join((entry.speaker or entry.role or "").split())
@@ -108,7 +108,7 @@ def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -
 
 
 def alerts(told: Mapping[str, Any]) -> str:
-    """Describe the alerts in a verdict: those on its day, and the days on which alerts change."""
+    """Describe the alerts in a verdict: those on its day, and the days when alerts change."""
     lines = [f"Alerts on {told['day']}, the day of the newest entry:"]
     lines += [f"- {one['severity']}: {_line(one['message'])}" for one in told["alerts"]] or ["none"]
     if told["coming"]:
@@ -144,7 +144,7 @@ def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
 
 
 def advice(verdict: Mapping[str, Any], codes: Collection[str]) -> str:
-    """Return the findings with these codes in an accepted verdict, as text; "" if it has none."""
+    """Return an accepted verdict's findings with these codes, as text; "" if it has none."""
     found = [one for check in verdict["checks"] for one in check["findings"]]
     lines = [_finding(one) for one in found if one["code"] in codes]
     return "\n".join(["There may still be mistakes here:", *lines]) if lines else ""

@@ -1,4 +1,4 @@
-"""Runs that sandbox workers carry out for the language model's work."""
+"""Runs that sandbox workers perform as part of the language model's work."""
 
 import datetime
 from typing import Any
@@ -19,14 +19,14 @@ class NotJudged(Exception):
 
 
 class NotJudgedYet(NotJudged):
-    """The edits may still be judged, so asking the model again now would mean paying twice."""
+    """The edits may yet be judged, so asking the model again now would mean paying twice."""
 
 
 class SandboxRuns:
-    """Sandbox runs for some of a lane's entries; `at` is the time of the newest of these entries.
+    """Sandbox runs for some of a lane's entries; `at` is the time of the newest of them.
 
-    Constraints run as of that time and not as of today, because a log may be imported years after
-    it was written.
+    Constraints run as of that time rather than today, because a log may be imported years after it
+    was written.
     """
 
     def __init__(self, lane: Lane, at: datetime.datetime) -> None:
@@ -34,10 +34,10 @@ class SandboxRuns:
         self.at = at
 
     def complete(self, user: MemoryUser, kind: RunKind, input: dict[str, Any]) -> Run:
-        """Queue a run on the user's newest version, wait until it is done, and return it.
+        """Queue a run on the user's newest version, wait for it to finish, and return it.
 
         Raises NotJudgedYet if no sandbox worker finishes the run in time, and LeaseLost if the
-        lane's lease is lost, since the input may then contain redacted content.
+        lane's lease has been lost, since the input may then contain redacted content.
         """
         with transaction.atomic():
             leases.check(self._lane)
@@ -64,10 +64,10 @@ class SandboxRuns:
         return (run.output or {})["value"]
 
     def alerts(self, user: MemoryUser) -> str:
-        """Describe the alerts that the user's newest version raises on the day of the newest entry.
+        """Describe the alerts that the user's newest version raises on the newest entry's day.
 
-        The alerts in the database are not used: they may belong to an earlier version, and are
-        those of the current day.
+        The alerts in the database aren't used: they may belong to an earlier version, and they are
+        the current day's alerts.
         """
         if not retrieval.may_alert(user):
             return ""

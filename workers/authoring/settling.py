@@ -1,4 +1,4 @@
-"""Settle entries that a language model may fail on, so that one bad entry never blocks a user."""
+"""Settle entries that a language model may fail on, so that a bad entry never blocks a user."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -6,8 +6,8 @@ from memory.models import LogEntry
 
 # Consecutive single-entry failures before we blame the model instead of the entries.
 MAX_SUSPECTS = 3
-# MAX_SUSPECTS is multiplied by the number of the attempt, up to this factor, so that many bad
-# entries in a row do not hold up the entries after them forever.
+# MAX_SUSPECTS is multiplied by the attempt number, up to this factor, so that many bad entries in a
+# row don't hold up the entries after them forever.
 MAX_DOUBT = 10
 
 
@@ -26,11 +26,12 @@ def settle(
 ) -> None:
     """Have `work` settle the pending entries, `most` at a time and at most `rounds` times.
 
-    `pending` takes the maximum number of entries to return, and the log numbers of entries to skip.
-    If `work` raises NotSettled, it is called with fewer entries. An entry that fails on its own is
-    skipped, and is rejected with the reason as soon as another entry passes. If no entry passes,
-    nothing is rejected, since the model may be at fault, and NotSettled is raised. `attempt` counts
-    the attempts at the pending entries, from 1; later attempts skip more entries before giving up.
+    `pending` takes the maximum number of entries to return and the log numbers of entries to skip.
+    If `work` raises NotSettled, it is called again with fewer entries. An entry that fails on its
+    own is skipped; as soon as another entry passes, it is rejected with the reason. If no entry
+    passes, nothing is rejected, since the model may be to blame, and NotSettled is raised.
+    `attempt` is the number of the attempt at the pending entries, starting at 1; later attempts
+    skip more entries before giving up.
     """
     size = most
     most_suspects = MAX_SUSPECTS * min(attempt, MAX_DOUBT)

@@ -1,8 +1,8 @@
-"""Structure: a language model brings entries into the project with tools, as a programmer would.
+"""Structure: a language model uses tools to bring entries into the project, like a programmer.
 
-The prompt consists of the manifest, a window of pending entries, and the parts of the project that
-the model opens; none of these grows with the history. The model's edits are proposed and judged
-like anybody else's.
+The prompt consists of the manifest, a window of pending entries, and whatever parts of the project
+the model opens; none of these grow with the history. The model's edits are proposed and judged like
+anybody else's.
 """
 
 import functools
@@ -37,11 +37,11 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of entries in one question.
 MAX_ENTRIES = 40
-# Limits for one window: answers from the model, judgements and refusals by the gate, and characters
-# in the conversation.
+# Limits per window: answers from the model, the gate's judgements and refusals, and characters in
+# the conversation.
 MAX_TURNS = 40
-# For a small window, the model may give only this many answers, plus one per entry: a model that
-# understands nothing goes through many small windows, since each failure halves the window.
+# For a small window, the model gets only this many answers, plus one per entry: a model that
+# doesn't understand anything goes through many small windows, since each failure halves the window.
 BASE_TURNS = 12
 MAX_JUDGED = 12
 MAX_REFUSALS = 4
@@ -55,11 +55,11 @@ MAX_TOLD = 6000
 
 @dataclass(frozen=True)
 class FirstAnswer:
-    """Edits that the model sent along with the facts that the edits bring into the project.
+    """Edits that the model sent along with the facts that they bring into the project.
 
-    `calls` are the edits as calls of the tool `edit`, `facts` the log numbers of the facts. A
-    session whose window contains all these facts begins with the calls. The session continues
-    `work`, the piece of work that produced them, in which the model has given `turns` answers.
+    `calls` are the edits as calls to the `edit` tool, and `facts` are the facts' log numbers. A
+    session whose window contains all these facts starts with these calls. It continues `work`, the
+    piece of work that produced them, in which the model has given `turns` answers so far.
     """
 
     calls: Sequence[ToolCall]
@@ -87,9 +87,9 @@ def structure(
     """Have the model bring the entries into the project in a form that the gate accepts.
 
     `first` is the model's first answer, if it has already given one; it is used only if the entries
-    include all its facts. Raises NotSettled if the model produces nothing that the gate accepts,
-    NotJudged if the gate could not judge the edits, LeaseLost if another worker has taken over the
-    lane, and LanguageModelError if a call to the model fails.
+    include all of its facts. Raises NotSettled if the model doesn't produce anything that the gate
+    accepts, NotJudged if the gate can't judge the edits, LeaseLost if another worker has taken over
+    the lane, and LanguageModelError if a call to the model fails.
     """
     if first and not {entry.seq for entry in entries}.issuperset(first.facts):
         first = None
@@ -97,7 +97,7 @@ def structure(
 
 
 def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) -> str:
-    """Return what a question shows of the user's project: manifest, related records and alerts."""
+    """Describe the user's project for a question: manifest, related records and alerts."""
     bench = Workbench(user, functools.partial(runs.query, user))
     newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
     return prompts.project(
@@ -134,17 +134,17 @@ class _Session:
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
-        # True once a tool call in the current answer has failed: nothing is judged before the model
+        # True once a tool call in the current answer has failed: nothing is judged until the model
         # has been told.
         self._refused = False
         self._done = False
 
     def work(self) -> None:
-        """Converse until the model has finished; record a session that ends with refused edits."""
+        """Converse until the model is done; record it if the session ends with refused edits."""
         try:
             self._talk()
         except NotSettled as failure:
-            # If a call to the model failed, the session did not end because the gate refused edits.
+            # If a call to the model failed, that ended the session, not the gate's refusal.
             if self._refusals and failure.__cause__ is None:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)
@@ -176,7 +176,7 @@ class _Session:
         return prompts.entries(describe_project(self._user, self._runs, texts), "\n".join(lines))
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
-        """Carry out the tool calls in one answer, stopping after a call that commits."""
+        """Carry out the tool calls in one answer, stopping after one that commits."""
         self._refused = False
         for call in calls:
             self._carry_out(call)
@@ -228,7 +228,7 @@ class _Session:
         """Have the gate judge the edits; with `commit`, also commit them if it accepts them.
 
         Raises ToolFailed with the findings if the gate refuses the edits, NotSettled if it has
-        judged or refused edits too often in this session, and NotJudged if it cannot judge them.
+        judged or refused edits too often in this session, and NotJudged if it can't judge them.
         """
         if self._refused:
             raise ToolFailed(
@@ -291,12 +291,12 @@ class _Session:
 
 
 def newest(user_pk: int) -> MemoryUser:
-    """Read the user, with workspace and head, from the database."""
+    """Read the user, along with the workspace and head, from the database."""
     return users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=user_pk)
 
 
 def unjudged(user: MemoryUser) -> Run | None:
-    """Return the user's unjudged model proposal, if any."""
+    """Return the model's proposal for this user that hasn't been judged yet, if any."""
     return (
         Run.objects.filter(user=user, kind=RunKind.PROPOSAL, trigger=RunTrigger.MODEL)
         .exclude(status=RunStatus.DONE)

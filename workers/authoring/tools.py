@@ -1,4 +1,4 @@
-"""The tools with which a language model works on a project; `workbench` carries them out."""
+"""The tools that a language model uses to work on a project; `workbench` implements them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The project that a language model works on: what the model reads, and its edits so far."""
+"""The project that a language model is working on: what it reads, and its edits so far."""
 
 import itertools
 import json
@@ -34,17 +34,17 @@ from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.words import names_one_of
 from workers.policy.checks import check_policy
 
-# Limits on what the answer to one tool call shows.
+# Limits on what is shown in the answer to one tool call.
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
 SHOWN_RECORDS = 5
-# Number of a collection's newest records that are searched in this process; a query in a sandbox
-# finds older ones.
+# How many of a collection's newest records are searched in this process; older ones are found by a
+# query in a sandbox.
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
-# Limits on the related records that a question shows, on the newest records and first collections
-# that are searched for them, and on the size of collections whose keys it lists.
+# Limits on the related records shown in a question, on the newest records and first collections
+# searched for them, and on the size of collections whose keys are listed.
 MAX_RELATED = 8
 MAX_RELATED_CHARACTERS = 3000
 SCANNED_RECORDS = 100
@@ -54,7 +54,7 @@ MIN_WORD = 4
 _SHORT_NAME = re.compile(r"\b[A-Z][a-z]{1,2}\b")
 MAX_FINDINGS = 10
 
-# A function that runs Python code on the newest version's state, and returns the code's value.
+# Runs Python code on the newest version's state and returns the code's value.
 Query = Callable[[str], Any]
 
 
@@ -73,13 +73,13 @@ class Workbench:
 
     @property
     def outline(self) -> Outline:
-        """The outline of the project with the edits applied."""
+        """The project's outline with the edits applied."""
         return self._project.outline
 
     # Tools that read the project
 
     def open_domain(self, name: str) -> str:
-        """Return a domain's schema as source code, and its collections with the newest records."""
+        """Return a domain's schema as source code, plus its collections with the newest records."""
         domain = self.outline.domains.get(name)
         if domain is None:
             raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
@@ -92,7 +92,7 @@ class Workbench:
         return _cut("\n\n".join(parts))
 
     def read_constraint(self, name: str) -> str:
-        """Return the source of a constraint and of its tests."""
+        """Return the source code of a constraint and its tests."""
         if name not in self.outline.constraints:
             raise ToolFailed(
                 f"There is no constraint {name!r}: {_names(self.outline.constraints)}."
@@ -104,7 +104,7 @@ class Workbench:
         return f"source:\n{source}\ntests_source:\n{tests}"
 
     def read_entry(self, seq: int, start: int = 0) -> str:
-        """Return a log entry: its kind, date, origin, and its text from character `start` on."""
+        """Return a log entry: its kind, date and origin, and its text from character `start` on."""
         entry = LogEntry.objects.filter(user=self._user, seq=seq).first()
         if entry is None:
             raise ToolFailed(f"The log has no entry {seq}: it has 1 to {self._user.last_seq}.")
@@ -127,9 +127,9 @@ class Workbench:
         text: str = "",
         where: Mapping[str, Any] | None = None,
     ) -> str:
-        """Return the record with this key, or the newest records that match all other criteria.
+        """Return the record with this key, or the newest records that match all the other criteria.
 
-        `text` holds words that a record has to contain, `where` maps fields to their values.
+        `text` contains words that a record has to contain; `where` maps fields to their values.
         """
         places = list(self._places(domain, collection))
         if key is not None:
@@ -152,7 +152,7 @@ class Workbench:
     def related(self, texts: Iterable[str]) -> str:
         """Return the records that share words with these texts, and the keys of small collections.
 
-        This saves the model from looking them up. In a large project, only the newest records are
+        This saves the model having to look them up. In a large project, only the newest records are
         searched.
         """
         places = [place for place in self._places(None, None) if self._count(*place)]
@@ -161,7 +161,7 @@ class Workbench:
         said = _telling_words(" ".join(texts))
         words = {record_id: said & _words_in(record) for record_id, record in records}
         uses = Counter(word for shared in words.values() for word in shared)
-        # Words that occur in more than half of the records do not help to tell records apart.
+        # Words that occur in more than half of the records don't help tell records apart.
         common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
         ranked = sorted(
             (one for one in records if words[one[0]] - common),
@@ -244,9 +244,9 @@ class Workbench:
     # Tools that edit the project
 
     def edit(self, edits: Sequence[Any]) -> str:
-        """Apply edits one by one; return the numbers of those applied.
+        """Apply edits one by one; return the numbers of those that were applied.
 
-        Raises ToolFailed if some were refused; the others stay applied.
+        Raises ToolFailed if any were refused; the others stay applied.
         """
         refused = []
         first = len(self.edits)
@@ -262,14 +262,14 @@ class Workbench:
         return told
 
     def _new_places(self, first: int) -> Iterator[str]:
-        """For each class that the edits from number `first` on define, yield its collections."""
+        """For each class defined by edit number `first` or a later one, yield its collections."""
         for edit in self.edits[first:]:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
 
     def drop_edits(self, numbers: Sequence[int]) -> str:
-        """Undo edits, and report those that depended on them and are therefore undone as well."""
+        """Undo edits, and report any that depended on them and so are undone as well."""
         unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
         if unknown:
             raise ToolFailed(
@@ -314,8 +314,8 @@ class Workbench:
     def _refuse_unfounded(self, edit: Edit) -> None:
         """Raise EditError for a constraint edit without sources, or an unsupported deletion.
 
-        A deletion is supported only if a cited entry names the constraint; an entry that demands
-        the deletion of all constraints names none of them.
+        A deletion is supported only if a cited entry names the constraint; an entry that asks to
+        delete all constraints doesn't name any of them.
         """
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
@@ -338,7 +338,7 @@ class Workbench:
                 )
 
     def _completed(self, data: Any) -> Any:
-        """Complete an edit of a known constraint that sends only its source or only its tests."""
+        """Complete an edit to a known constraint that has only its source or only its tests."""
         name = data.get("name") if isinstance(data, dict) else None
         if name in self.outline.constraints and data.get("op") == WriteConstraint.op:
             data = {
@@ -349,7 +349,7 @@ class Workbench:
         return data
 
     def _carry_out(self, edit: Edit) -> None:
-        """Apply an edit as the gate will judge it: with repairs.
+        """Apply an edit the way the gate will judge it: with repairs.
 
         The edit is still proposed as the model sent it, so that the gate reports the repairs.
         """
@@ -360,7 +360,7 @@ class Workbench:
 
 
 def _with_collection(edit: Edit, outline: Outline) -> Edit:
-    """Return the edit; if it defines a class of records, it also creates their collection.
+    """Return the edit, which also creates the collection if it defines a record class.
 
     A constraint can then use the collection before it holds any records.
     """
@@ -368,7 +368,7 @@ def _with_collection(edit: Edit, outline: Outline) -> Edit:
         return edit
     domain = outline.domains.get(edit.domain)
     if domain and edit.name in domain.names():
-        return edit  # `apply` will refuse this edit, and say why
+        return edit  # `apply` will refuse this edit and say why
     return replace(edit, collection=collection_for(domain or Domain(edit.domain), edit.name))
 
 
@@ -395,7 +395,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _telling_words(text: str) -> set[str]:
-    """Return the words that may identify something: longer words, numbers and short names."""
+    """Return the words that might identify something: longer words, numbers and short names."""
     long = {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
     return (long | {name.casefold() for name in _SHORT_NAME.findall(text)}) - STOP_WORDS
 
@@ -424,7 +424,7 @@ def _same(value: Any, wanted: Any) -> bool:
 
 
 def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]) -> str:
-    """Return Python code that lists the keys of records that may match, newest first."""
+    """Return Python code that lists the keys of possibly matching records, newest first."""
     tests = [f"{word!r} in repr(r).casefold()" for word in words]
     tests += [
         f"{str(value).casefold()!r} in (str(r.{name}) + repr(r.{name})).casefold()"

@@ -1,10 +1,10 @@
 """Check whether entries support a change's claims; long checks run in a separate process.
 
-The time this takes depends on the claims and the citations together: a thousand edits may each cite
-the same megabyte. In the worker's own process, the check would slow down all other work, and a
-faulty regular expression would stop the worker. The separate process has a lower priority than
-everything else, a memory limit of its own, and a limit on processor time, which, unlike elapsed
-time, does not run out sooner on a busy machine.
+How long this takes depends on both the claims and the citations: a thousand edits may each cite the
+same megabyte. In the worker's own process, the check would slow down all other work, and a faulty
+regular expression would bring the worker to a halt. The separate process has a lower priority than
+everything else, its own memory limit, and a limit on processor time, which, unlike elapsed time,
+doesn't run out sooner on a busy machine.
 """
 
 import json
@@ -27,14 +27,14 @@ from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.updates import MAX_RESTED, RecordUpdate, ungrounded_updates
 from workers.checkpointing.wording import texts_of, unsaid_texts
 
-# A check that reads at most this many characters, counting repetitions, is fast and runs in this
+# A check that reads at most this many characters, counting repetitions, is fast and so runs in this
 # process.
 QUICK_CHARACTERS = 200_000
 CPU_SECONDS = 30
-# Maximum wait for the separate process, in seconds; only an overloaded machine needs that long.
+# Maximum wait for the separate process, in seconds; only an overloaded machine takes this long.
 WALL_SECONDS = 600.0
 MEMORY_BYTES = 768 * 1024 * 1024
-# Value of oom_score_adj with which the kernel kills the separate process first if memory runs out.
+# The oom_score_adj value that makes the kernel kill the separate process first if memory runs out.
 # A process may raise its own value without privileges.
 FIRST_TO_GO = "1000"
 NO_MEMORY = 3  # exit status of a process that has run out of memory
@@ -43,12 +43,12 @@ FIX = "propose fewer edits at a time, or cite fewer or shorter entries"
 
 
 class ReadingFailed(Exception):
-    """The check failed, for a reason unrelated to the texts."""
+    """The check failed for a reason unrelated to the texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cited:
-    """The claims in a change, and the entries that it cites or relies on (`sources`, by seq).
+    """A change's claims, and the entries that it cites or relies on (`sources`, keyed by seq).
 
     The other fields have the same meaning as in `ungrounded`, `ungrounded_updates` and
     `ungrounded_retirements`.
@@ -75,7 +75,7 @@ class Cited:
             yield from unsaid_texts(self.claims, sources, zone)
 
     def characters(self) -> int:
-        """Return roughly how many characters have to be read, counting repetitions."""
+        """Return approximately how many characters have to be read, counting repetitions."""
         sizes = {seq: len(source.whole) for seq, source in self.sources.items()}
 
         def of(*seqs: Iterable[int]) -> int:
@@ -93,7 +93,7 @@ class Cited:
 
 
 def newest(seqs: Iterable[int]) -> list[int]:
-    """Return the newest of a record's entries: only these are compared with other entries."""
+    """Return a record's newest entries: only these are compared with other entries."""
     return sorted(seqs)[-MAX_RESTED:]
 
 
@@ -104,7 +104,7 @@ def _length(fields: Mapping[str, Value]) -> int:
 def unfounded(cited: Cited) -> list[Finding]:
     """Return findings for the claims that no entry supports; raise ReadingFailed on failure.
 
-    If the check exceeds its processor time or memory, a single finding says so.
+    If the check exceeds its processor time or memory limit, a single finding says so.
     """
     if cited.characters() <= QUICK_CHARACTERS:
         return list(cited.findings())
@@ -143,9 +143,9 @@ def _finding(data: dict[str, Any]) -> Finding:
 
 
 def main(cpu_seconds: int, memory_bytes: int) -> None:
-    """Read a pickled Cited from standard input, and write its findings to standard output."""
+    """Read a pickled Cited from standard input and write its findings to standard output."""
     os.nice(10)
-    with suppress(OSError):  # not every system has this file
+    with suppress(OSError):  # this file doesn't exist on every system
         Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

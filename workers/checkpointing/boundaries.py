@@ -1,7 +1,7 @@
 """Boundary mutants: copies of a constraint with one comparison, `and`, `or` or number changed.
 
 Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, or 29 days
-instead of 30. Tests that stay away from the boundary pass either way. Each mutant replaces a single
+instead of 30. Tests that stay clear of the boundary pass either way. Each mutant replaces a single
 token and leaves the rest of the source as it is; string literals are never changed.
 """
 
@@ -21,8 +21,8 @@ CLOCK = frozenset({"today", "now"})
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _COMPARING = frozenset({*_FLIPPED, "==", "!="})
 _SWAPPED = {"and": "or", "or": "and"}
-# Tokens at which an operand of a comparison ends, on either side of the operator. MAX_QUOTED limits
-# how much of a comparison is quoted.
+# Tokens that end a comparison's operand, on either side of the operator. MAX_QUOTED limits how much
+# of a comparison is quoted.
 _OUTSIDE = frozenset(
     {
         *_COMPARING,
@@ -43,8 +43,8 @@ _OUTSIDE = frozenset(
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 MAX_QUOTED = 80
 _FACTORS = frozenset({"*", "/", "//", "%", "**"})
-# Months in a year, hours in a day, minutes in an hour, seconds in an hour and in a day: as factors,
-# these convert units.
+# Months per year, hours per day, minutes per hour, seconds per hour and per day: as factors, these
+# convert units.
 _UNITS = frozenset({"12", "24", "60", "3600", "86400"})
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
@@ -52,7 +52,7 @@ _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 @dataclass(frozen=True)
 class BoundaryMutant:
-    """A constraint's source with one token replaced, the token's line, and what test to add."""
+    """A constraint's source with one token replaced, the token's line, and which test to add."""
 
     source: str
     line: int
@@ -63,7 +63,7 @@ class BoundaryMutant:
 
     @property
     def message(self) -> str:
-        """Describe the unnoticed change, quoting the code, since a token may recur on its line."""
+        """Describe the unnoticed change; the quoted code shows which token on the line is meant."""
         return (
             f"no test fails with `{self.instead}` instead of `{self.written}` on line {self.line},"
             f" in `{self.quoted}`"
@@ -71,13 +71,13 @@ class BoundaryMutant:
 
 
 def boundary_mutants(source: str) -> list[BoundaryMutant]:
-    """Return the boundary mutants of a constraint, the likeliest mistakes first.
+    """Return a constraint's boundary mutants, starting with the most likely mistakes.
 
-    A constraint that does not read `today` or `now` has none. `source` must be valid Python.
+    A constraint that doesn't read `today` or `now` has none. `source` must be valid Python.
     """
     tokens = [token for token in _tokens(source) if token.type not in _IGNORED]
     # The first `today` or `now` is the parameter of `check`; if it is the only one, the constraint
-    # does not read the clock.
+    # doesn't read the clock.
     if sum(token.string in CLOCK for token in tokens) < 2:
         return []
     lines = source.splitlines(keepends=True)
@@ -96,7 +96,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
         elif _is_boundary(tokens, place):
             rank, instead = 2, str(int(written) + 1)
             fix = (
-                "decide from the entries which day or value is the last for which the condition"
+                "decide from the entries which day or value is the last one for which the condition"
                 " holds, and add a test for it and one for the next"
             )
         else:
@@ -113,7 +113,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
 
 
 def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
-    """Return the source of the comparison whose operator is at `place`, with both operands."""
+    """Return the source of the comparison with its operator at `place`, including both operands."""
     before = list(_operand(reversed(tokens[:place]), _CLOSING, _OPENING))
     after = list(_operand(tokens[place + 1 :], _OPENING, _CLOSING))
     both = [*reversed(before), tokens[place], *after]
@@ -126,7 +126,7 @@ def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
 def _operand(
     tokens: Iterable[tokenize.TokenInfo], opening: AbstractSet[str], closing: AbstractSet[str]
 ) -> Iterator[tokenize.TokenInfo]:
-    """Yield the tokens of an operand, moving away from the comparison operator."""
+    """Yield an operand's tokens, moving away from the comparison operator."""
     depth = 0
     for token in tokens:
         depth += (token.string in opening) - (token.string in closing)
@@ -138,8 +138,8 @@ def _operand(
 def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     """Return whether a token is a whole number that can be a boundary.
 
-    An index, an increment, a conversion of units or a factor of another number cannot be one: no
-    test is expected for the 24 in `days * 24` or `24 * 60`.
+    An index, an increment, a unit conversion or another number's factor can't be one: no test is
+    expected for the 24 in `days * 24` or `24 * 60`.
     """
     token = tokens[place]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
@@ -149,7 +149,7 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
     if token.string == "0" and not {before, after} & _COMPARING:
-        return False  # such as the 0 in `count or 0` or `max(0, count)`: no day and no amount
+        return False  # like the 0 in `count or 0` or `max(0, count)`: not a day or an amount
     is_index = after == "]" and before in ("[", "-")
     is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
         before in _FACTORS and further[:1].isdigit()
@@ -161,7 +161,7 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
     """Yield the tokens outside string literals.
 
-    The content of f-strings is skipped, because Python tokenizes it only since version 3.12.
+    The contents of f-strings are skipped, because Python tokenizes them only since version 3.12.
     """
     begin, end = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
     depth = 0

@@ -1,4 +1,4 @@
-"""Compare edits with the entries that they cite, to check whether the entries support them."""
+"""Compare edits with the entries they cite, to check whether the entries support them."""
 
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from workers.checkpointing.no_loss import domain_of
 from workers.checkpointing.retirements import Retirement, successor
 from workers.checkpointing.updates import RecordUpdate
 
-# Maximum total length of the entries that are read to check one change.
+# Maximum total length of the entries read to check one change.
 MAX_CITED_CHARACTERS = 5_000_000
 
 
 class TooMuchCited(Exception):
-    """The cited entries are too long in total to be read; `finding` tells the author so."""
+    """The cited entries are too long in total to be read; `finding` tells the author."""
 
     def __init__(self, characters: int) -> None:
         super().__init__(
@@ -34,17 +34,17 @@ class TooMuchCited(Exception):
 
     @property
     def finding(self) -> Finding:
-        """The finding that refuses the edits."""
+        """The finding to refuse the edits with."""
         return Finding(code=apart.TOO_MUCH, message=str(self), fix=apart.FIX)
 
 
 def unfounded(
     user: MemoryUser, parent: Checkpoint | None, change: Change, *, is_of_model: bool
 ) -> Iterator[Finding]:
-    """Yield a finding for each claim, and each change to a record, that no cited entry supports.
+    """Yield a finding for each claim or change to a record that no cited entry supports.
 
-    If a language model made the change, the wording of its texts needs support, too; people and
-    products may choose their own words. Raises apart.ReadingFailed if the check failed.
+    If a language model made the change, the wording of its texts has to be supported, too; people
+    and products may choose their own words. Raises apart.ReadingFailed if the check fails.
     """
     before = {
         RecordId(domain_of(path), collection, record.key): record
@@ -92,7 +92,7 @@ def unfounded(
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
     """Return the user's entries with these numbers, in the form that the checks read.
 
-    If the entries are too long in total, none is read, and TooMuchCited is raised.
+    If the entries are too long in total, none are read and TooMuchCited is raised.
     """
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
@@ -108,7 +108,7 @@ def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
 
 
 def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[RecordId, set[int]]:
-    """For each record, return the entries that it relies on and those they were derived from."""
+    """Return, for each record, the entries it relies on and those they were derived from."""
     seqs = {seq for record in records.values() for seq in record.sources}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     origins = dict(entries.values_list("seq", "derived_from"))
@@ -150,7 +150,7 @@ def _update(
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[RecordUpdate]:
-    """For each retired record that a new one replaces, yield how its values change."""
+    """For each retired record that is replaced by a new one, yield how its values change."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue

@@ -1,4 +1,4 @@
-"""Coverage: every entry that a candidate considered gets exactly one outcome."""
+"""Coverage: every entry considered by a candidate gets exactly one outcome."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -13,11 +13,11 @@ def uncovered(
     last_seq: int,
     redacted: Collection[int] = (),
 ) -> Iterator[Finding]:
-    """Yield a finding for each entry that has no outcome or two, or that must not be cited.
+    """Yield a finding for each entry that has no outcome or two of them, or must not be cited.
 
-    `considered` are the entries that the edits claim to settle, `last_seq` is the number of the
-    log's newest entry, and `redacted` are the entries on which nothing may rely any more. An entry
-    is settled when an edit cites it, or dismisses it with a reason.
+    `considered` are the entries that the edits claim to settle, `last_seq` is the log's last entry
+    number, and `redacted` are the entries that nothing may rely on any more. An entry is settled
+    when an edit cites it or dismisses it with a reason.
     """
     used: dict[int, int] = {}
     dismissed: dict[int, int] = {}

@@ -36,8 +36,8 @@ _MONTH_YEAR = re.compile(rf"\b{MONTH},?\s*(?:of\s+)?{YEAR}", FLAGS)
 class Said:
     """The dates and times that a text mentions.
 
-    Each day that a date without a year may mean is in `days`; `any_month` has the year and day of
-    each date whose month could not be read.
+    If a date has no year, `days` contains every day that it could mean. `any_month` contains the
+    year and day of each date whose month couldn't be read.
     """
 
     days: set[datetime.date] = field(default_factory=set)
@@ -94,7 +94,7 @@ class Dated:
 
 
 def absolute_dates(text: str) -> Iterator[Dated]:
-    """Yield the dates in a text that have a year, each with every possible reading."""
+    """Yield the dates in a text that include a year, each with every possible reading."""
     taken = bytearray(len(text))
 
     def free(match: re.Match[str]) -> bool:
@@ -135,7 +135,7 @@ def absolute_dates(text: str) -> Iterator[Dated]:
 
 
 def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with these spans replaced by a character that no word or number contains."""
+    """Return the text with these spans masked by a character that isn't in any word or number."""
     characters = list(text)
     for start, end in spans:
         characters[start:end] = ";" * (end - start)
@@ -143,7 +143,7 @@ def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def yearless_dates(text: str) -> Iterator[Dated]:
-    """Yield the dates in a text that have no year."""
+    """Yield the dates in a text that don't include a year."""
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:
@@ -153,7 +153,7 @@ def yearless_dates(text: str) -> Iterator[Dated]:
 
 
 def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date]:
-    """Yield this day of the month in each of the years in which it exists."""
+    """Yield this day of the month for each of the years in which it exists."""
     for year in years:
         try:
             yield datetime.date(year, month, day)
@@ -162,7 +162,7 @@ def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date
 
 
 def read_years(text: str) -> Iterator[int]:
-    """Yield the years that a written year may mean: two digits fit this century and the last."""
+    """Yield the years that a written year may mean: two digits can be this century or the last."""
     digits = text.lstrip("'’")
     if len(digits) == 4:
         yield int(digits)

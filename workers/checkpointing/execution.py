@@ -1,4 +1,4 @@
-"""Turn the results of executing a candidate (project or workspace constraint) into findings."""
+"""Turn the results of executing a candidate project or workspace constraint into findings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -16,13 +16,13 @@ from workers.sandbox.results import (
     UserError,
 )
 
-# Hash seed for a second interpreter, which orders sets differently: it must give the same results.
+# Hash seed for a second interpreter, which orders sets differently but must give the same results.
 OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
 
 
 def policy_findings(found: Iterable[Violation]) -> Iterator[Finding]:
-    """Convert violations of the policy to findings of the gate."""
+    """Convert policy violations into gate findings."""
     for one in found:
         yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)
 
@@ -30,7 +30,7 @@ def policy_findings(found: Iterable[Violation]) -> Iterator[Finding]:
 def failed_tests(
     results: Sequence[TestResult], sources: Mapping[str, str | None]
 ) -> Iterator[Finding]:
-    """Yield a finding for each test that failed."""
+    """Yield a finding for each failed test."""
     for result in results:
         if result.error is not None:
             yield of_error("test_failed", result.error, sources, test=result.name)
@@ -60,7 +60,7 @@ def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
 
 
 def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
-    """For each test file, yield a finding for the first test in which two alerts count as one."""
+    """Yield one finding per test file, for the first test in which two alerts count as one."""
     noted = set()
     for result in results:
         path = result.name.partition("::")[0]
@@ -73,7 +73,7 @@ def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
 def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> Finding:
     return Finding(
         code=SAME_EVIDENCE,
-        message="two alerts of one check have the same evidence: only the most severe is"
+        message="two alerts from the same check have the same evidence: only the more severe is"
         f" kept (“{shortened(one)}” and “{shortened(other)}”)",
         fix="give each alert a key=…",
         path=path,
@@ -83,7 +83,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
-    """Return the constraints that fail in one of the runs, and those whose results differ."""
+    """Return the constraints that fail in any of the runs, and those whose results differ."""
     failed = {
         result.path: result.error
         for run in ran
@@ -103,8 +103,9 @@ def of_error(
 ) -> Finding:
     """Return the finding for an error in the user's code.
 
-    If the code exceeded a limit, the finding's code is the name of that limit. An error without a
-    message, such as a failed assertion, is described by the line of source that raised it.
+    If the user's code exceeded a limit, the finding's code is the name of that limit. An error
+    without a message, such as a failed assertion, is described by the line of source that raised
+    it.
     """
     outcome = outcome_of(error)
     return Finding.of_error(
@@ -121,7 +122,7 @@ def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
 
 
 def of_request(error: SandboxError) -> Finding:
-    """Return the finding for a request to a sandbox that failed as a whole."""
+    """Return the finding for a sandbox request that failed as a whole."""
     if error.error is not None:
         return of_error("does_not_run", error.error)
     told = error_json(error)

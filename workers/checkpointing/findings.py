@@ -1,4 +1,4 @@
-"""The gate's findings, for a model to fix and for the staff to read."""
+"""The gate's findings, for a model to fix and for staff to read."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,11 +16,10 @@ MAX_ALERTS = 20
 class Finding:
     """A problem: `code` names its kind, `message` says what is wrong and `fix` what to do.
 
-    The other fields say where the problem is, if they apply: on a line of a file, in a field of a
-    record, in an entry (its seq), an edit (its index), a test (its name) or an alert (its
-    fingerprint). For an error in the user's code, `type` is the type of the exception, and
-    `traceback` has the frames of the user's own code. A finding that is not `blocking` is only
-    reported.
+    Where they apply, the other fields say where the problem is: on a line in a file, in a record's
+    field, in an entry (by seq), an edit (by index), a test (by name) or an alert (by fingerprint).
+    For an error in the user's code, `type` is the exception type, and `traceback` contains the
+    frames in the user's own code. A finding that is not `blocking` is only reported.
     """
 
     code: str
@@ -40,7 +39,7 @@ class Finding:
 
     @classmethod
     def of_error(cls, code: str, error: UserError, message: str, **where: Any) -> "Finding":
-        """Return the finding for an error that the user's code raised."""
+        """Return the finding for an error raised by the user's code."""
         where = {"path": error.path, "line": error.line, **where}
         return cls(
             code=code,
@@ -71,7 +70,7 @@ class Check:
         return not any(finding.blocking for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form: blocking findings come first, and a long list is cut short."""
+        """Return the stored form, with blocking findings first and long lists cut short."""
         ordered = sorted(self.findings, key=lambda finding: not finding.blocking)
         return {
             "name": self.name,
@@ -90,7 +89,8 @@ class Verdict:
     bytecode: dict[str, str] = field(default_factory=dict)
     image_digest: str = ""
     runner: str = ""
-    # The alerts that constraints raise on `day` (path, severity, message), and what changes later.
+    # The alerts that constraints raise on `day` (path, severity, message), and what will change
+    # later.
     day: str = ""
     alerts: list[dict[str, str]] = field(default_factory=list)
     coming: list[dict[str, Any]] = field(default_factory=list)

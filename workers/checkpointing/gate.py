@@ -1,7 +1,7 @@
 """The gate: the checks that a candidate project must pass to become a checkpoint.
 
-Its work is proportional to the change: files that a change leaves alone were accepted before, byte
-for byte, and are not parsed, compiled or checked again. They are executed, though, since the new
+Its work is proportional to the change: files that a change leaves alone were already accepted, byte
+for byte, so they aren't parsed, compiled or checked again. They are executed, though, since the new
 version is one program.
 """
 
@@ -49,23 +49,23 @@ from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DUMPED_BYTES, Limits, parts_of
 from workers.sandbox.results import ConstraintRun, Dump
 
-# Maximum number of a user's newest rejected proposals that are searched for gaps in tests. A gap
-# that only an older one reports may block a model's constraint once more.
+# How many of a user's newest rejected proposals to search for gaps in tests. A gap reported only by
+# an older one may block a model's constraint once more.
 MAX_REJECTIONS_READ = 100
 
 
-# Code of the finding for a constraint that already failed and was sent unchanged.
+# The finding's code for a constraint that already failed and was sent unchanged.
 STILL_FAILS = "still_fails"
 NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you fix it"
 
 
 class GateUnavailable(Exception):
-    """The sandbox was not available or broke: there is no verdict, and a retry may succeed."""
+    """The sandbox was unavailable or broke: there is no verdict, and a retry may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """What `judge` has to judge, and the verdict so far; `plan` loads the previous version."""
+    """What `judge` is judging, and the verdict so far; `plan` loads the previous version."""
 
     plan: LoadPlan
     parent: Checkpoint | None
@@ -79,14 +79,14 @@ class _Case:
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """The changed files of the program, without deleted ones."""
-        # Legacy files, kept as they were imported, are not part of this project's program.
+        """The program's changed files, without deleted ones."""
+        # Legacy files, which are kept as imported, are not part of this project's program.
         texts = self.change.files.items()
         return {path: text for path, text in texts if text is not None and not is_legacy(path)}
 
     @cached_property
     def kept(self) -> dict[str, str]:
-        """Path → hash of the files that the change leaves alone."""
+        """Maps the path of each file that the change leaves alone to its hash."""
         tree, changed = self.plan.checkpoint.tree, self.change.files
         return {path: hash_ for path, hash_ in tree.items() if path not in changed}
 
@@ -108,21 +108,22 @@ def judge(
 
     `checks` are the checks that the change has already passed. If `judge_code` is set, types, tests
     and constraints must be in order, and the cited entries must support the change's records and
-    name the records that it retires; `judge_grounding` is False if no text supports the records.
-    A change made of typed entries skips all this: its records have the entries' content, and a fact
-    is not refused because a constraint cannot cope with it. Instead, the constraint fails visibly
-    when it runs after the checkpoint. `of_model` are the edits, if a language model made them; any
-    that would silence alerts are held (see `holds`). `written` are the names of the constraints
-    that were sent: if one of them already failed and was sent unchanged, its types are checked as
-    if it were new, and its sender is told that it still fails.
+    name the records that it retires; `judge_grounding` is False if there is no text to support the
+    records. A change made up of typed entries skips all this: its records come straight from the
+    entries, and we don't refuse a fact because a constraint can't handle it. Instead, the
+    constraint fails visibly when it runs after the checkpoint. `of_model` contains the edits if a
+    language model made them; any that would silence alerts are held (see `holds`). `written`
+    contains the names of the constraints that were sent. If one of them already failed and was sent
+    unchanged, its types are checked as if it were new, and the sender is told that it still fails.
 
     Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that no
-    test notices are reported; in a model's constraint, they block the first time and are only
-    reported after that, since some mutants are equivalent to the original. If a model's edits are
-    not committed, the model is also told on which days alerts will change.
+    test covers are reported. In a model's constraint, they block the first time and are only
+    reported after that, since some mutants are equivalent to the original. If a model's edits
+    aren't committed, the model is also told on which days alerts will change.
 
-    The checks run from cheap to expensive and stop at the first that fails, because later ones
-    would only report its consequences; but held edits and gaps in tests are reported together.
+    The checks run from cheap to expensive and stop at the first one that fails, because later ones
+    would only report its consequences. Held edits and gaps in tests, however, are reported
+    together.
     """
     verdict = Verdict(checks=[*checks])
     case = _Case(
@@ -167,7 +168,7 @@ def _count_changes(case: _Case) -> dict[str, int]:
 
 
 def _check_files(case: _Case) -> None:
-    """Check the text of the changed files, without executing them."""
+    """Check the text of the changed files without executing them."""
     verdict = case.verdict
     verdict.checks.append(Check("policy", list(_policy(case.sources))))
     if verdict.accepted:
@@ -177,7 +178,7 @@ def _check_files(case: _Case) -> None:
 def _check_grounding(case: _Case) -> None:
     """Check that the cited entries support the records.
 
-    Raises GateUnavailable if the entries could not be compared with the records.
+    Raises GateUnavailable if the entries can't be compared with the records.
     """
     user, is_of_model = case.plan.user, bool(case.of_model)
     try:
@@ -195,25 +196,25 @@ def _check_types(case: _Case) -> None:
 
 
 def _check_failing_again(case: _Case) -> None:
-    """Check the types of constraints that were sent but still fail, as if they were new."""
+    """Type-check constraints that were sent but still fail, as if they were new."""
     if case.verdict.accepted and (failing := _still_failing(case.verdict)):
         anew = type_errors(case.parent, case.change, anew=failing)
         case.verdict.checks.append(Check("types", list(anew)))
 
 
 def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
-    """Return the failed check for a sandbox error that the user's code caused.
+    """Return the failed check for a sandbox error caused by the user's code.
 
-    Raises GateUnavailable if the infrastructure is to blame, or may be.
+    Raises GateUnavailable if the infrastructure is or might be to blame.
     """
-    # If there is no code to judge, a timeout or a killed process is blamed on the machine.
+    # If there is no code to judge, blame a timeout or a killed process on the machine.
     if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
         raise GateUnavailable(str(error)) from error
     return Check("execution", [of_request(error)])
 
 
 def _still_failing(verdict: Verdict) -> list[str]:
-    """Return the files, including tests, of the constraints that were sent but still fail."""
+    """Return the files, including tests, for the constraints that were sent but still fail."""
     names = [
         PurePosixPath(finding.path).stem
         for check in verdict.checks
@@ -224,7 +225,7 @@ def _still_failing(verdict: Verdict) -> list[str]:
 
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Let gaps in tests block, except for constraints that were already blocked for such gaps."""
+    """Make gaps in tests block, except for constraints that were already blocked for such gaps."""
     refused: set[str] | None = None
     for finding in found:
         if finding.code in BLOCKING_ONCE:
@@ -234,14 +235,14 @@ def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Findi
 
 
 def _refused_for_tests(user: MemoryUser) -> set[str]:
-    """Return the paths of the constraints that were refused once because of gaps in their tests."""
+    """Return the paths of constraints that were once refused because of gaps in their tests."""
     rejected = Run.objects.filter(
         user=user,
         kind=RunKind.PROPOSAL,
         trigger=RunTrigger.MODEL,
         outcome=RunOutcome.REJECTED,
     ).order_by("-queued_at")
-    # A redaction empties the user's earlier runs.
+    # A redaction clears the contents of the user's earlier runs.
     told = rejected.filter(output__verdict__checks__isnull=False)
     return {
         finding["path"]
@@ -258,15 +259,15 @@ def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _execute(case: _Case) -> None:
-    """Compile the changed files, load the new version, and verify its content.
+    """Compile the changed files, load the new version, and verify its contents.
 
-    A version that passes stays resident in the sandbox for a while, because its constraints run
-    next.
+    A version that passes stays resident in the sandbox for a while, because its constraints will
+    run next.
     """
     started = time.monotonic()
     plan, verdict = case.plan, case.verdict
     with runner.lease(plan.user.pk, plan.allowance, fresh=True) as lease, ExitStack() as stack:
-        # The sandbox has not executed any user code yet, so its bytecode can be trusted.
+        # The sandbox hasn't executed any user code yet, so its bytecode can be trusted.
         sandbox = lease.sandbox
         verdict.runner = sandbox.runner_name
         verdict.image_digest = sandbox.image_digest
@@ -299,7 +300,7 @@ def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
         verdict.checks.append(Check("tests", list(_tests(sandbox, change, limits))))
     if case.judge_code and verdict.accepted:
         verdict.checks.append(Check("constraints", list(_constraints(case, sandboxes))))
-    # Whether edits are held does not depend on gaps in tests, so both are reported together.
+    # Whether edits are held doesn't depend on gaps in tests, so both are reported together.
     is_sound = verdict.accepted
     if case.of_model and case.parent is not None and is_sound:
         candidate = ModelChange(
@@ -331,7 +332,7 @@ def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
-    """Yield a finding where the interpreter sees records other than the edits describe."""
+    """Yield a finding wherever the interpreter sees different records than the edits describe."""
     sizes = {path: len(change.files[path] or "") for path in change.expected}
     dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
     dump = Dump(
@@ -367,10 +368,10 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
 
 
 def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding]:
-    """Yield a finding for each failed test, and for each changed constraint without a test."""
+    """Yield a finding for each failed test and each changed constraint without a test."""
     tests = change.outline.tests
     results = sandbox.run_tests(tests, limits=limits).results if tests else ()
-    # A test file that stopped with an error counts as tested: the error is reported below.
+    # A test file that stopped with an error counts as tested, since the error is reported below.
     tested = {result.name.partition("::")[0] for result in results}
     written = {path: text for path, text in change.files.items() if text is not None}
     own = {f"tests/test_{name}.py" for name in _changed_constraints(written)}
@@ -380,17 +381,17 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
                 code="no_test",
                 path=path,
                 message="has no test",
-                fix="add functions named test_… that show the constraint fire and not fire",
+                fix="add functions named test_… that show the constraint firing and not firing",
             )
     yield from failed_tests(results, change.files)
     yield from same_evidence_in_tests(one for one in results if one.name.partition("::")[0] in own)
 
 
 def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]:
-    """Yield a finding for each constraint that newly fails or newly depends on the order of sets.
+    """Yield a finding for each constraint that newly fails or newly depends on set order.
 
     The alerts that the constraints raise are stored in the verdict. For constraints that were sent
-    but still fail, or of which two alerts count as one, the findings do not block.
+    but still fail, or that raise two alerts that count as one, the findings don't block.
     """
     change, verdict = case.change, case.verdict
     if not change.outline.constraints:
@@ -423,7 +424,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
 
 
 def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
-    """Return which of these constraints already had the fault in the previous version."""
+    """Return which of these constraints were already faulty in the previous version."""
     plan, tree = case.plan, case.plan.checkpoint.tree
     with (
         loaded(plan) as sandbox,

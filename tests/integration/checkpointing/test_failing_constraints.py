@@ -208,7 +208,7 @@ def test_two_alerts_that_count_as_one_are_noted_and_refuse_nothing(
 
     assert accepted["accepted"]
     (note,) = [one for one in accepted["notes"] if "same evidence" in one]
-    assert "two alerts of one check have the same evidence: only the most severe is kept" in note
+    assert "two alerts from the same check have the same evidence: only the more severe" in note
     assert told in note
     assert note.endswith("give each alert a key=…")
 

@@ -203,21 +203,21 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "DATABASE_URL=postgres://uac:uac@127.0.0.1:1/uac": (
         "uac.E020",
-        ["Nothing listens on that port"],
+        ["Nothing is listening on that port"],
     ),
-    "DATABASE_URL=password": ("uac.E020", ["The name or the password is wrong."]),
+    "DATABASE_URL=password": ("uac.E020", ["The user name or password is wrong."]),
     "DATABASE_URL=mysql://uac:uac@127.0.0.1/uac": ("uac.E002", ["postgres://uac:"]),
     "DATABASE_URL=postgres://uac:uac@127.0.0.1:port/uac": (
         "uac.E002",
-        ["is not set, or is not a valid URL for it"],
+        ["is not set or is not a valid URL"],
     ),
     "DATABASE_URL=nonsense": (
         "uac.E002",
-        ["is not set, or is not a valid URL for it", "postgres://uac:"],
+        ["is not set or is not a valid URL", "postgres://uac:"],
     ),
     "REDIS_URL=http://127.0.0.1:6379/0": ("uac.E027", ["is not a valid URL"]),
     "REDIS_URL=redis://127.0.0.1:1/0": ("uac.E028", ["does not answer"]),
-    "REDIS_URL=password": ("uac.E027", ["refuses the login"]),
+    "REDIS_URL=password": ("uac.E027", ["rejects the login"]),
 }
 
 

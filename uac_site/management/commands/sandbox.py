@@ -14,7 +14,7 @@ class Command(BaseCommand):
     """Verifies every guarantee of the sandbox on this machine."""
 
     help = "doctor: verify every guarantee of the Docker sandbox on this machine; exit 1 on failure"
-    # This command is run when something is wrong, so it must not depend on the system checks.
+    # People run this command when something is wrong, so it must not depend on the system checks.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print each result as soon as its check ends; raise CommandError if any check FAILED."""
+        """Print each result once its check is done; raise CommandError if any check FAILED."""
         failed = 0
         for finding in examine():
             failed += finding.state == "FAILED"
