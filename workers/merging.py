@@ -9,16 +9,16 @@ from memory.work.hints import send_hint
 
 logger = structlog.get_logger(__name__)
 
-# Number of batches that are copied before other work has its turn, so that a user with a million
-# entries does not block a thread.
+# Number of batches copied before other work gets its turn, so that a user with a million entries
+# doesn't block a thread.
 MAX_BATCHES = 25
 
 
 def work_on(merge_pk: int) -> None:
     """Continue a merge, unless another worker is doing so.
 
-    Each batch is a transaction of its own: if a worker is killed, the batches that it has copied
-    remain, and so does the place to continue from.
+    Each batch is its own transaction: if a worker is killed, the batches it has copied are kept, as
+    is the place to resume from.
     """
     row = leases.claim(merging.waiting().filter(pk=merge_pk))
     if row is None:

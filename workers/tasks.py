@@ -1,6 +1,6 @@
 """Celery tasks: thin adapters. A message hints that a row is waiting; the row says what to do.
 
-Every task may run twice or be killed at any line: claims are leases, writes are fenced, and the
+Any task may run twice or be killed at any line: claims are leases, writes are fenced, and the
 dispatcher finds unfinished work again.
 """
 
@@ -61,13 +61,13 @@ def redact(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.erase")
 def erase(erasure_id: str) -> None:
-    """Continue the erasure of a user."""
+    """Continue erasing a user."""
     user_erasure.work_on(erasure_id)
 
 
 @shared_task(name="workers.tasks.merge")
 def merge(merge_pk: int) -> None:
-    """Append the entries of a merged user to the log of the remaining user."""
+    """Append a merged user's entries to the remaining user's log."""
     merging.work_on(merge_pk)
 
 
@@ -79,19 +79,19 @@ def structure(user_pk: int) -> None:
 
 @shared_task(name="workers.tasks.mail_staff")
 def mail_staff(subscription_pk: int) -> None:
-    """Notify a staff member by email of changes in alerts."""
+    """Email a staff member about changes in alerts."""
     mailing.send(subscription_pk)
 
 
 @shared_task(name="workers.tasks.deliver")
 def deliver(endpoint_pk: str) -> None:
-    """Send the waiting messages of a webhook endpoint."""
+    """Send a webhook endpoint's waiting messages."""
     delivering.deliver(endpoint_pk)
 
 
 @shared_task(name="workers.tasks.judge_workspace_constraint")
 def judge_workspace_constraint(version_id: str) -> None:
-    """Judge a version of a workspace constraint."""
+    """Judge a workspace constraint version."""
     workspace_constraints.judge_waiting(version_id)
 
 
@@ -117,7 +117,7 @@ def answer(run_id: str) -> None:
 
 @shared_task(name="workers.tasks.index_log")
 def index_log(user_pk: int) -> None:
-    """Index the entries of a user's log that are not yet indexed."""
+    """Index the entries in a user's log that aren't indexed yet."""
     index_maintenance.keep_up(user_pk)
 
 
@@ -152,7 +152,7 @@ def _carry_out(run: Run) -> None:
 
 
 def execute(run: Run) -> None:
-    """Execute a run; if its state was redacted or cannot be determined, store only that error."""
+    """Execute a run; if its state was redacted or can't be determined, store only that error."""
     try:
         earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
         if earlier is not None and run.kind in READING:

@@ -1,10 +1,10 @@
-"""Grounding: the dates, numbers and names in a record must occur in the entries that it cites.
+"""Grounding: the dates, numbers and names in a record must occur in the entries it cites.
 
-Meaning is compared, not spelling: 1200 is grounded by "1,200 €" and by "twelve hundred", and a date
-by "next Friday" in an entry from the right week. A record with a number or a date that no cited
-entry contains is refused, unless the field is marked as derived. A name that no cited entry
-contains is only reported, since the same person may go by another name; so is a number written in
-words.
+Values are compared by meaning, not by spelling: "1,200 €" and "twelve hundred" both ground 1200,
+and "next Friday" in an entry from the right week grounds a date. A record with a number or a date
+that no cited entry contains is rejected unless the field is marked as derived. A name that no cited
+entry contains is only reported, since the same person may go by another name; the same goes for a
+number written in words.
 """
 
 import datetime
@@ -25,7 +25,7 @@ from workers.checkpointing.findings import Finding
 from workers.checkpointing.moments import moments_said
 from workers.checkpointing.quantities import numbers_said, numerals, spelled
 
-# Text that may be a code, such as a booking code or the number of a passport or flight.
+# Text that may be a code, such as a booking code or a passport or flight number.
 _JOINED = re.compile(r"[\w/-]++")
 _FIRST = re.compile(r"(?<!\w)[^\W_]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -35,11 +35,11 @@ _DIGIT = re.compile(r"\d")
 _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
-# A number with at least this many digits, grouped or not, may be an identifier, such as a phone or
-# account number: its digits are compared, too.
+# A number with at least this many digits, grouped or not, may be an identifier such as a phone or
+# account number, so its digits are compared as well.
 LONG_NUMBER = 5
 # A text of at most this many words is a name or a label; in a longer text, the first word is
-# capitalized because it begins a sentence.
+# capitalized only because it starts a sentence.
 LABEL_WORDS = 4
 
 FIX = (
@@ -50,7 +50,7 @@ FIX = (
 
 @dataclass(frozen=True)
 class Source:
-    """The content of a log entry: its text, typed data if any, time, and speaker."""
+    """A log entry's content: its text, typed data (if any), time and speaker."""
 
     seq: int
     text: str
@@ -72,9 +72,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Claim:
-    """The new values in a record's fields, and the fields that are marked as derived, with reasons.
+    """A record's new field values, and the reasons given for fields marked as derived.
 
-    `is_new` tells whether the record itself is new.
+    `is_new` says whether the record itself is new.
     """
 
     record_id: RecordId
@@ -91,9 +91,9 @@ def claims_of(
     derived: Mapping[str, str],
     fields: Iterable[str],
 ) -> Claim:
-    """Return what is new in a record; `fields` are the fields that its class has now.
+    """Return a record's new values; `fields` are the fields that its class has now.
 
-    A value from a field that no longer exists is not new: the field was renamed.
+    A value that was in a field that no longer exists isn't new: the field was renamed.
     """
     old = before.fields if before else {}
     known = set(fields)
@@ -111,7 +111,7 @@ def ungrounded(
 ) -> Iterator[Finding]:
     """Yield a finding for each date, number and name that no cited entry contains.
 
-    `sources` are the entries by their seq; a cited entry that is missing there supports nothing.
+    `sources` maps seq to entry; a cited entry that is missing from it supports nothing.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     read: dict[int, _Ground] = {}
@@ -157,8 +157,8 @@ def _finding(claim: Claim, name: str, kind: _Kind, text: str) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
     return Finding(
         code=kind.code,
-        message=f"{kind.noun} {text} in field {name} of {'.'.join(claim.record_id)} is in none"
-        f" of the entries that the record cites ({cited})",
+        message=f"{kind.noun} {text} in field {name} of {'.'.join(claim.record_id)} is not in"
+        f" any of the entries that the record cites ({cited})",
         fix=FIX,
         record=claim.record_id,
         field=name,
@@ -168,7 +168,7 @@ def _finding(claim: Claim, name: str, kind: _Kind, text: str) -> Finding:
 
 
 class _Ground:
-    """The combined content of some entries."""
+    """The combined content of several entries."""
 
     def __init__(self, zone: zoneinfo.ZoneInfo) -> None:
         self._zone = zone
@@ -191,7 +191,7 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
-        """Add the content of the entries that another object has read."""
+        """Add everything that another instance has read."""
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts
@@ -251,9 +251,9 @@ class _Ground:
         return self._said.has_day(datetime.date(numbers[0], numbers[1], numbers[2]))
 
     def _missing_moment(self, moment: datetime.datetime) -> Iterator[tuple[_Kind, str]]:
-        """Yield the date or the time of a moment if no entry contains it.
+        """Yield a moment's date or time if no entry contains it.
 
-        An entry may state the moment in the user's time zone, or in the moment's own.
+        An entry may give the moment in the user's time zone or in the moment's own.
         """
         local = moment.astimezone(self._zone) if moment.tzinfo else moment
         readings = [reading for reading in (local, moment) if self._said.has_day(reading.date())]
@@ -325,7 +325,7 @@ class _Ground:
     def _has_word(self, word: str) -> bool:
         """Return whether the entries contain the word.
 
-        A long word may have a different ending there: "Italian" for "Italy".
+        A long word may occur with a different ending: "Italian" for "Italy".
         """
         if len(word) == 1 or word in self._words or f"{word}s" in self._words:
             return True
@@ -342,7 +342,7 @@ def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
 
 
 def _codes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each word with both letters and digits, such as a booking code, and its position."""
+    """Yield each word with both letters and digits, such as a booking code, with its position."""
     for joined in _JOINED.finditer(text):
         first = _FIRST.search(joined[0])
         if first is not None:
@@ -352,13 +352,13 @@ def _codes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def plain(text: str) -> str:
-    """Return the text in lower case, without accents, and with single spaces."""
+    """Return the text lowercased, without accents, and with single spaces."""
     parts = unicodedata.normalize("NFKD", with_few_marks(text.casefold()))
     return " ".join("".join(one for one in parts if not unicodedata.combining(one)).split())
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, in lower case and without accents."""
+    """Return a text's words, lowercased and without accents."""
     return _WORDS.findall(plain(text))
 
 

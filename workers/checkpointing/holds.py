@@ -1,11 +1,10 @@
 """Holds: alerts and rules that a model's edits may not silence unless a cited entry mentions them.
 
-A critical alert continues until an entry mentions a record in its evidence; a constraint may be
-weakened or deleted only if an entry names it. The constraints' findings before and after the edits
-are computed for the same instant, so that an alert that merely expires is not blamed on the edits.
-An edit that the model cannot support is refused, with a finding that names the alert, so that the
-model can fix its edits. Typed entries, the staff and the product's own proposals may silence
-anything.
+A critical alert stays open until an entry mentions a record in its evidence; a constraint may be
+weakened or deleted only if an entry names it. Findings before and after the edits are computed as
+of the same time, so that the edits aren't blamed for an alert that merely expires. An edit that the
+model cannot support is rejected with a finding that names the alert, so that the model can fix its
+edits. Typed entries, staff and the product's own proposals may silence anything.
 """
 
 import ast
@@ -43,8 +42,8 @@ from workers.execution.loading import LoadPlan, bytecode_of, loaded
 from workers.execution.results import findings_of
 from workers.sandbox.interface import Bindings, Sandbox
 
-# Maximum number of records per collection that are compared with the entries that a rename cites.
-# An entry that uses the words of a class or collection names each of its records.
+# Maximum number of records per collection that are compared with the entries cited for a rename. An
+# entry that uses the name of a class or collection counts as naming all of its records.
 MAX_COMPARED = 200
 # Edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
@@ -54,10 +53,10 @@ FindingsByFingerprint = Mapping[str, ConstraintFinding]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChange:
-    """A model's edits, the change that they make, and a sandbox that holds the resulting version.
+    """A model's edits, the resulting change, and a sandbox that holds the resulting version.
 
-    `plan` loads the previous version, with the workspace's constraints. The findings on the two
-    versions are computed for the instant `now`.
+    `plan` loads the previous version along with the workspace's constraints. The findings on both
+    versions are computed as of `now`.
     """
 
     plan: LoadPlan
@@ -70,9 +69,9 @@ class ModelChange:
 def held(candidate: ModelChange) -> Iterator[Finding]:
     """Yield a finding for each alert or rule that the edits silence, and each unexplained rename.
 
-    A finding on a critical alert or a rule is only reported if a cited entry mentions it, and
-    blocks otherwise. Afterwards, the sandbox holds the candidate again, along with the workspace's
-    constraints. Raises SandboxError if a sandbox fails.
+    If a cited entry mentions the critical alert or the rule, the finding is only reported;
+    otherwise it blocks. On return, the sandbox again holds the candidate, along with the
+    workspace's constraints. Raises SandboxError if a sandbox fails.
     """
     plan = candidate.plan
     outline = plan.outline
@@ -95,7 +94,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
 
 
 def _find_after(candidate: ModelChange) -> FindingsByFingerprint:
-    """Load the workspace's constraints, too, and return the findings on the candidate."""
+    """Load the workspace's constraints as well, and return the findings on the candidate."""
     user, sandbox = candidate.plan.user, candidate.sandbox
     standings = applicability.applicabilities(user, candidate.change.outline)
     plan = replace(candidate.plan, standings=standings)
@@ -240,7 +239,7 @@ def _speaks_of(
 
 
 def _about(path: str, outline: Outline) -> list[str]:
-    """Return the texts whose words people may use for a constraint: its name and description."""
+    """Return the texts whose words may refer to a constraint: its name and description."""
     name = PurePosixPath(path).stem
     return [name.replace("_", " "), outline.constraints.get(name, "")]
 
@@ -341,8 +340,9 @@ def _weaker_rules(
             ),
             fix=""
             if asking
-            else "cite the entry that asks for the change, or keep the rule as strict as it is and"
-            " all of its tests; the alert on a replaced record may have a different message",
+            else "cite the entry that asks for the change, or keep the rule as strict as it"
+            " is, along with all of its tests; the alert on a replaced record may have a"
+            " different message",
             blocking=not asking,
         )
 
@@ -364,7 +364,7 @@ def _silent_alerts(
 ) -> dict[str, str]:
     """Map each silenced constraint to the message of an alert that its old source still raises.
 
-    The new source does not raise that alert, or raises it with lower severity.
+    The new source doesn't raise that alert, or raises it at a lower severity.
     """
     rules = {
         _rule(name): old[_rule(name)] for name in names if _rule(name) in candidate.change.files
@@ -386,9 +386,9 @@ def _silent_alerts(
 
 
 def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> bool:
-    """Return whether the constraint now has a finding, at least as severe, on all its records.
+    """Return whether a finding that is at least as severe now covers all of this finding's records.
 
-    Such a constraint was extended, not weakened, although its alert has changed.
+    In that case, its constraint was extended rather than weakened, although the alert has changed.
     """
     mine = _ids(finding)
     return bool(mine) and any(
@@ -402,9 +402,9 @@ def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> 
 def _lost_cases(
     candidate: ModelChange, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each weakened constraint to its loss: a test that is gone, or that it no longer passes.
+    """Map each weakened constraint to its loss: a test that is gone or that it no longer passes.
 
-    An old test that cannot run with the new schema is ignored.
+    An old test that can't run against the new schema is ignored.
     """
     tests = {_tests(name): old[_tests(name)] for name in names}
     candidate.sandbox.load(tests)
@@ -428,7 +428,7 @@ def _lost_cases(
 
 
 def _gone(old: str, new: str) -> list[str]:
-    """Return the names of the tests that are gone: no new test has their name or their content."""
+    """Return the names of the tests that are gone: no new test has the same name or content."""
     were, are = _functions(old), _functions(new)
     return [name for name, does in were.items() if name not in are and does not in are.values()]
 
@@ -442,7 +442,7 @@ def _functions(source: str) -> dict[str, str]:
 
 
 def _load_new(candidate: ModelChange, paths: Collection[str]) -> None:
-    """Load these files into the sandbox again, as they are in the candidate."""
+    """Reload the candidate's versions of these files into the sandbox."""
     files = candidate.change.files
     own = {path: text for path in paths if (text := files.get(path)) is not None}
     kept = [path for path in paths if path not in files]

@@ -1,10 +1,9 @@
 """Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
 
-A project that this server has exported is not executed: its files contain its data, and it is
-judged as it is.
+A project exported by this server is not executed: its files already contain its data, and it is
+judged as is.
 
-A project is imported in full or not at all: if it cannot be imported, nothing remains but the run,
-which says why.
+An import is all or nothing: if it fails, nothing remains but the run, which says why.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +67,7 @@ class Report:
     legacy: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form stored with the run."""
+        """Return the JSON stored with the run."""
         return {
             "modules": self.modules,
             "counts": self.counts,
@@ -80,7 +79,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Imported:
-    """The edits and the change that import a whole project; the gate has not judged them yet."""
+    """The edits that import a whole project, and the resulting change; not judged yet."""
 
     edits: Sequence[Edit]
     change: Change
@@ -112,13 +111,12 @@ def _import(
 ) -> None:
     """Build the change on the head, judge it, and commit it.
 
-    Raises ImportFailed if the change cannot be built, and HeadMoved if other versions keep becoming
-    the head first.
+    Raises ImportFailed if the change cannot be built, and HeadMoved if the head keeps moving.
     """
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
-        # The values may be computed, and came only with the project: no text supports them.
+        # The values may be computed, and they come from the project alone: no text supports them.
         verdict = gate.judge(
             user,
             user.head,
@@ -139,7 +137,7 @@ def _import(
 
 
 def _in_our_form(files: Mapping[str, str]) -> Whole | None:
-    """Read a project in our export format; return None for any other project, to be executed."""
+    """Read a project in our export format; return None for any other, which has to be executed."""
     try:
         return read_whole(files)
     except (ProjectError, RecursionError):
@@ -161,7 +159,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
     classes = sum(len(domain.classes) for domain in outline.domains.values())
     report.modules = {domain.state_path: domain.name for domain in outline.domains.values()}
     report.counts = {"objects": records, "records": records, "classes": classes}
-    cited = "citations of entries in another log became citations of this import's entry"
+    cited = "citations of entries in another log were replaced with this import's entry"
     report.notes = [{"kind": "converted", "place": "sources", "message": cited, "count": records}]
     if outline.legacy:
         profile = LIVE if any(path.startswith(LIVE) for path in outline.legacy) else FROZEN
@@ -170,7 +168,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
 
 
 def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
-    """Return the files, repaired if needed; raise ImportFailed if one is still not Python."""
+    """Return the files, repaired if needed; raise ImportFailed if one still isn't valid Python."""
     found = {}
     for path, source in files.items():
         repaired = repair(source)
@@ -186,7 +184,7 @@ def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -
     if not found.modules:
         raise ImportFailed(
             "no_modules",
-            "no file has state: send modules that assign instances of dataclasses to names",
+            "no file has state: send modules that assign dataclass instances to names",
         )
     try:
         return read_objects(
@@ -266,7 +264,7 @@ def _keep_old(
 
 
 def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
-    """Return the alerts of an old constraint, or its error as text."""
+    """Return an old constraint's alerts, or its error as text."""
     try:
         return run_old_constraint(
             sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
@@ -306,8 +304,8 @@ def _commit(
 ) -> None:
     """Write the version, and the log entry that its records cite, in one transaction.
 
-    Raises HeadMoved if the head has moved, or if another entry has taken the number that the
-    records cite.
+    Raises HeadMoved if the head has moved, or if another entry has taken the seq that the records
+    cite.
     """
     seq = user.last_seq + 1
     with transaction.atomic():

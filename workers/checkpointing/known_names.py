@@ -1,4 +1,4 @@
-"""Names that can only mean one thing, with the modules from which they are imported."""
+"""Unambiguous names, with the modules they are imported from."""
 
 from collections.abc import Mapping
 
@@ -28,5 +28,5 @@ def library_of(path: str) -> Mapping[str, str]:
 
 
 def module_of(name: str) -> str | None:
-    """Return the module from which constraints and tests import a name; None if unknown."""
+    """Return the module that constraints and tests import a name from; None if unknown."""
     return {**KNOWN_NAMES, **_OF_TESTS}.get(name)

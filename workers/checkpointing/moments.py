@@ -1,9 +1,9 @@
-"""Find the dates and times in a text, given the moment at which the text was said.
+"""Find the dates and times in a text, given when it was said.
 
 Numeric dates are read in every order that the calendar allows. Relative dates ("tomorrow", "in two
-weeks", "last Friday") and dates without a year are resolved relative to that moment, into all the
-days that a person may have meant. Words are read in English; if a date is in another language, such
-as "2. Mai 2026", only the day and the year are read, and they match in any month.
+weeks", "last Friday") and dates without a year are resolved relative to that moment, to every day
+that the speaker may have meant. Only English words are understood: in a date in another language,
+such as "2. Mai 2026", only the day and the year are read, and they match any month.
 """
 
 import datetime

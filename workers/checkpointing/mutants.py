@@ -1,8 +1,8 @@
-"""Mutants: changed copies of a constraint, which must fail the constraint's tests.
+"""Mutants: modified copies of a constraint, which must fail the constraint's tests.
 
-One mutant never alerts and another always does: if both fail, the tests see the constraint fire and
-not fire, and really assert something. The mutants in `unreached` show whether the tests reach each
-of the constraint's alerts, and those in `boundaries` whether the tests cover the days on which it
+One mutant never alerts and another always does: if both fail, the tests cover both firing and not
+firing, and really assert something. The mutants in `unreached` show whether the tests reach each of
+the constraint's alerts, and those in `boundaries` whether the tests cover the days on which it
 starts and stops firing.
 """
 
@@ -20,11 +20,11 @@ from workers.sandbox.limits import Limits
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"
 ALERT_UNREACHED = "alert_unreached"
-# Gaps in tests (codes of findings) for which a model's constraint is refused, but only once.
+# Finding codes for gaps in the tests that get a model's constraint rejected, but only once.
 BLOCKING_ONCE = frozenset({BOUNDARY_UNNOTICED, ALERT_UNREACHED})
-# Maximum number of boundary and alert mutants per version, shared equally by the constraints.
+# Maximum number of boundary and alert mutants per version, split evenly among its constraints.
 MAX_BOUNDARY_MUTANTS = 120
-# A changed number may make a loop endless, so a test that takes this long counts as failed.
+# Changing a number can make a loop endless, so a test that takes this long counts as failed.
 BOUNDARY_WALL_SECONDS = 2.0
 BOUNDARY_TOTAL_SECONDS = 20.0
 # Maximum number of such findings per constraint; the last one says how many more there are.
@@ -39,7 +39,7 @@ class _Mutant:
     body: str
 
     def of(self, source: str) -> str:
-        """Return a constraint's source, changed to behave like this mutant."""
+        """Return a constraint's source, modified to behave like this mutant."""
         return source + _TEMPLATE.replace("BODY", self.body)
 
 
@@ -59,8 +59,8 @@ def mutated(check):
 check = mutated(check)
 """
 
-# The mutant that always alerts keeps the constraint's own alerts, and adds one where there are
-# none, so that a test that expects alerts does not count as a test that expects none.
+# The mutant that always alerts keeps the constraint's own alerts, and adds one only if there are
+# none; otherwise, a test that expects alerts would fail as well and count as one that expects none.
 MUTANTS = (
     _Mutant(
         "never_alerts_unnoticed",
@@ -76,8 +76,8 @@ MUTANTS = (
     ),
 )
 
-# Each test file runs in a process of its own, where the mutant replaces the constraint before the
-# tests can import it.
+# Each test file runs in its own process, where the mutant replaces the constraint before the tests
+# can import it.
 _TESTS_OF_MUTANT = """\
 from importlib import import_module
 exec(compile({source!r}, {path!r}, "exec"), vars(import_module({module!r})))
@@ -87,7 +87,7 @@ __name__ = {tests!r}
 
 
 class _Bench:
-    """Constraints that are resident in a sandbox, with their tests, in the given folder."""
+    """Constraints and their tests, loaded in a sandbox under the given folder."""
 
     def __init__(self, sandbox: Sandbox, folder: str) -> None:
         self._sandbox, self._folder = sandbox, folder
@@ -99,7 +99,7 @@ class _Bench:
         return f"{self._folder}tests/test_{name}.py"
 
     def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
-        """For each mutant (constraint's name, changed source), return whether the tests pass."""
+        """For each mutant (constraint name, modified source), return whether the tests pass."""
         files = {
             f"{self._folder}tests/mutant_{number}_of_{name}.py": _TESTS_OF_MUTANT.format(
                 source=source,
@@ -129,9 +129,9 @@ def surviving_mutants(
 
     `constraints` maps names to sources. The sandbox must hold each constraint as `constraints/x.py`
     and its tests, which must pass, as `tests/test_x.py`, both in `folder`; `sources` has the text
-    of both by path. Single alerts and boundaries are checked only if nothing else is found;
-    findings on them do not block, unless the caller changes that. The sandbox cannot be used any
-    more afterwards. Raises SandboxError if it fails.
+    of both by path. Individual alerts and boundaries are checked only if nothing else is found;
+    these findings don't block unless the caller changes that. The sandbox can't be used afterwards.
+    Raises SandboxError if it fails.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
@@ -162,7 +162,7 @@ def _imports(tests: str, module: str) -> bool:
     try:
         tree = parse_python(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # assumed of tests that cannot be parsed here
+        return True  # assumed if the tests can't be parsed here
     package, _, name = module.rpartition(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -179,7 +179,7 @@ def _imports(tests: str, module: str) -> bool:
 def _unnoticed_parts(
     bench: _Bench, constraints: Mapping[str, str], limits: Limits
 ) -> Iterator[Finding]:
-    """Yield findings for alerts that no test reaches, and for boundaries that no test notices."""
+    """Yield findings for alerts that no test reaches, and for boundaries that no test checks."""
     share = MAX_BOUNDARY_MUTANTS // max(len(constraints), 1)
     mutants: list[tuple[str, UnreachedAlert | BoundaryMutant]] = []
     for name, source in constraints.items():

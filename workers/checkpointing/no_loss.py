@@ -11,7 +11,7 @@ from workers.checkpointing.findings import Finding
 def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each record in the changed files that differs from what the edits say.
 
-    The rendered files are read back and compared, so that errors in rendering are found, too.
+    The rendered files are read back and compared, so that rendering errors are caught as well.
     """
     before: dict[RecordId, Record] = {}
     after: list[tuple[RecordId, Record]] = []
@@ -44,7 +44,7 @@ def losses(
 ) -> Iterator[Finding]:
     """Compare the expected records with the actual ones: none may be lost or changed.
 
-    Equal values must have the same type, too, although Python says that 1 == 1.0 == True.
+    Equal values must also have the same type, although in Python 1 == 1.0 == True.
     """
     found: dict[RecordId, list[Record]] = {}
     for record_id, record in after:
@@ -72,7 +72,7 @@ def _same(left: Record, right: Record) -> bool:
 
 
 def domain_of(path: str) -> str:
-    """Return the domain to which a file with records belongs."""
+    """Return the domain that a file with records belongs to."""
     return path.split("/")[1]
 
 

@@ -50,7 +50,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_module(tree: ast.Module, name: str) -> bool:
-    """Return whether the code reads an attribute such as `.date` from a name, as from a module."""
+    """Return whether the code uses a name like a module, reading an attribute such as `.date`."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -78,10 +78,10 @@ def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
 
 
 def _late_annotations(source: str) -> str:
-    """Defer annotations that use a name that is not yet defined, or that a field hides.
+    """Defer annotations that use a name that isn't defined yet or is hidden by a field.
 
-    Examples are a class that is defined further down, and `date` in the annotation `date | None`
-    below a field called `date`.
+    Examples are a class defined further down, and `date` in the annotation `date | None` below a
+    field called `date`.
     """
     tree = parse_valid(source)
     if tree is None or any(
@@ -109,7 +109,7 @@ def _evaluated(annotation: ast.expr) -> set[str]:
 
 
 def _mutable_defaults(source: str) -> str:
-    """Turn mutable defaults in dataclasses, which Python refuses, into default factories."""
+    """Turn mutable defaults in dataclasses, which Python rejects, into default factories."""
     tree = parse_valid(source)
     if tree is None:
         return source
@@ -132,8 +132,8 @@ def _text(node: ast.expr) -> str:
 def _keyword_only(source: str) -> str:
     """Make a dataclass keyword-only if a field without a default follows one with a default.
 
-    Python refuses such a dataclass. It is repaired only if every call names its arguments, so that
-    their order does not matter.
+    Python rejects such a dataclass. It is repaired only if every call passes its arguments by name,
+    so that their order doesn't matter.
     """
     tree = parse_valid(source)
     if tree is None:
@@ -171,7 +171,7 @@ def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) 
 def _defaults(
     class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int
 ) -> Iterator[bool]:
-    """For each field, those of base classes first, yield whether it has a default."""
+    """For each field (inherited ones first), yield whether it has a default."""
     for base in class_.bases:
         if isinstance(base, ast.Name) and base.id in classes and depth < 20:
             yield from _defaults(classes[base.id], classes, depth + 1)

@@ -1,4 +1,4 @@
-"""Proposed edits: changes to a project that a product's agent, an engineer or a model submits."""
+"""Proposals: changes to a project submitted by a product's agent, an engineer or a model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -40,19 +40,19 @@ from workers.execution.outlook import outlook
 from workers.sandbox.interface import SandboxError
 
 MAX_REBUILDS = 3
-# Maximum number of characters by which a file with records may grow in one proposal.
+# Maximum number of characters that one proposal may add to a file with records.
 MAX_GROWTH = 128 * 1024
-# Edits that change only the schema, and so store none of an entry's content.
+# Edits that change only the schema, and so don't store any of an entry's content.
 SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
 NOTHING_KEPT = "cited for the schema only: no record, note or constraint is based on this entry"
 
 
 def execute(run: Run) -> None:
-    """Build the proposal on the head, judge it, and commit it or record why it was refused.
+    """Build the proposal on the head, judge it, and commit it or record why it was rejected.
 
     If the run's input has `dry_run`, the proposal is judged but not committed; a dry run without
-    edits only computes the alerts of the run's version. A model's proposal is refused if an entry
-    that it considered is settled by now: another attempt at the same entries was faster.
+    edits only computes the alerts of the run's version. A model's proposal is rejected if an entry
+    that it considered has since been settled: another attempt at the same entries was faster.
     """
     try:
         edits, repairs = _read(run)
@@ -106,7 +106,7 @@ def execute(run: Run) -> None:
 
 
 def _look(run: Run) -> None:
-    """Compute the alerts of the run's version at the run's instant, and how they change later."""
+    """Compute the alerts of the run's version as of its instant, and how they change later."""
     user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
     user.head = run.checkpoint
     try:
@@ -127,15 +127,16 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
     tree = user.head.tree if user.head is not None else {}
     for path, seen in run.input.get("expects", {}).items():
         if tree.get(path, "") != seen:
-            said = "has changed since you opened it: open it again and repeat your change"
+            said = "has changed since you opened it: reopen it and redo your change"
             yield Finding(code="changed_meanwhile", path=path, message=said)
 
 
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
     """Return the proposed edits, including those made from whole files, and the repairs.
 
-    To make edits from a file, it is compared with the version for which it was written, after the
-    other edits are applied. Raises ProjectError or EditError for a file that cannot become edits.
+    To turn a whole file into edits, it is compared with the version it was written for, after the
+    other edits are applied. Raises ProjectError or EditError for a file that can't be turned into
+    edits.
     """
     edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     if not (files := dict(run.input.get("files", {}))):
@@ -184,7 +185,8 @@ def _repair(path: str, name: str, edit: int | None = None) -> Finding:
 def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
     """Repair code that cannot run and can mean only one thing; leave other code as it is.
 
-    Code that no repair makes valid is left alone, so that errors refer to the lines that were sent.
+    Code that no repair makes valid is left alone, so that errors refer to the lines as they were
+    sent.
     """
     result: list[Edit] = []
     findings: list[Finding] = []
@@ -210,7 +212,7 @@ def _build(
             applied += 1
         change = project.change()
     except EditError as error:
-        place = applied if applied < len(edits) else None  # None: no single edit is at fault
+        place = applied if applied < len(edits) else None  # None: no single edit is to blame
         finding = Finding(code=error.code, edit=place, message=str(error))
         return [coverage, Check("edits", [finding, *repairs])], None
     return [coverage, Check("edits", repairs)], change
@@ -311,8 +313,8 @@ def _decisions(
 
     Typed entries are settled in their own lane. An entry is covered if a record, a note, a
     constraint or a retirement relies on it; an entry that is cited only for the schema is
-    dismissed. A model settles only the entries about which it was asked, since it may know nothing
-    of the others but their numbers.
+    dismissed. A model settles only the entries it was asked about, since all it may know about the
+    others is their numbers.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources

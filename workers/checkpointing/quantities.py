@@ -1,8 +1,8 @@
 """Find the numbers in a text, with every possible reading.
 
-"1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are numbers. A
-number that can be read in two ways (1.200 is more than a thousand, or a bit more than one) has both
-readings. Numbers in digits are read in any language, numbers in words only in English.
+"1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are all numbers. A
+number that can be read in two ways (1.200 may be more than a thousand, or just over one) gets both
+readings. Numbers in digits are read in any language, number words only in English.
 """
 
 import itertools
@@ -48,7 +48,7 @@ _ORDINALS = [
     *("sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-# Days of the month, by the ordinals that name them in words, such as "twenty-first".
+# Days of the month, by their spelled-out ordinals, such as "twenty-first".
 ORDINALS = {
     **{word: number for number, word in enumerate(_ORDINALS) if number},
     "twentieth": 20,
@@ -89,7 +89,7 @@ class Quantity:
 
 
 def numerals(text: str) -> Iterator[Quantity]:
-    """Yield the numbers that are written with digits."""
+    """Yield the numbers that are written in digits."""
     for match in _NUMERAL.finditer(text):
         readings = set(_readings(match[0]))
         end = match.end()
@@ -123,7 +123,7 @@ def spelled(text: str) -> Iterator[Quantity]:
 
 
 def numbers_said(text: str) -> set[Decimal]:
-    """Return all numbers that the text can mean, even by words that may not be meant to count."""
+    """Return all numbers that a text may mean, including words that may not be meant as counts."""
     said = {reading for found in (numerals, spelled) for q in found(text) for reading in q.readings}
     said |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}
     for match in _FRACTION.finditer(text):
@@ -186,7 +186,7 @@ def _run(text: str, run: Sequence[re.Match[str]]) -> Quantity:
 
 
 def _values(words: Sequence[str]) -> Iterator[int]:
-    """Yield what a run of number words can mean, as one number and as several in a row."""
+    """Yield what a run of number words can mean, both as one number and as several in a row."""
     parts: list[int] = []  # numbers below a hundred, in order
     total = current = 0
     said, previous = False, ""

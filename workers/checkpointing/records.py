@@ -1,8 +1,8 @@
-"""Make checkpoints from typed entries, with trusted code alone and no language model.
+"""Build checkpoints from typed entries with trusted code only, without a language model.
 
 Pending `record` entries become edits, the edits become a candidate, and the gate judges the
-candidate. An entry that contradicts the schema, or that the gate refuses (bisecting finds which one
-it is), is rejected with the reason; the others pass.
+candidate. An entry that contradicts the schema or that the gate won't accept (bisection finds which
+one) is rejected with the reason; the others go through.
 """
 
 import time
@@ -39,15 +39,15 @@ from workers.checkpointing.findings import Verdict
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of times that a checkpoint is built for the same entries: it is built again on the
-# new head if another version has become the head first.
+# Maximum number of times that a checkpoint is built for the same entries: it is rebuilt on the new
+# head if another version became the head first.
 MAX_REBUILDS = 3
-# Maximum number of checkpoints per claim of the lane, and seconds after which no further one is
-# begun, so that a user with a long backlog does not hold up other users.
+# Maximum number of checkpoints each time the lane is claimed, and seconds after which no further
+# one is started, so that a user with a long backlog doesn't hold up other users.
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
-# Errors that no entry is to blame for: the work is retried later.
+# Errors that aren't any entry's fault: the work is retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
@@ -138,7 +138,7 @@ class _Draft:
 
 
 def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
-    """Return an accepted draft with as many of the entries as the gate lets through."""
+    """Return an accepted draft with as many entries as the gate lets through."""
     draft = _draft(user, entries)
     if draft.verdict.accepted:
         return draft
@@ -147,7 +147,7 @@ def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
     draft = _draft(user, innocent)
     if not draft.verdict.accepted:
         raise gate.GateUnavailable(
-            f"entries that passed one by one fail together: {draft.verdict.reason}"
+            f"entries that passed individually fail together: {draft.verdict.reason}"
         )
     return _Draft(draft.change, draft.edits, {**draft.rejected, **offenders}, draft.verdict)
 
@@ -158,7 +158,7 @@ def _offenders(
     entries: Sequence[LogEntry],
     verdict: Verdict,
 ) -> dict[int, str]:
-    """Bisect to find the entries that the gate refuses on top of `base`; return its reasons."""
+    """Bisect to find the entries that the gate rejects on top of `base`; return its reasons."""
     if len(entries) == 1:
         return {entries[0].seq: verdict.reason}
     found: dict[int, str] = {}
@@ -204,7 +204,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             except _TRANSIENT:
                 raise
             except Exception as error:
-                # Some of the entry's edits are in the project already: start again without it.
+                # Some of the entry's edits are already in the project, so start over without it.
                 rejected[entry.seq] = _refusal(entry, error)
                 break
             edits += compiled
@@ -219,7 +219,7 @@ def _refuse_collision(
 ) -> None:
     """Raise EditError if a merged entry would change a record based on the user's own entries.
 
-    Under the same key the two users may have meant different things.
+    The two users may have meant different things by the same key.
     """
     if merge is None:
         return
@@ -231,18 +231,18 @@ def _refuse_collision(
             if sources - copies.came_from(merge, sources).keys():
                 raise EditError(
                     "merged_key",
-                    f"{'.'.join(record_id)} is {user}'s own record: the record of {merge.merged}"
+                    f"{'.'.join(record_id)} is {user}'s own record: {merge.merged}'s record"
                     " with the same key did not overwrite it; append an entry that says which of"
                     " the two is right",
                 )
 
 
 def _refusal(entry: LogEntry, error: Exception) -> str:
-    """Return why an entry could not become edits.
+    """Return why an entry could not be turned into edits.
 
-    Any error other than EditError is a fault of the server's code. It would recur at every attempt,
-    and one entry must not block a user: the entry is rejected but stays in the log, and the fault
-    is reported in the server's own log.
+    Any error other than EditError is a bug in the server. It would recur on every attempt, and one
+    entry must not block a user, so the entry is rejected but stays in the log, and the bug is
+    reported in the server's own log.
     """
     if isinstance(error, EditError):
         return str(error)

@@ -1,12 +1,12 @@
 """Make a version without the redacted content, and remove all copies of that content.
 
-Records and constraints that rely on a redacted entry return to their state before that entry
-touched them, or are removed; legacy files are removed. Other entries that have changed these
-records and constraints since then become pending again, so that their changes are redone. If the
-gate refuses the resulting project, the content has to be removed all the same: in that case, the
-gate checks no more than for typed entries, as if somebody had retired the records. Its objection is
-kept for the staff, and a constraint that cannot cope fails visibly at its next run. If the project
-does not even load, the redaction is retried, and nothing is reported as redacted until it succeeds.
+Records and constraints that rely on a redacted entry are restored to their state before that entry
+touched them, or removed; legacy files are removed. Other entries that have changed these records
+and constraints since then become pending again, so that their changes are redone. If the gate
+rejects the resulting project, the content still has to go: the gate then checks only what it checks
+for typed entries, as if somebody had retired the records. Its objection is kept for staff, and a
+constraint that can't cope fails visibly on its next run. If the project does not even load, the
+redaction is retried, and nothing is reported as redacted until it succeeds.
 """
 
 from collections.abc import Collection
@@ -38,7 +38,7 @@ def work_on(user_pk: int) -> None:
     """Finish a redaction for the user, unless another worker is doing so.
 
     Everything is written in one transaction: a worker that is killed before it commits has written
-    nothing, and the redaction is done again.
+    nothing, and the redaction starts over.
     """
     row = leases.claim(redaction.waiting().filter(user_id=user_pk))
     if row is None:
@@ -62,7 +62,7 @@ def work_on(user_pk: int) -> None:
 
 def _finish(row: Redaction) -> None:
     user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=row.user_id)
-    # Finish all of the user's redactions in progress together, with a single new version.
+    # Finish all of the user's redactions in progress at once, with a single new version.
     seqs = redaction.under_way(user)
     traces = forgetting.find(user, seqs)
     draft = _draft(user, row, traces) if traces.in_head else None
@@ -106,10 +106,10 @@ def _finish(row: Redaction) -> None:
 
 @dataclass(frozen=True)
 class _Draft:
-    """A project from which everything that relies on the redacted entries was removed.
+    """A project without anything that relies on the redacted entries.
 
-    `again` are the other entries that have to be processed again; `problem` is the gate's
-    objection, if any.
+    `again` are the other entries that have to be reprocessed; `problem` is the gate's objection, if
+    any.
     """
 
     candidate: Candidate
@@ -140,7 +140,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
 
 
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
-    """Return the change that removes the content, and the entries to process again.
+    """Return the change that removes the content, and the entries to reprocess.
 
     The latter are the other entries that contributed to what the change removes.
     """

@@ -1,4 +1,4 @@
-"""Find the dates in a text that can be resolved only with the day on which the text was said."""
+"""Find the dates in a text that can be resolved only relative to the day it was said."""
 
 import calendar
 import datetime
@@ -18,8 +18,8 @@ from workers.checkpointing.dates import (
 )
 from workers.checkpointing.quantities import ORDINALS, spelled
 
-MAX_YEARS = 50  # maximum number of mentioned years that are tried for a date without a year
-MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years lead outside the calendar
+MAX_YEARS = 50  # maximum number of mentioned years to try for a date without a year
+MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years would leave the calendar
 
 _WEEKDAYS = {
     name.lower(): number
@@ -65,7 +65,7 @@ _MONTH_ORDINAL = re.compile(
 )
 _ON_ORDINAL = re.compile(rf"\bon\s+the\s+(?P<days>{_ORDINAL})\b(?!\s+[a-z])", FLAGS)
 _DAY_NAME = "|".join(sorted(_WEEKDAYS, key=len, reverse=True))
-# Ways to name a month: by its name, or by its distance from now.
+# Ways to name a month: by its name, or by how far it is from now.
 _OF_A_MONTH = (
     rf"(?:{MONTH}(?:,?\s+(?:of\s+)?{YEAR})?"
     r"|(?:(?P<which>next|this|last|coming|past|previous|following)\s+|the\s+|each\s+|every\s+)?"
@@ -117,7 +117,7 @@ _DAYS_AWAY = (
 
 
 def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
-    """Add the dates without a year, in each year that is mentioned or close to today."""
+    """Add the dates without a year, once for each year that is mentioned or close to today."""
     years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
@@ -141,7 +141,7 @@ def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
 
 
 def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
-    """Add the days that the text names by an ordinal in words, or by a holiday."""
+    """Add the days that the text gives as a spelled-out ordinal or as a holiday."""
     near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
@@ -221,7 +221,7 @@ def _count(count: str) -> int:
 def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
     """Yield the first day of each month that may be meant.
 
-    A month that is named without a year may be in this year, last year or next year.
+    A month named without a year may be this year's, last year's or next year's.
     """
     if match["month"]:
         near = [today.year - 1, today.year, today.year + 1]
@@ -246,7 +246,7 @@ def _nth_weekday(month: datetime.date, nth: str, weekday: int) -> Iterator[datet
 
 
 def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
-    """Yield the coming days from which a phrase such as "a week from Friday" may count."""
+    """Yield the coming days that a phrase such as "a week from Friday" may count from."""
     if match["day"].lower() == "tomorrow":
         yield from _away(today, 1)
         return

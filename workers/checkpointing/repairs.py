@@ -1,9 +1,9 @@
-"""Mechanical repairs to Python that somebody else wrote, most often a model.
+"""Mechanical repairs to Python code written by somebody else, usually a model.
 
-A repair is applied only if the text cannot run at all as it is, and can mean only one thing; it
-corrects the form, never a value. So a repair never guesses the meaning of a text that is cut off,
-misspelled or contradictory: its author has to fix it. Every repair has a name, which is recorded
-wherever the repaired text is used.
+A repair is applied only if the text can't run at all as it is, and can mean only one thing; it
+corrects the form, never a value. So a repair never guesses at a text that is cut off, misspelled or
+contradictory: its author has to fix it. Every repair has a name, which is recorded wherever the
+repaired text is used.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from workers.checkpointing.text_repairs import (
     syntax_error,
 )
 
-# The repairs are tried in rounds, since one may make another possible: a code fence may hide wrong
+# Repairs are tried in rounds, since one may make another possible: a code fence may hide wrong
 # indentation.
 MAX_ROUNDS = 8
 

@@ -15,7 +15,7 @@ Rules: TypeAlias = Mapping[str, Callable[[str], str]]
 
 
 def syntax_error(source: str) -> tuple[str, int | None] | None:
-    """Return the syntax error in a source, and the error's line; None if the source is valid."""
+    """Return a source's syntax error and the line it is on; None if the source is valid."""
     try:
         compile(parse_python(source), "module", "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -56,7 +56,7 @@ def _masked(source: str) -> str:
 def _literals(source: str) -> Iterator[tuple[int, int]]:
     """Yield the span of each comment, and of each string that has closing quotes.
 
-    A search for closing quotes that has failed is not repeated, so nothing is read twice.
+    A failed search for closing quotes is not repeated, so nothing is read twice.
     """
     open_until = dict.fromkeys(_UNTIL, 0)
     place = 0
@@ -107,7 +107,7 @@ def _language_tag(source: str) -> str:
 
 
 def _unseen_characters(source: str) -> str:
-    """Drop control and zero-width characters, and make all spaces plain, except in strings."""
+    """Drop control and zero-width characters and normalize spaces, except in strings."""
     masked = _masked(source)
     kept = []
     for character, mask in zip(source, masked, strict=True):
@@ -219,7 +219,7 @@ _ZEROS = re.compile(r"(?<![\w.])(?![0-9_]*+[.eExXjJ])0+(?=[0-9])")
 
 
 def _leading_zeros(source: str) -> str:
-    """Write 9 for 09 in a date or a time, since Python accepts no number with leading zeros."""
+    """Write 9 for 09 in a date or a time, since Python doesn't accept leading zeros."""
     masked = _masked(source)
     drop: set[int] = set()
     for call in _CALENDAR.finditer(masked):
@@ -235,7 +235,7 @@ def _impossible_octals(source: str) -> str:
     """Write 9 for 0o9 in a date or a time, since no octal number has the digit 9.
 
     This is not done if any date or time has a valid octal number such as 0o12: only the author
-    knows whether 12 is meant, or the octal number's value.
+    knows whether 12 or the octal value is meant.
     """
     masked = _masked(source)
     found = [
@@ -292,5 +292,5 @@ TEXT_RULES: Rules = {
     "leading_zeros": _leading_zeros,
     "impossible_octals": _impossible_octals,
 }
-# This rule is applied even to a source that parses: the word `python` alone on a line does parse.
+# This rule is applied even to source that parses, since the word `python` alone on a line does.
 ALWAYS_APPLIED = {"language_tag"}

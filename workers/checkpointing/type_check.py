@@ -1,4 +1,4 @@
-"""Type checks: which files of a project the type checker gets, and which of its errors count."""
+"""Type checks: which of a project's files the type checker gets, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from workers.checkpointing.type_fixes import fix_code
 from workers.sandbox.interface import SandboxError
 from workers.typecheck.checker import TypeFault, check_types
 
-# mypy's message if a test constructs a record with a value that its field cannot hold.
+# mypy's message when a test constructs a record with a value that doesn't fit the field.
 _ARGUMENT = re.compile(
     r'Argument "(?P<field>\w+)" to "(?P<class>\w+)" has incompatible type "(?P<type>[^"]+)"'
 )
@@ -26,7 +26,7 @@ _NO_ARGUMENT = re.compile(r'Missing named arguments? .* for "(\w+)"')
 
 
 def wants_type_check(parent: Checkpoint | None, change: Change) -> bool:
-    """Return whether a change can cause type errors: a change of records alone cannot."""
+    """Return whether a change can cause type errors: a change to records alone can't."""
     if any(_is_code(path) for path in change.files):
         return True
     before = Outline.from_json(parent.outline) if parent else Outline()
@@ -91,9 +91,9 @@ def _findings(
 def widening(message: str, outline: Outline) -> str:
     """Return advice to widen a field so that it can hold a test's value, or "".
 
-    The type inferred for a field covers only the values seen so far: whole numbers although 14.6
-    may follow, or dates although a date may be missing. The result is "" if mypy's message is about
-    something else, or if two classes have the name and the field.
+    The type inferred for a field covers only the values seen so far: whole numbers even though 14.6
+    may follow, or dates even though one may be missing. The result is "" if mypy's message is about
+    something else, or if two classes share the name and have the field.
     """
     if not (found := _ARGUMENT.search(message)):
         return ""
@@ -160,7 +160,7 @@ def _listed(names: Iterable[str]) -> str:
 def _shown(
     outline: Outline, parent: Checkpoint | None, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the files of a version for the type checker: all code, and stubs for the records."""
+    """Return a version's files for the type checker: all code, and stubs for the records."""
     stubs = _stubs(outline)
     wanted = [path for path in outline.paths() if _is_code(path) and path not in changed]
     stored = checkpoints.read_files(parent, wanted) if parent and wanted else {}

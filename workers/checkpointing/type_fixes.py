@@ -1,7 +1,7 @@
-"""Fixes for errors that people meet when writing their first constraints under `mypy --strict`.
+"""Fixes for errors that people run into when writing their first constraints under `mypy --strict`.
 
 The type checker says what is wrong, but not what to write instead. Details that its message leaves
-out (which function it is, or which field may be None) are read from the line in the source.
+out (which function it is, or which field may be None) are read from the source line.
 """
 
 import ast
@@ -17,7 +17,7 @@ from workers.typecheck.checker import TypeFault
 
 _TESTS = re.compile(r"(?P<folder>workspace/)?tests/test_(?P<name>\w+)\.py")
 _OPTIONAL = re.compile(r"\b(?:None|Optional)\b")
-# Examples of values, keyed by mypy's names for their types.
+# Example values, keyed by mypy's names for their types.
 _VALUES = {
     "date": "a date, as in datetime.date(2027, 1, 1)",
     "datetime": "a moment, as in datetime.datetime(2027, 1, 1, 12, 0)",
@@ -28,7 +28,7 @@ _VALUES = {
 
 
 class _Place:
-    """The line of a fault in its file; if the source is not available, look-ups find nothing."""
+    """The line of an error in its file; if the source isn't available, lookups find nothing."""
 
     def __init__(self, fault: TypeFault, source: str, outline: Outline) -> None:
         self.path, self.line, self.outline = fault.path, fault.line, outline
@@ -43,7 +43,7 @@ class _Place:
         return next((node for node in functions if node.lineno == self.line), None)
 
     def owners(self, attribute: str) -> list[str]:
-        """Return the expressions from which this line reads an attribute of this name."""
+        """Return the expressions whose attribute of this name is read on this line."""
         return _unique(
             ast.unparse(node.value) for node in self._attributes() if node.attr == attribute
         )
@@ -143,7 +143,7 @@ def _import(match: re.Match[str], place: _Place) -> str:
 
 
 def _test_for_none(match: re.Match[str], place: _Place) -> str:
-    """Advise testing a value that may be None before it is used."""
+    """Advise checking a value that may be None before using it."""
     attribute = match.groupdict().get("attribute")
     named = (place.owners(attribute) if attribute else []) or place.optional_fields()
     return (

@@ -33,7 +33,7 @@ class UnreachedAlert:
 
 
 def alert_mutants(source: str) -> list[UnreachedAlert]:
-    """Return the mutants of a constraint, in order of line; `source` must be valid Python."""
+    """Return a constraint's mutants, in line order; `source` must be valid Python."""
     tree = parse_python(source)
     found = sorted(_alerts(tree), key=lambda node: (node.lineno, node.col_offset))
     return [UnreachedAlert(_failing(source, node), node.lineno) for node in found[:MAX_ALERTS]]
@@ -60,7 +60,7 @@ def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _makers(tree: ast.Module) -> Iterator[str]:
-    """Yield the names by which the source calls the functions that make alerts."""
+    """Yield the names under which the source calls the functions that make alerts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "uac":
             for alias in node.names:

@@ -1,12 +1,12 @@
 """Updates: a value in a record may change only if an entry that the edit cites supports the change.
 
 An entry supports the change if it names the record, or contains the old value. An entry that
-contains the new value supports it, too, but unless the field had no value before, the entry must
-also name the field. Values that a constraint reads can silence or raise alerts, so the rules are
+contains the new value also supports it but, unless the field had no value before, the entry must
+name the field as well. Values that a constraint reads can silence or raise alerts, so the rules are
 stricter for them: an entry must name the record or, if the field had no value before, contain the
 new value and name the field; and a new text must be in an entry or be marked as derived. Entries
-that the record relied on before, and the entries from which these were derived, name the record
-anyway, so this does not count as support.
+that the record already relied on, and the entries those were derived from, name the record anyway,
+so that doesn't count as support.
 """
 
 import datetime
@@ -23,9 +23,9 @@ from workers.checkpointing.grounding import Source, says
 from workers.checkpointing.wording import Wording, texts_of
 from workers.checkpointing.words import content_words, names_one_of, shared_words
 
-# If an entry shares this many words with an entry that the record relies on, it names the record.
+# An entry that shares this many words with one that the record relies on names the record.
 MIN_SHARED = 2
-# Maximum number of a record's newest entries that are compared with a cited entry.
+# Maximum number of a record's entries, newest first, that a cited entry is compared with.
 MAX_RESTED = 20
 # Smaller numbers occur in too many contexts to identify a record.
 TELLING_NUMBER = 100
@@ -45,7 +45,7 @@ class RecordUpdate:
     """A record before and after the edits, and the entries that they cite for each field.
 
     `fields` are the fields that its class has now; `rested_on` are the entries that the record
-    relied on before, and those they were derived from.
+    relied on before, plus those they were derived from.
     """
 
     record_id: RecordId
@@ -93,9 +93,9 @@ def ungrounded_updates(
 ) -> Iterator[Finding]:
     """Yield a finding for each changed value that no entry cited for it supports.
 
-    `sources` are the entries by their seq; a cited entry that is missing there supports nothing.
-    `read` are the names of the fields that constraints read. The wording of a text needs support
-    only if a language model wrote it (`is_of_model`).
+    `sources` maps seq to entry; a cited entry that is missing from it supports nothing. `read` has
+    the names of the fields that constraints read. The wording of a text needs support only if a
+    language model wrote it (`is_of_model`).
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for update in updates:
@@ -129,7 +129,7 @@ def ungrounded_updates(
 def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
     """Return the changed fields, each with its old and new value.
 
-    A value from a field that no longer exists has not changed: the field was renamed.
+    A value that was in a field that no longer exists hasn't changed: the field was renamed.
     """
     old, new = update.before.fields, update.after.fields
     gone = {name: value for name, value in old.items() if name not in update.fields}
@@ -147,7 +147,7 @@ def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
 
 
 def _is_telling(value: Value) -> bool:
-    """Return whether people identify things by such a value: a date, a time or a large number."""
+    """Return whether people identify things by values like this: a date, time or large number."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float | Decimal):
@@ -205,7 +205,7 @@ def _unsaid(update: RecordUpdate, name: str) -> Finding:
     return Finding(
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}, which constraints read, would"
-        f" change to a text that is in no entry that the edit cites ({_cited(update, name)})",
+        f" change to a text that is not in any entry that the edit cites ({_cited(update, name)})",
         fix="cite the entry that says it, or, if it follows from the cited entries, name the field"
         " in `derived` with the reason",
         record=update.record_id,

@@ -2,7 +2,7 @@
 
 Dates, numbers and codes are compared one by one (`grounding`). At least a quarter of all other
 words must occur in the entries: all but four in a thousand true facts from recorded conversations
-pass this check, and twelve out of thirteen random snippets do not. The speaker and the time count
+pass this check, and twelve out of thirteen random snippets fail it. The speaker and the time count
 as words of the entry, since "Gina is well" may be an entire fact. A paraphrase or translation has
 to be marked as derived, with a reason that quotes an entry, because a model that quotes nothing may
 not have read the entry.
@@ -27,27 +27,27 @@ from workers.checkpointing.grounding import (
 )
 from workers.checkpointing.words import content_words, is_sign
 
-# At least one in this many of a text's words must occur in the entries that are cited for it.
+# At least one word in this many must occur in the entries that are cited for a text.
 ONE_IN = 4
-# A stem of at least this length also matches longer words that begin with it, for the sake of
+# A stem of at least this length also matches longer words that begin with it, to accommodate
 # languages other than English.
 LONG_STEM = 5
-# Names that facts use for the user, who says "I".
+# Words that facts use for the user, who says "I".
 _USER = frozenset(terms("user users"))
-# Code of the finding for a paraphrase that is marked as derived, and accepted.
+# Finding code for a paraphrase that is marked as derived and accepted.
 PARAPHRASE = "paraphrase"
 FIX = (
     "cite the entry that says it; if the text is a paraphrase or in another language, name the"
     " field in `derived` with a reason that quotes the entry:"
     " \"German: 'Ich koche gern Nudeln'\""
 )
-# Shortest quotation of an entry, in words or, for scripts without spaces, in characters.
+# Shortest quotation from an entry, in words or, for scripts without spaces, in characters.
 QUOTED_WORDS = 3
 QUOTED_CHARACTERS = 6
 
 
 class Wording:
-    """The combined words of some entries."""
+    """The combined words of several entries."""
 
     def __init__(self, sources: Iterable[Source], zone: zoneinfo.ZoneInfo) -> None:
         self._terms: set[str] = set()
@@ -101,10 +101,9 @@ def unsaid_texts(
     """Yield a finding for each text that the entries cited for it do not support.
 
     A sentence has to be supported on its own. A name or label in a new record, such as
-    `category="drug"`, passes if anything in the record is supported (the day of an entry does not
-    count as support, since every entry has one); `updates` judges the labels in an updated record.
-    If an edit marks a field as derived, with a reason that quotes an entry, the finding does not
-    block.
+    `category="drug"`, passes if anything in the record is supported (an entry's day doesn't count
+    as support, since every entry has one); `updates` judges the labels in an updated record. If an
+    edit marks a field as derived, with a reason that quotes an entry, the finding does not block.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for claim in claims:
@@ -130,7 +129,7 @@ def unsaid_texts(
 
 
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
-    """Return whether a value is of a kind that is verified on its own.
+    """Return whether a value is of a kind that is verified separately.
 
     Such values are numbers, times, and dates other than the days of the entries themselves.
     """
@@ -157,7 +156,7 @@ def texts_of(value: Value) -> Iterator[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a text has anything besides words that could occur in any text."""
+    """Return whether a text has more than words that could occur in any text."""
     words = words_of(text)
     return bool(_terms_of(text)) or not words or any(map(str.isdecimal, words))
 

@@ -1,8 +1,8 @@
 """The content words of a text, compared by their stems.
 
 They decide whether an entry names a record, and whether a quotation is meaningful. Words that could
-occur in any text (grammatical words, commands to a program, words about how things are stored) do
-not count.
+occur in any text (grammatical words, commands to a program, words about how things are stored)
+don't count.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from workers.checkpointing.grounding import any_starts_with, words_of
 
-# Minimum lengths of a content word: in letters, and in characters of a script without upper case.
+# Minimum length of a content word: in letters, and in characters of a script without upper case.
 MIN_LETTERS = 3
 MIN_SIGNS = 2
 # A stem of this length may also begin a longer one: "medic" (medication) begins "medicin"
@@ -34,7 +34,7 @@ def shared_words(text: str, other: str, *, without: Set[str] = frozenset()) -> i
 
 
 def content_words(texts: Iterable[str]) -> dict[str, None]:
-    """Return the content words of these texts in order, each only once."""
+    """Return the content words of these texts in order, without duplicates."""
     return dict.fromkeys(word for text in texts for word in _content_words(text))
 
 
@@ -63,7 +63,7 @@ def _content_words(text: str) -> Iterator[str]:
 def is_sign(character: str) -> bool:
     """Return whether a character belongs to a script without upper and lower case.
 
-    Many of these scripts use no spaces, so a word in one of them may match anywhere in a text.
+    Many of these scripts don't use spaces, so a word in one of them may match anywhere in a text.
     """
     return unicodedata.category(character) == "Lo"
 

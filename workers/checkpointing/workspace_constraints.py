@@ -1,6 +1,6 @@
-"""Judge a version of a workspace constraint, before anybody may approve it.
+"""Judge a workspace constraint version before anybody may approve it.
 
-The version is judged on its own, in sandboxes that hold no user's data and serve no other purpose.
+The version is judged on its own, in sandboxes that hold no user data and serve no other purpose.
 """
 
 import time
@@ -39,7 +39,7 @@ logger = structlog.get_logger(__name__)
 
 
 def judge_waiting(version_pk: str) -> None:
-    """Judge the version, unless it is already judged or another worker is judging it.
+    """Judge the version, unless it has already been judged or another worker is judging it.
 
     The verdict is stored. Raises SandboxError if no sandbox was available or if it failed; the
     version is then judged later.
@@ -77,7 +77,7 @@ def judge_waiting(version_pk: str) -> None:
 def judge(constraint: WorkspaceConstraint, version: WorkspaceConstraintVersion) -> Verdict:
     """Run the checks on a version, from cheap to expensive, stopping at the first that fails.
 
-    Raises SandboxError if the version cannot be judged because of the infrastructure.
+    Raises SandboxError if infrastructure problems keep the version from being judged.
     """
     started = time.monotonic()
     verdict = Verdict()

@@ -1,7 +1,7 @@
 """Send webhook messages to endpoints until they are accepted, in order for each alert.
 
-If a worker is killed after it has sent a message but before it has recorded this, its lease
-expires, and the message is sent again, with the same id.
+If a worker is killed after sending a message but before recording that it was sent, its lease
+expires, and the message is sent again with the same id.
 """
 
 import datetime
@@ -21,15 +21,15 @@ from workers.delivery import outgoing
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a thread serves one endpoint before the other endpoints have their turn.
+# Seconds that a thread spends on one endpoint before the other endpoints get their turn.
 TURN_SECONDS = 20.0
-# Pause in sending to an endpoint whose secret cannot be read. Once the operator has fixed the
-# problem, delivery resumes by itself.
+# How long to wait before retrying an endpoint whose secret can't be read. Once the operator has
+# fixed the problem, delivery resumes by itself.
 UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 
 
 def deliver(endpoint_pk: str) -> None:
-    """Send all due messages of the endpoint, one after the other."""
+    """Send all of the endpoint's due messages, one after the other."""
     ends = time.monotonic() + TURN_SECONDS
     while (delivery := delivery_attempts.claim(endpoint_pk)) is not None:
         try:

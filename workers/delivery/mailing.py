@@ -1,6 +1,6 @@
-"""Send emails to the staff: claim a subscription, send its news, and move its cursor.
+"""Send emails to staff: claim a subscription, send what is new, and advance its cursor.
 
-An email is sent before the cursor moves: if a worker is killed in between, it is sent again.
+An email is sent before the cursor advances: if a worker is killed in between, it is sent again.
 """
 
 import datetime
@@ -19,8 +19,8 @@ NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconne
 
 logger = structlog.get_logger(__name__)
 
-# Pause in sending after the mail server has failed to answer, so that this process waits in vain
-# only once and not for every subscription.
+# How long to pause after the mail server has failed to answer, so that this process runs into the
+# timeout only once and not for every subscription.
 PAUSE = datetime.timedelta(seconds=30)
 _silent_until = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 

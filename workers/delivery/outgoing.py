@@ -1,8 +1,8 @@
 """Send one POST request to somebody else's server, which may be slow, broken or hostile.
 
-The request goes only to an address that was checked beforehand: redirects are not followed, and the
-environment's proxies are not used. The whole call ends by a deadline, even if the server sends only
-one byte per second, and only the beginning of the answer is read.
+The request goes only to an address that was checked beforehand: redirects are not followed, and
+proxies from the environment are not used. The whole call has a deadline, even if the server sends
+only one byte per second, and only the beginning of the response is read.
 """
 
 import http.client
@@ -16,19 +16,19 @@ from memory.delivery import connections, destinations
 from memory.delivery.connections import Late, TooLong, Wire
 from memory.delivery.destinations import Destination
 
-# Maximum size of the answer's header, and of the excerpt of its body.
+# Maximum size of the response's header, and of the excerpt of its body.
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 1024
-# Once the status is known, the rest of the answer is only for people to read, so waiting for it may
-# take at most this many seconds.
+# Once the status is known, the rest of the response is only for people to read, so it is worth
+# waiting at most this many seconds for it.
 BODY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Response:
-    """The result of a call: the answer's status, what went wrong, and the address that was called.
+    """The result of a call: the response's status, what went wrong, and the address called.
 
-    `status` is None if there was no answer; `error` is "" if the endpoint accepted the request.
+    `status` is None if there was no response; `error` is "" if the endpoint accepted the request.
     """
 
     status: int | None = None
@@ -56,7 +56,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -
             wire = Wire(encrypted, deadline, READ_BYTES)
             answer = _exchange(wire, destination, body, headers)
     except ssl.SSLCertVerificationError as error:
-        reason = f"The certificate of {destination.host} was refused: {error.verify_message}."
+        reason = f"The certificate of {destination.host} was rejected: {error.verify_message}."
         answer = Response(error=reason)
     except (OSError, http.client.HTTPException, ValueError) as error:
         answer = Response(error=_words(error, seconds))

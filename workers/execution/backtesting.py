@@ -1,8 +1,7 @@
-"""Backtests: run a constraint over the past versions of users' projects, one user after the other.
+"""Backtests: run a constraint over the past versions of users' projects, one user at a time.
 
 For each stretch of versions in which nothing that the constraint reads changed, a forecast tells
-when its findings could have changed. For each of these times, the constraint runs as it would have
-run then.
+when its findings could have changed. The constraint is run as of each of these times.
 """
 
 import datetime
@@ -36,11 +35,11 @@ from workers.sandbox.results import UserError
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a worker spends on a backtest before it takes up other work; the second limit applies
-# while runs are waiting.
+# Seconds that a worker spends on a backtest before moving on to other work; the second limit
+# applies while runs are waiting.
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
-# Maximum seconds for one user's history; what the constraint finds in the rest of it is unknown.
+# Maximum seconds spent on one user's history; the findings in the rest of it are unknown.
 USER_SECONDS = 120.0
 KILLED = "the worker was killed repeatedly"
 # Errors that a constraint raises if it runs on a version older than the one it was written for.
@@ -89,7 +88,7 @@ def _go_on(backtest: Backtest) -> None:
 
 
 def _refused(backtest: Backtest) -> str | None:
-    """Return why the policy forbids the source as a user's own constraint; None if it does not."""
+    """Return why the policy forbids the source as a user's own constraint; None if it allows it."""
     head = backtest.user.head if backtest.user else None
     if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
         return None  # a workspace constraint, or one that passed the gate
@@ -100,7 +99,7 @@ def _refused(backtest: Backtest) -> str | None:
 
 def _look_at(backtest: Backtest, row: BacktestUser) -> None:
     """Process one user: store the findings or, after too many attempts, the failure."""
-    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # each worker that tried was killed
+    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # every worker that tried was killed
         _give_up(backtest, row, backtest.last_error or KILLED)
         return
     try:
@@ -129,7 +128,7 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 class _Stretch:
     """Consecutive versions of a user in which nothing that the constraint reads changed.
 
-    `versions` has, for each version, the time at which it became the head, and its number. `plan`
+    `versions` has the time at which each version became the head, along with its number. `plan`
     loads the first version and the constraint. If `key` is empty, the constraint does not run.
     """
 
@@ -141,7 +140,7 @@ class _Stretch:
     versions: list[tuple[datetime.datetime, int]] = field(default_factory=list)
 
     def version_at(self, at: datetime.datetime) -> int:
-        """Return the number of the version that was the head at this instant."""
+        """Return the number of the version that was the head at the given time."""
         return max(version for start, version in self.versions if start <= max(at, self.start))
 
 
@@ -159,7 +158,7 @@ class _History:
         self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
 
     def moments(self) -> Iterator[Evaluation]:
-        """Yield the findings as of each instant at which they may have changed."""
+        """Yield the findings as of each time at which they may have changed."""
         with compiling() as self._compile:
             yield from self._moments()
 
@@ -212,7 +211,7 @@ class _History:
         return self._heads() if self._by == By.RECORDED else self._occurrences()
 
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the states in the period, ordered by the entries' own times, with start and end.
+        """Yield the states in the period, with start and end, ordered by the entries' own times.
 
         Raises states.CannotBeTold if the states cannot be computed in this order.
         """
@@ -293,7 +292,7 @@ class _History:
                 bindings=plan.bindings,
                 limits=plan.allowance.limits,
             ).results
-            # If the constraint cannot be forecast, only its findings at the beginning are known.
+            # If the constraint can't be forecast, only its findings at the start are known.
             changes = [(change.at, change.error or change.found) for change in foreseen.changes]
             for number, (when, told) in enumerate(changes or [("", "unknown")]):
                 instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
@@ -354,7 +353,7 @@ class _History:
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
     ) -> Evaluation:
-        """Report the findings on these versions as unknown from this instant on.
+        """Report the findings on these versions as unknown from the given time on.
 
         If `ends` is set, the findings on later versions are unknown as well.
         """

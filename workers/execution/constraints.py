@@ -1,4 +1,4 @@
-"""Constraint runs: compute a version's findings at an instant, and update the alerts."""
+"""Constraint runs: compute a version's findings as of a given time, and update the alerts."""
 
 import time
 from collections.abc import Mapping
@@ -31,13 +31,12 @@ from workers.sandbox.interface import SandboxError
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 
-# If a run's sandbox fails, the run is retried again and again; from this attempt on, the staff get
-# an alert.
+# A run whose sandbox fails is retried many times; from this attempt on, staff get an alert.
 ATTEMPTS_BEFORE_ALERT = 3
 
 
 def execute(run: Run) -> None:
-    """Run every constraint of the run's checkpoint, and update the user's alerts.
+    """Run every constraint in the run's checkpoint, and update the user's alerts.
 
     Workspace constraints that apply to the user run after the user's own.
     """
@@ -89,12 +88,12 @@ def execute(run: Run) -> None:
 def finish_run(
     run: Run, plan: LoadPlan, found: Found, result: runs.Result, *, takes_now: bool | None
 ) -> None:
-    """Bring the user's alerts in line with the findings, and store the result of the run.
+    """Bring the user's alerts in line with the findings, and store the run's result.
 
-    `takes_now` tells whether one of the constraints takes `now` rather than `today`, which affects
-    when the constraints have to run again because of the clock or the forecast. None means that no
-    constraint ran, and leaves these times unchanged. Everything is done in one transaction. If the
-    alerts already reflect a newer run, they are left alone, and this run is marked as superseded.
+    `takes_now` says whether one of the constraints takes `now` rather than `today`, which affects
+    when the clock or the forecast makes the constraints run again. None means that no constraint
+    ran, and leaves these times unchanged. Everything happens in one transaction. If the alerts
+    already reflect a newer run, they are left alone, and this run is marked as superseded.
     """
     with transaction.atomic():
         applied = reconcile.apply(
@@ -117,7 +116,7 @@ def finish_run(
 
 
 def report_failure(run: Run, error: Mapping[str, Any]) -> None:
-    """Alert the staff that the constraints cannot be run; no alert is resolved.
+    """Alert staff that the constraints can't be run; no alert is resolved.
 
     Must be called in a transaction. Raises LeaseLost if another worker has taken over the run: that
     worker may have run the constraints.
@@ -138,7 +137,7 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 def try_one(run: Run) -> None:
     """Run one constraint's current source on the run's state, as of the run's instant.
 
-    Its findings do not open, change or resolve any alert. Raises SandboxError if this host has no
+    Its findings don't open, change or resolve any alerts. Raises SandboxError if this host has no
     sandbox for the run and another host may have one.
     """
     started = time.monotonic()

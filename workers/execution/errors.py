@@ -6,9 +6,8 @@ from sandbox_image.uac import protocol
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import UserError
 
-# Outcomes of code that exceeds a limit of the workspace, and how their messages begin. If a message
-# for `result_limit` begins differently, the result is too large for the protocol: no setting can
-# change that.
+# Outcomes of code that exceeds a workspace limit, and how their messages begin. If a `result_limit`
+# message begins differently, the result is too large for the protocol: no setting can change that.
 LIMITS = {
     "timeout": "",
     "out_of_memory": "",
@@ -16,7 +15,7 @@ LIMITS = {
     "result_limit": "the result is ",
     "alert_limit": "",
 }
-REMEDY = "a limit of this workspace, which the server's staff can raise"
+REMEDY = "a workspace limit, which the server's staff can raise"
 
 
 def outcome_of(error: UserError) -> str:
@@ -37,7 +36,7 @@ def user_error_json(error: UserError) -> dict[str, Any]:
 
 
 def error_json(error: SandboxError) -> dict[str, Any]:
-    """Return why a request to a sandbox failed; the type is the outcome unless user code failed."""
+    """Return why a sandbox request failed; the type is the outcome unless user code failed."""
     if error.error is not None:
         return user_error_json(error.error)
     return {

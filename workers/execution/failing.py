@@ -25,7 +25,7 @@ def failures(
     results: Sequence[ConstraintResult],
     applying: Collection[WorkspaceConstraint],
 ) -> list[ConstraintFinding]:
-    """Return the alerts that tell the staff which constraints ended with an error.
+    """Return the alerts that tell staff which constraints ended with an error.
 
     Such an alert is critical if the constraint may raise critical alerts, since people rely on it.
     """
@@ -81,7 +81,7 @@ def _advice(checkpoint: Checkpoint, outline: Outline, error: Mapping[str, Any], 
         for domain, class_, field in fields
         for collection, key in _records_without(checkpoint, domain, class_.name, field.name)
     ]
-    where = "A field that the constraint reads is empty in some record"
+    where = "A field that the constraint reads is empty in at least one record"
     if named:
         where += f" ({'; '.join(named[:_NAMED])})"
     elif fields:
@@ -95,7 +95,7 @@ def _records_without(
 ) -> Iterator[tuple[str, str]]:
     """For each collection of the class, yield the first record that lacks the field.
 
-    A record is given by its collection and key. Only the newest file of each collection is
+    A record is identified by its collection and key. Only the newest file of each collection is
     searched.
     """
     for name in domain.collections_of(class_name):

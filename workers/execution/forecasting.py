@@ -1,4 +1,4 @@
-"""Make forecasts: look ahead only with those constraints whose forecasts are not known yet."""
+"""Make forecasts, but only for those constraints whose forecasts are not known yet."""
 
 import ast
 import datetime
@@ -36,7 +36,7 @@ def make(user_pk: int) -> None:
     forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
     if forecast is None:
         return
-    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # each worker that tried was killed
+    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # every worker that tried was killed
         error = forecast.last_error or "the worker was killed repeatedly"
         _give_up(forecast, error)
         return
@@ -55,7 +55,7 @@ def make(user_pk: int) -> None:
 
 
 def _give_up(forecast: Forecast, error: str) -> None:
-    """Record that no forecast can be made: the daily run remains, and will request one again."""
+    """Record that no forecast can be made: the daily run remains, and requests one again."""
     with suppress(leases.LeaseLost):
         given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
         leases.write(forecast, **_done(**given_up))
@@ -72,7 +72,7 @@ def _make(forecast: Forecast) -> None:
     user = MemoryUser.objects.select_related("workspace", "head").get(pk=forecast.user_id)
     checkpoint, start = user.head, user.alerts_instant
     if checkpoint is None or start is None or user.alerts_version != checkpoint.version:
-        # The constraints have not run on this version yet; their run will request a forecast again.
+        # The constraints haven't run on this version yet; their run will request a forecast again.
         leases.write(forecast, **_done(due_at=None))
         return
     plan = plan_run(user, checkpoint)
@@ -230,8 +230,8 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
 def domains_in(text: str, outline: Outline) -> set[str]:
     """Return the domains that a file's code may read.
 
-    Listing too many domains only costs unneeded forecasts. The text is parsed and not just
-    searched, since `from domains . home . state import leases` is valid Python, too.
+    Listing too many domains only costs unneeded forecasts. The text is parsed rather than just
+    searched, since `from domains . home . state import leases` is valid Python as well.
     """
     names = set[str]()
     for node in ast.walk(parse_python(text)):

@@ -1,6 +1,6 @@
 """Foreign code in the sandbox: read a project's objects, and run its old constraints.
 
-The code may have forged the result, so its form is checked here.
+The code may have forged the result, so its structure is checked here.
 """
 
 import datetime
@@ -22,7 +22,8 @@ SEVERITIES = {
     **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
     **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
 }
-# Fields that may identify an old constraint's alert, so that it is recognized again tomorrow.
+# Fields that may identify an old constraint's alert, so that the same alert is recognized the next
+# day.
 KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
 MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
 LEVELS = ("severity", "level", "priority")
@@ -44,7 +45,7 @@ def read_objects(
     now: datetime.datetime,
     time_zone: str,
 ) -> Mapping[str, Any]:
-    """Execute modules of a foreign project and return the graph of the objects that they hold.
+    """Execute modules of a foreign project and return the graph of the objects that they define.
 
     `memory.project.foreign.read` interprets the graph. Raises ForeignCodeError if the code raises
     an error, and SandboxError if the sandbox fails.
@@ -96,7 +97,7 @@ def run_old_constraints(
 ) -> list[ConstraintResult]:
     """Run every old constraint in a version; an error in one is reported in its own result.
 
-    Raises SandboxError if the sandbox is at fault.
+    Raises SandboxError if the sandbox fails.
     """
     outline, checkpoint = plan.outline, plan.checkpoint
     if not outline.legacy_constraints:

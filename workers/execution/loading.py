@@ -1,4 +1,4 @@
-"""Load a version of a user's project into a sandbox, following a plan that is made beforehand."""
+"""Load a version of a user's project into a sandbox, following a plan made beforehand."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -45,12 +45,12 @@ class LoadPlan:
 
     @cached_property
     def outline(self) -> Outline:
-        """The outline of the version."""
+        """The version's outline."""
         return Outline.from_json(self.checkpoint.outline)
 
     @cached_property
     def applying(self) -> list[WorkspaceConstraint]:
-        """The constraints of the workspace that apply to the user."""
+        """The workspace constraints that apply to the user."""
         return [one.constraint for one in self.standings or () if one.applies]
 
     @cached_property
@@ -102,20 +102,20 @@ def plan_load(
     *,
     standings: Sequence[Applicability] | None = None,
 ) -> LoadPlan:
-    """Plan to load a version, or an empty project if there is none. Only the database is read."""
+    """Plan to load a version, or an empty project if there is none. Reads only the database."""
     if checkpoint is None:
         checkpoint = Checkpoint(user=user, tree={}, outline=Outline().to_json())
     return LoadPlan(user, checkpoint, allowance_of(user.workspace), standings)
 
 
 def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
-    """Plan to load a version with the workspace's constraints. Only the database is read."""
+    """Plan to load a version with the workspace's constraints. Reads only the database."""
     standings = applicability.applicabilities(user, Outline.from_json(checkpoint.outline))
     return plan_load(user, checkpoint, standings=standings)
 
 
 def allowance_of(workspace: Workspace) -> Allowance:
-    """Return the current limits for the code of a workspace's users."""
+    """Return the current limits on code from a workspace's users."""
     limits = workspace.limits
     alerts = workspace.alert_limits.alerts_per_constraint
     return Allowance(
@@ -130,9 +130,9 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
     """Lease a sandbox for the user; the first request to the sandbox also loads the plan.
 
     Only the files that the sandbox lacks are sent along with that request. They are read, and
-    compiled if need be, before the sandbox is leased. A sandbox that has executed other code is not
-    used, because a version's answers must depend on nothing but its files. Raises SandboxError if
-    no sandbox is available or if it fails.
+    compiled if necessary, before the sandbox is leased. A sandbox that has executed other code is
+    not used, because a version's answers must depend on nothing but its files. Raises SandboxError
+    if no sandbox is available or if it fails.
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
@@ -143,11 +143,11 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
         missing, removed = plan.difference(lease.tree)
         if missing or removed:
             if not missing <= expected or lease.sandbox.image_digest != digest:
-                # The sandbox that was expected is gone, and this one lacks more files.
+                # The expected sandbox is gone, and this one lacks more files.
                 digest = lease.sandbox.image_digest
                 bytecode = bytecode_of(plan, digest, missing, compile_=compile_)
             added = {path: code for path, code in bytecode.items() if path in missing}
-            lease.tree = {}  # if loading fails, nobody may use the sandbox's content any more
+            lease.tree = {}  # if loading fails, the sandbox's content must not be used
             lease.sandbox.prepare(bytecode=added, removed=removed)
         try:
             yield lease.sandbox
@@ -187,7 +187,7 @@ def bytecode_of(
     """Return path → bytecode of these files in a plan, for sandboxes with this image digest.
 
     Files that are not compiled yet for this image (after an upgrade, all of them) are compiled now,
-    in sandboxes that hold no user's data, and their bytecode is stored. Raises SandboxError if they
+    in sandboxes that hold no user data, and their bytecode is stored. Raises SandboxError if they
     cannot be compiled.
     """
     theirs = [one for one in plan.applying if one.path in paths]
@@ -203,7 +203,7 @@ def _workspace_bytecode(
     """Return path → bytecode of a workspace's constraints.
 
     Once a version is compiled for an image, the bytecode serves all users of the workspace: it
-    belongs to the workspace, and was compiled in a sandbox to which no user's data was sent.
+    belongs to the workspace, and was compiled in a sandbox that was sent no user data.
     """
     if not constraints:
         return {}
@@ -236,7 +236,7 @@ def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str,
 def compiling() -> Iterator[Compile]:
     """Yield a function that compiles one user's files, always in the same sandbox.
 
-    The sandbox is opened when it is first needed. It only compiles and executes nobody's code, so
+    The sandbox is opened when it is first needed. It only compiles code and never executes any, so
     its bytecode can be trusted.
     """
     with ExitStack() as stack:

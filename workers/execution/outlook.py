@@ -1,7 +1,7 @@
-"""Alerts as a language model is shown them: those on one day, and their changes on later days.
+"""The alerts shown to a language model: those on one day, and their changes on later days.
 
-The day is that of the newest entry that the model works on, not the server's date, because a log
-may be imported years after it was written. Nothing here opens or resolves an alert.
+The day is that of the newest entry that the model is working on, not the server's date, because a
+log may be imported years after it was written. Nothing here opens or resolves an alert.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintResult
 
-# Time limit for the forecasts of all constraints together, since a constraint's author is waiting.
+# Time limit for all constraints' forecasts together, since a constraint's author is waiting.
 FORECAST_SECONDS = 5.0
 MAX_ALERTS = 20
 MAX_COMING = 20
@@ -36,7 +36,7 @@ class Outlook:
     coming: Sequence[Mapping[str, Any]] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form."""
+        """Return the JSON that is stored."""
         return {
             "day": self.day.isoformat(),
             "alerts": [*self.alerts[:MAX_ALERTS]],
@@ -45,7 +45,7 @@ class Outlook:
 
 
 def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
-    """Compute the alerts of the user's newest version as of `at`, and how they change later.
+    """Compute the alerts for the user's newest version as of `at`, and how they change later.
 
     Snoozed alerts are left out. Raises SandboxError if no sandbox is available or if it fails.
     """
@@ -64,7 +64,7 @@ def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
-    """Return the day of a moment in the user's time zone."""
+    """Return a moment's date in the user's time zone."""
     return at.astimezone(ZoneInfo(user.time_zone)).date()
 
 
@@ -97,7 +97,7 @@ def foresee(
     limits: Limits,
     bindings: Bindings | None = None,
 ) -> list[dict[str, Any]]:
-    """Return on which days each alert of these constraints opens, changes and resolves.
+    """Return the days on which these constraints' alerts open, change and resolve.
 
     Alerts that cannot be forecast in time, or whose constraint fails, are left out.
     """

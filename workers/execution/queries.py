@@ -1,4 +1,4 @@
-"""Queries: Python code that is evaluated on a user's state; its value is the answer."""
+"""Queries: Python code evaluated on a user's state; its value is the answer."""
 
 import time
 from typing import Any
@@ -62,7 +62,7 @@ def execute(run: Run) -> None:
 
 
 def _refused(code: str) -> dict[str, Any] | None:
-    """Return the error for code that violates the policy; None if it does not."""
+    """Return the error if the code violates the policy; None if it doesn't."""
     violations = check_query(code)
     if not violations:
         return None
@@ -76,7 +76,7 @@ def _refused(code: str) -> dict[str, Any] | None:
 
 
 def _evaluate(run: Run, plan: LoadPlan) -> tuple[float, Evaluation]:
-    """Evaluate the run's code; return the monotonic time at which it began, and the result."""
+    """Evaluate the run's code; return its monotonic start time and the result."""
     with loaded(plan) as sandbox:
         ready = time.monotonic()
         return ready, sandbox.evaluate(

@@ -23,7 +23,7 @@ from workers.sandbox.runner import runner_name
 class Found:
     """The findings of all constraints in one run.
 
-    `completed` are the constraints that ran to their end; `over_limit` has a few findings of each
+    `completed` are the constraints that ran to their end; `over_limit` has a few findings from each
     constraint that was stopped at the alert limit.
     """
 
@@ -33,7 +33,7 @@ class Found:
 
     @classmethod
     def of_results(cls, plan: LoadPlan, results: Sequence[ConstraintResult]) -> "Found":
-        """Return the constraints' findings, and alerts that tell the staff which ones failed."""
+        """Return the constraints' findings, and alerts that tell staff which ones failed."""
         stopped = [result for result in results if found_too_much(result)]
         heard = [result for result in results if not found_too_much(result)]
         ended = [result.path for result in results if result.error is None]
@@ -48,7 +48,7 @@ class Found:
 
     @classmethod
     def of_error(cls, plan: LoadPlan, error: SandboxError) -> "Found":
-        """Return the alert that tells the staff that a project does not load: no constraint ran."""
+        """Return the alert that tells staff that a project doesn't load, so no constraint ran."""
         critical = failing.may_any_be_critical(plan.checkpoint, plan.applying, plan.existing)
         return cls([failure(PROJECT, error_json(error), critical=critical)])
 
@@ -76,7 +76,7 @@ def finding_of(path: str, alert: FoundAlert) -> ConstraintFinding:
 
 
 def finding_json(finding: ConstraintFinding) -> dict[str, Any]:
-    """Return a finding in the form stored with the trial of a constraint."""
+    """Return a finding in the form stored with a constraint trial."""
     return {
         "fingerprint": finding.fingerprint,
         "severity": finding.severity,

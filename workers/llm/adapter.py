@@ -1,8 +1,8 @@
-"""Call the providers of language models, through pydantic-ai.
+"""Call language model providers through pydantic-ai.
 
-Importing the library takes seconds and a hundred megabytes, so it is imported at the first call,
-only by workers that call a model. Each attempt makes a client of its own and closes it: a client
-belongs to an event loop, which must not be shared between threads or inherited by a fork, and to a
+Importing the library takes seconds and a hundred megabytes, so it is imported on the first call,
+and only by workers that call a model. Each attempt creates its own client and closes it: a client
+is tied to an event loop, which must not be shared between threads or inherited by a fork, and to a
 single workspace's key.
 """
 
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
 
-# No model's answer is larger than this, but a file that a proxy serves in its place may be.
+# No model's answer exceeds this, but a file that a proxy serves in its place may.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
 # Maximum length of the provider's own words in the message for the caller.
 MAX_SAID = 200
-# A token count that is larger than this cannot be right.
+# A token count larger than this can't be right.
 MAX_TOKENS = 10**12
-# Stands for the key if there is none: the clients require a key even if the server does not.
+# Placeholder if there is no key: the clients require one even if the server does not.
 NO_KEY = "none"
 
 
@@ -107,7 +107,7 @@ class ProviderModel:
                 name=tool.name,
                 description=tool.description,
                 parameters_json_schema=dict(tool.parameters),
-                # Strict mode rewrites schemas and refuses some; calls are validated here anyway.
+                # Strict mode rewrites schemas and rejects some; calls are validated here anyway.
                 strict=False,
             )
             for tool in tools
@@ -117,7 +117,7 @@ class ProviderModel:
             settings.update(_marked_for_caching())
         if tools and choice == "required":
             settings["tool_choice"] = "required"
-        # The imports are done by now, so that they do not count towards the provider's time.
+        # The imports are done by now, so they don't count towards the provider's time.
         async with _model(self._connection, self._seconds) as model, asyncio.timeout(self._seconds):
             return await model_request(
                 model,
@@ -128,7 +128,7 @@ class ProviderModel:
             )
 
     def _failure(self, error: Exception) -> CallFailed:
-        """Convert an error raised by the library to a failure that does not reveal the API key."""
+        """Convert an error raised by the library to a failure that doesn't reveal the API key."""
         from pydantic_ai import exceptions
 
         detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
@@ -163,7 +163,7 @@ class ProviderModel:
             case exceptions.ModelHTTPError():
                 return RequestRejected(detail)
             case _:
-                # Each client raises errors of its own if an answer does not follow the protocol.
+                # Each client raises its own errors if an answer doesn't follow the protocol.
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
 
     def _without_key(self, text: str) -> str:
@@ -197,7 +197,7 @@ def _marked_for_caching() -> "ModelSettings":
 
 @functools.cache
 def _trusted() -> "ssl.SSLContext":
-    """Load the trusted certificates only once: this is most of the cost of making a client."""
+    """Load the trusted certificates only once: that is most of the cost of creating a client."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -293,7 +293,7 @@ async def _bound(response: "httpx2.Response") -> None:
 
 
 def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
-    """Convert the messages to the library's form, which combines those between two answers."""
+    """Convert the messages to the library's format, which combines those between two answers."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelResponse,
@@ -367,7 +367,8 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
         if isinstance(part, ToolCallPart):
             call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
             calls.append(call)
-            # Servers also parse calls that are sent back to them: arguments must be a JSON object.
+            # Servers parse calls that are sent back to them, so the arguments must be a JSON
+            # object.
             if call.problem and not call.arguments:
                 part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
         elif isinstance(part, TextPart):

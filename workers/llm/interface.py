@@ -26,7 +26,7 @@ class ToolCall:
     """A tool call that the model requests.
 
     If the arguments are not a JSON object or do not fit the tool's schema, or if the tool does not
-    exist, `problem` says so in words for the model, and the call must not be carried out.
+    exist, `problem` says so in words meant for the model, and the call must not be carried out.
     `arguments` are the arguments that could be read, `text` is the text that was sent.
     """
 
@@ -116,19 +116,19 @@ class LanguageModel(Protocol):
 
 
 class CallFailed(LanguageModelError):
-    """A call without an answer.
+    """A call that got no answer.
 
-    The class is the kind of failure. The message explains the failure to the staff, `explanation`
-    explains it to the caller: what happened, whose fault it is, and what to do. `usage` is what the
-    call used, if the provider reports that nevertheless; `unsent` says whether the request is known
-    not to have reached the provider. `retry_after` is the number of seconds that the provider asks
-    us to wait; `provider_said` is the provider's own message, shortened.
+    The subclass tells the kind of failure. The message explains the failure to staff, and
+    `explanation` explains it to the caller: what happened, whose fault it is, and what to do.
+    `usage` is what the call used, if the provider still reports it; `unsent` says whether the
+    request is known not to have reached the provider. `retry_after` is the number of seconds that
+    the provider asks us to wait; `provider_said` is the provider's own message, shortened.
     """
 
     outcome: ClassVar[LlmOutcome]
     summary: ClassVar[str]
     explanation: ClassVar[str]
-    # True if the same question may succeed when it is asked again.
+    # True if asking the same question again may succeed.
     passing: ClassVar[bool] = False
 
     def __init__(
@@ -146,7 +146,7 @@ class CallFailed(LanguageModelError):
         self.usage = usage
         self.unsent = unsent
         self.retry_after = retry_after
-        # The text of an answer up to the point where it was cut off or refused.
+        # The answer's text up to the point where it was cut off or refused.
         self.text = text
         self.answered_by = answered_by
         self.provider_said = provider_said
@@ -158,8 +158,8 @@ class RateLimited(CallFailed):
     outcome = LlmOutcome.RATE_LIMITED
     summary = "The provider's rate limit for this key has been reached for now."
     explanation = (
-        "The language model's provider accepts no more calls at the moment. Your question is not"
-        " at fault: ask again in a minute."
+        "The language model's provider is not accepting more calls at the moment. This is not a"
+        " problem with your question. Ask again in a minute."
     )
     passing = True
 
@@ -170,8 +170,8 @@ class ProviderUnavailable(CallFailed):
     outcome = LlmOutcome.UNAVAILABLE
     summary = "The provider has failed or is overloaded."
     explanation = (
-        "The language model's provider has failed or is overloaded. Your question is not at fault:"
-        " ask again in a minute."
+        "The language model's provider has failed or is overloaded. This is not a problem with your"
+        " question. Ask again in a minute."
     )
     passing = True
 
@@ -182,8 +182,9 @@ class TimedOut(CallFailed):
     outcome = LlmOutcome.TIMEOUT
     summary = "The provider did not answer in time (UAC_LLM_TIMEOUT_SECONDS)."
     explanation = (
-        "The language model's provider did not answer in time. Your question is not at fault: ask"
-        " again. If this happens often, the server's operator can raise UAC_LLM_TIMEOUT_SECONDS."
+        "The language model's provider did not answer in time. This is not a problem with your"
+        " question. Ask again. If this happens often, the server's operator can raise"
+        " UAC_LLM_TIMEOUT_SECONDS."
     )
     passing = True
 
@@ -194,9 +195,9 @@ class ConnectionLost(CallFailed):
     outcome = LlmOutcome.CONNECTION_LOST
     summary = "The provider cannot be reached, or the connection was dropped."
     explanation = (
-        "The language model's provider cannot be reached, or the connection was dropped. Your"
-        " question is not at fault: ask again in a minute. If this persists, the server's operator"
-        " has to check the network and UAC_LLM_BASE_URL."
+        "The language model's provider cannot be reached, or the connection was dropped. This is"
+        " not a problem with your question. Ask again in a minute. If this persists, the server's"
+        " operator has to check the network and UAC_LLM_BASE_URL."
     )
     passing = True
 
@@ -210,9 +211,9 @@ class InvalidAnswer(CallFailed):
         " that no proxy answers in its place."
     )
     explanation = (
-        "The response did not come from a language model. Your question is not at fault: the"
-        " server's operator has to check that UAC_LLM_BASE_URL points to the provider, and that no"
-        " proxy answers in its place."
+        "The response did not come from a language model. This is not a problem with your question:"
+        " the server's operator has to check that UAC_LLM_BASE_URL points to the provider, and"
+        " that no proxy answers in its place."
     )
     passing = True
 
@@ -241,9 +242,9 @@ class ModelRefused(CallFailed):
     """The model, or the provider's content filter, has refused to answer."""
 
     outcome = LlmOutcome.REFUSED
-    summary = "The model, or its provider's filter, refuses to answer."
+    summary = "The model, or its provider's filter, refused to answer."
     explanation = (
-        "The language model, or its provider's filter, refuses this question. Rephrase it."
+        "The language model, or its provider's filter, refused this question. Rephrase it."
     )
 
 
@@ -252,13 +253,13 @@ class WrongKey(CallFailed):
 
     outcome = LlmOutcome.WRONG_KEY
     summary = (
-        "The provider refuses the API key: check UAC_LLM_API_KEY or the workspace's own key, and"
+        "The provider rejects the API key: check UAC_LLM_API_KEY or the workspace's own key, and"
         " whether the key may use this model."
     )
     explanation = (
-        "The language model's provider refuses the server's API key. Your question is not at fault:"
-        " asking again will not help until the server's operator has corrected UAC_LLM_API_KEY or"
-        " the workspace's own key."
+        "The language model's provider rejects the server's API key. This is not a problem with"
+        " your question, but asking again will not help until the server's operator has corrected"
+        " UAC_LLM_API_KEY or the workspace's own key."
     )
 
 
@@ -266,10 +267,11 @@ class NoCredit(CallFailed):
     """The account's credit or quota at the provider is exhausted."""
 
     outcome = LlmOutcome.NO_CREDIT
-    summary = "The account at the provider has no credit or quota left: top it up there."
+    summary = "The provider account has no credit or quota left: top it up there."
     explanation = (
-        "The server's account at the language model's provider has no credit left. Your question is"
-        " not at fault: asking again will not help until the server's operator has topped it up."
+        "The server's account with the language model's provider has no credit left. This is not a"
+        " problem with your question, but asking again will not help until the server's operator"
+        " has topped it up."
     )
 
 
@@ -281,9 +283,9 @@ class UnknownModel(CallFailed):
         "The provider does not know this model or address: check the model's name and the base URL."
     )
     explanation = (
-        "The provider does not know this language model or address. Your question is not at fault:"
-        " asking again will not help until the server's operator has corrected UAC_LLM_MODEL or"
-        " UAC_LLM_BASE_URL, or the workspace's own settings."
+        "The provider does not know this language model or address. This is not a problem with your"
+        " question, but asking again will not help until the server's operator has corrected"
+        " UAC_LLM_MODEL or UAC_LLM_BASE_URL, or the workspace's own settings."
     )
 
 

@@ -1,4 +1,4 @@
-"""A model that keeps to a workspace's budget, retries failed calls, and records every attempt."""
+"""A model that respects a workspace's budget, retries failed calls, and records every attempt."""
 
 import random
 import time
@@ -35,19 +35,19 @@ logger = structlog.get_logger(__name__)
 
 # Estimated bytes per token; real tokens have more, so prompts are never underestimated by much.
 BYTES_PER_TOKEN = 3
-# After the first call in a piece of work, calls wait this many times as long for their turn as the
-# first: giving up then would waste everything paid for so far.
+# After the first call in a piece of work, later calls wait this many times as long for their turn:
+# giving up at that point would waste everything paid for so far.
 PATIENCE = 20
 # Pauses, in seconds, between attempts to record a call while the database does not answer.
 DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
 class MeteredModel:
-    """The model of a workspace, for one piece of work. See `interface.LanguageModel`.
+    """A workspace's model, for one piece of work. See `interface.LanguageModel`.
 
-    It holds no connection and no transaction between calls; each call reads the workspace's
-    settings again. Several threads must not use it at the same time. `turn` counts the answers of
-    the piece of work, including those given before this object was made.
+    It holds no connection and no transaction between calls; each call rereads the workspace's
+    settings. It must not be used by several threads at once. `turn` counts the answers of the piece
+    of work, including those given before this object was made.
     """
 
     def __init__(self, work: CallSession, turn: int = 0) -> None:
@@ -170,7 +170,7 @@ def _recorded(
 
 
 def _finish(call: LlmCall, ending: Ending) -> None:
-    """Record the result of a call, which has cost money; retry while the database restarts."""
+    """Record the result of a call that has cost money; retry while the database restarts."""
     for pause in DATABASE_PAUSES:
         try:
             llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
@@ -184,7 +184,7 @@ def _finish(call: LlmCall, ending: Ending) -> None:
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there must be none."""
+    """Return how many seconds to wait before the next attempt; None if there is to be none."""
     return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
 
 

@@ -1,6 +1,6 @@
 """Prometheus metrics for language model calls, read from the ledger on each scrape.
 
-This way, the figures cover the whole server, whichever of its processes made the calls, and they
+This way, the figures cover the whole server, no matter which process made the calls, and they
 survive restarts. No label names a user or a workspace.
 """
 
@@ -22,7 +22,7 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served with those of this process."""
+    """Register the metrics, to be served along with this process's own."""
     registry.register(Read(_calls))
 
 

@@ -40,7 +40,7 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
 
 
 def _storable(arguments: Mapping[str, Any]) -> bool:
-    """Return whether a database can store all the texts in the arguments."""
+    """Return whether the database can store all strings in the arguments."""
     try:
         text = json.dumps(arguments, ensure_ascii=False)
         text.encode()

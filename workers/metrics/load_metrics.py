@@ -1,4 +1,4 @@
-"""Prometheus metrics for the load that each workspace causes: refused requests and waiting work.
+"""Prometheus metrics for the load that each workspace causes: rejected requests and waiting work.
 
 The figures cover the whole server. Labels name workspaces by their public ids; no label names a
 user.
@@ -14,14 +14,14 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served with those of this process."""
+    """Register the metrics, to be served along with this process's own."""
     registry.register(Read(_refused, _waiting))
 
 
 def _refused() -> Iterator[Metric]:
     refused = CounterMetricFamily(
         "uac_refused",
-        "Requests refused because of a rate limit or quota of their workspace.",
+        "Requests rejected because of their workspace's rate limit or quota.",
         labels=["workspace", "reason"],
     )
     for workspace, reason, number in refusals.counted():

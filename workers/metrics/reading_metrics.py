@@ -12,7 +12,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Read(Collector):
-    """Metrics that functions read; if one function fails, the others' metrics are still served.
+    """Metrics read by functions; if one function fails, the others' metrics are still served.
 
     The functions run in a separate thread, whose database connection is closed afterwards.
     """

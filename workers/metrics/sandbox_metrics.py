@@ -21,7 +21,7 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
-# Histogram buckets in seconds, from a millisecond to the longest time limit of a request.
+# Histogram buckets in seconds, from a millisecond to the longest request time limit.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -43,7 +43,7 @@ START_FAILURES = Counter("uac_sandbox_start_failures", "Sandboxes that failed to
 
 REQUEST_SECONDS = Histogram(
     "uac_sandbox_request_seconds",
-    "Time from sending a request to a sandbox until its answer.",
+    "Time from sending a request to a sandbox until it answers.",
     ["operation"],
     buckets=BUCKETS,
 )

@@ -19,7 +19,7 @@ logger = structlog.get_logger(__name__)
 def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
     """Serve metrics for the whole server, and those in `registry` (by default, this process's own).
 
-    Returns whether the metrics are served. If the port is taken, this is logged, but does not stop
+    Returns whether the metrics are served. If the port is taken, that is logged but doesn't stop
     the process.
     """
     address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT

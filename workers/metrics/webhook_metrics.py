@@ -16,7 +16,7 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served with those of this process."""
+    """Register the metrics, to be served along with this process's own."""
     registry.register(Read(_messages))
 
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics for the workers' work: how much of each kind waits, is held, fails or is dead.
+"""Prometheus metrics for the workers' work, by kind: how much is waiting, held, failing or dead.
 
 They are read from the database and Redis on each scrape, so any process can report on the whole
 server, even if the workers that do the work are dead. No label names a user or a workspace.
@@ -20,7 +20,7 @@ logger = structlog.get_logger(__name__)
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served with those of this process."""
+    """Register the metrics, to be served along with this process's own."""
     registry.register(Read(_of_work, _of_server, _of_queues))
 
 
@@ -33,7 +33,7 @@ def _of_work() -> Iterator[Metric]:
             ("held", "Work that a worker has claimed."),
             ("longest_seconds", "Upper bound on the time since the oldest held work was claimed."),
             ("failing", "Work that has failed repeatedly and is still retried."),
-            ("dead", "Work that failed permanently and that the staff have not handled."),
+            ("dead", "Work that failed permanently and that staff have not handled."),
         )
     }
     for one in stuck.standings():

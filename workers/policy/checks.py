@@ -1,8 +1,8 @@
 """The static policy for users' projects: what Python code may contain in each kind of file.
 
 The policy keeps a project deterministic, readable and honest with its type checker, and says early
-and in plain words what to change. It is not a security boundary and does not try to be one: code
-that slips through runs in the sandbox, which is one.
+and in plain words what to change. It isn't meant to be a security boundary: code that slips through
+runs in the sandbox, which is one.
 """
 
 import io
@@ -39,7 +39,7 @@ _KINDS = (
     ("constraint", re.compile(r"constraints/\w+\.py")),
     ("test", re.compile(r"tests/test_\w+\.py")),
 )
-# Files of a workspace's constraints, which belong to no project.
+# A workspace's constraint files, which don't belong to any project.
 _WORKSPACE_KINDS = (
     ("workspace constraint", re.compile(r"workspace/constraints/\w+\.py")),
     ("workspace test", re.compile(r"workspace/tests/test_\w+\.py")),

@@ -87,7 +87,7 @@ class _Policy:
             yield from self.check_content()
 
     def uses_of_classes(self) -> Iterator[ast.AST]:
-        """Yield the nodes at which a decorator, or a class that could build classes, is allowed."""
+        """Yield the nodes where a decorator, or a class that could build classes, is allowed."""
         for node in ast.walk(self.tree):
             match node:
                 case (
@@ -115,7 +115,7 @@ class _Policy:
                 case ast.Expr(value=value):  # a query's value, which is not used in the code
                     yield from list_type_calls(value)
 
-    # Rules for every node, wherever it stands in the tree.
+    # Rules for every node, wherever it is in the tree.
 
     def check_node(self, node: ast.AST, qualified: bool) -> Iterator[tuple[str, str]]:
         match node:
@@ -123,7 +123,7 @@ class _Policy:
                 for alias in node.names:
                     yield from self.check_import(alias.name)
                     if alias.asname and alias.name in LIBRARY and alias.name != "datetime":
-                        message = f"import {alias.name} as …: keep the name of the module"
+                        message = f"import {alias.name} as …: keep the module's name"
                         yield "import", message
             case ast.ImportFrom():
                 yield from self.check_import_from(node)
@@ -169,7 +169,7 @@ class _Policy:
     def check_use(
         self, node: ast.Name | ast.Attribute, qualified: bool
     ) -> Iterator[tuple[str, str]]:
-        """Refuse modules, and whatever builds classes, where they are passed around as values."""
+        """Reject modules, and anything that builds classes, if they are passed around as values."""
         origin = self.origin(node) or ""
         if (
             origin in LIBRARY
@@ -211,7 +211,7 @@ class _Policy:
         if node.level:
             yield (
                 "import",
-                "a relative import: write the absolute name, from domains.<domain>.schema",
+                "a relative import: use an absolute one, from domains.<domain>.schema import …",
             )
         elif "*" in names:
             yield "import", f"from {module} import *: import the names that you need"
@@ -232,7 +232,7 @@ class _Policy:
             for name in names:
                 yield from self.check_attribute(name)
                 # A collection may be called `calendar`; the names of other modules are reserved, so
-                # they cannot stand for records here.
+                # here they can't refer to records.
                 if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
                     yield "import", f"{module} only imports the module {name}: write import {name}"
         elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
@@ -410,7 +410,7 @@ class _Policy:
             yield from self.check_pure(node.value)
 
     def check_pure(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
-        """Refuse expressions that run on import, except literals, names and constructor calls."""
+        """Reject expressions that run on import, except literals, names and constructor calls."""
         match node:
             case ast.Constant() | ast.Name() | ast.Lambda():
                 return  # a lambda's body does not run
@@ -450,9 +450,9 @@ class _Policy:
                 yield from self.check_pure(child)
 
     def check_factories(self, keywords: list[ast.keyword]) -> Iterator[tuple[ast.AST, str]]:
-        """Refuse default factories that run code.
+        """Reject default factories that run code.
 
-        A default factory runs when a state file is imported in which a record omits the field.
+        A default factory runs when a state file with a record that omits the field is imported.
         """
         for keyword in keywords:
             match keyword:
@@ -465,7 +465,7 @@ class _Policy:
                         yield keyword.value, message
 
     def origin(self, node: ast.expr) -> str | None:
-        """Return the full name to which an expression refers, as far as the imports show it."""
+        """Return the full name that an expression refers to, as far as the imports show it."""
         match node:
             case ast.Name(id=name):
                 return self.origins.get(name, name)

@@ -29,7 +29,7 @@ def list_bound_names(statements: list[ast.stmt]) -> Iterator[str]:
 
 
 def root_name(node: ast.expr) -> str:
-    """Return the name with which a dotted or subscripted expression begins, or ''."""
+    """Return the name that a dotted or subscripted expression begins with, or ''."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -79,4 +79,4 @@ def list_format_attributes(text: str) -> Iterator[str]:
             yield from re.split(r"[.\[\]]", field or "")[1:]
             yield from list_format_attributes(specification or "")
     except ValueError:
-        return  # the format string is broken, so that using it will raise an error
+        return  # the format string is broken, so using it will raise an error

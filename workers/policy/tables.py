@@ -81,11 +81,11 @@ FORBIDDEN_NAMES = _names(
     "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
     " memoryview help exit quit"
 )
-# Forbidden only as calls, since variables often have these names: what the calls return varies from
+# Forbidden only as calls, since variables often have these names: the calls' results vary from
 # process to process.
 FORBIDDEN_CALLS = _names("id hash")
-# These build classes if they are called with more than one value; names in string arguments would
-# not be checked.
+# These build classes when called with more than one value; names in string arguments would not be
+# checked.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"

@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return the field `name` of an answer, which must be of exactly the type `kind`."""
+    """Return an answer's field `name`, whose type must be exactly `kind`."""
     found = value.get(name)
     if type(found) is not kind:
         raise ProtocolError(f"{name} is not a {kind.__name__}")
@@ -40,7 +40,7 @@ def read_pair(value: Any) -> tuple[str, str] | None:
 
 
 def take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the field `name` of an answer, which must be a list of objects."""
+    """Return an answer's field `name`, which must be a list of objects."""
     found: list[Any] = take_field(value, name, list)
     if not all(isinstance(item, dict) for item in found):
         raise ProtocolError(f"{name} is not a list of objects")
@@ -57,7 +57,7 @@ def _number(value: dict[str, Any], name: str) -> float:
 
 
 def take_integer(value: dict[str, Any], name: str) -> int:
-    """Return the field `name` of an answer, which must be a non-negative integer."""
+    """Return an answer's field `name`, which must be a non-negative integer."""
     found = take_field(value, name, int)
     if not 0 <= found <= protocol.MAX_INTEGER:
         raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")

@@ -75,7 +75,7 @@ def ensure_typecheck_image(
 def _engine() -> Iterator[docker.DockerClient]:
     """Yield a client of the engine.
 
-    In this context, ImageNotBuilt is raised if the engine does not answer or refuses a request.
+    Within the context, ImageNotBuilt is raised if the engine doesn't answer or rejects a request.
     """
     try:
         with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:

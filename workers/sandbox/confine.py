@@ -2,17 +2,16 @@
 
     confine.py FOLDER_OF_SANDBOX_IMAGE TIME_ZONES HOST_PID
 
-The script imports once what every runner needs, then forks for each sandbox that the host requests
-on standard input, which is a socket. The request is one byte, sent with the descriptors of the
-sandbox's three standard streams; the answer is the process id of the sandbox's watcher, sent with a
-descriptor of that process.
+The script first imports everything that a runner needs, then forks for each sandbox that the host
+requests on standard input, which is a socket. The request is one byte, sent along with the
+descriptors of the sandbox's three standard streams; the answer is the process id of the sandbox's
+watcher, sent along with a descriptor of that process.
 
 Each fork results in two processes, a runner and its watcher. Where the kernel allows it, the runner
 has namespaces of its own: it sees no network, no other process, and no part of the file system
 except the standard library and the time zone database, both read-only. It never runs as root. The
 watcher, which is the forked process itself, runs no user code. It waits until the host closes the
-runner's standard input, the host dies, or the runner dies, and then kills all processes that are
-left.
+runner's standard input, the host dies, or the runner dies, and then kills all remaining processes.
 """
 
 import ctypes
@@ -51,12 +50,12 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 NOBODY = 65534
 
-# The first byte of an answer to the host, which says whether the sandbox was started.
+# First byte of an answer to the host: whether the sandbox was started.
 STARTED = b"+"
 FAILED = b"-"
 
 # Mount point of the runner's root file system: a folder that exists on every system, contains no
-# libraries, and is not needed by the runner.
+# libraries and isn't needed by the runner.
 ROOT = Path("/proc")
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -141,7 +140,7 @@ def watch(host: int, zones: str) -> NoReturn:
                 with suppress(OSError):
                     enter_root(zones)
             drop_privileges()
-            # Set the death signal only now: dropping the privileges would clear it.
+            # Set the death signal only now: dropping privileges would have cleared it.
             processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
             processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
             for kind in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
@@ -165,9 +164,9 @@ def watch(host: int, zones: str) -> NoReturn:
 
 
 def enter_namespaces() -> bool:
-    """Enter new namespaces, if the kernel allows it; return whether it did.
+    """Enter new namespaces if the kernel allows it; return whether it did.
 
-    The new namespace of process ids takes effect at the next fork.
+    The new PID namespace takes effect at the next fork.
     """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
@@ -211,7 +210,7 @@ def mount(
 
 
 def drop_privileges() -> None:
-    """Become the user nobody if running as root, and give up all capabilities."""
+    """Become the user nobody if running as root, and drop all capabilities."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

@@ -35,7 +35,7 @@ State = Literal["ok", "warning", "FAILED", "not tried"]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of one check; `fix` says what to do, if there is anything to do."""
+    """The result of one check; `fix` says what to do, if anything."""
 
     check: str
     state: State
@@ -47,7 +47,7 @@ def examine() -> Iterator[CheckResult]:
     """Run all checks, in an order in which each depends only on earlier ones.
 
     Yields each result as soon as its check ends. If a failure makes the remaining checks pointless,
-    these are not run, and are yielded as "not tried".
+    they are not run, but yielded as "not tried".
     """
     with ExitStack() as stack:
         opened: list[ChannelSandbox] = []
@@ -74,7 +74,7 @@ def examine() -> Iterator[CheckResult]:
                     yield CheckResult(check=name, state="not tried", found=found)
                 return
         for name, look in CHECKS_INSIDE.items():
-            if not opened[-1].alive:  # the previous check broke the sandbox, and has reported that
+            if not opened[-1].alive:  # the previous check broke the sandbox and reported it
                 opened.append(stack.enter_context(open_empty()))
             yield _finding(name, partial(look, opened[-1]))
         for name, check in CHECKS_OUTSIDE.items():

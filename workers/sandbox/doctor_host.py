@@ -8,7 +8,7 @@ from requests.exceptions import RequestException
 
 from workers.sandbox.doctor_probes import Doubtful, Failed, connect_engine, image_name
 
-# The oldest version of the Docker engine's API that this release is tested with.
+# The oldest Docker Engine API version that this release is tested with.
 TESTED_API = (1, 41)
 
 
@@ -41,9 +41,9 @@ def check_engine() -> str:
         said = str(error)
         if "Permission denied" in said or "Errno 13" in said:
             raise Failed(
-                f"{where} refuses this user ({os.geteuid()})",
+                f"{where} denies this user ({os.geteuid()}) access",
                 "run the sandbox workers and this command as a user who may use the engine (a"
-                " member of the group docker, which is as powerful as root), or set DOCKER_HOST to"
+                " member of the docker group, which is as powerful as root), or set DOCKER_HOST to"
                 " the address of another engine",
             ) from None
         raise Failed(
@@ -73,7 +73,7 @@ def check_image() -> str:
 
 
 def check_control_groups() -> str:
-    """Return the version of the control groups and their driver.
+    """Return the control groups' version and driver.
 
     Raises Failed if the engine cannot enforce all limits with them.
     """

@@ -45,8 +45,8 @@ def _privileges(sandbox: Sandbox) -> str:
     return f"user {user}, no capabilities, and none can be gained"
 
 
-# Code that makes various system calls which the filter must refuse, by their C library names; its
-# value is the list of those that the filter allows.
+# Code that makes various system calls that the filter must block, by their C library names; its
+# value is the list of calls that the filter allows.
 REFUSED = """
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +79,7 @@ def _seccomp(sandbox: Sandbox) -> str:
             "make the engine and its runtime apply workers/sandbox/seccomp.json"
             " (gVisor: --oci-seccomp)",
         )
-    return "refuses sockets of all kinds and, among other calls, unshare, ptrace and mount"
+    return "blocks all kinds of sockets and, among other calls, unshare, ptrace and mount"
 
 
 def _network(sandbox: Sandbox) -> str:
@@ -94,7 +94,7 @@ def _network(sandbox: Sandbox) -> str:
             f"there are network interfaces: {', '.join(interfaces)}",
             "make the engine obey `NetworkMode: none`",
         )
-    return "no interface except loopback, and no sockets with which to use it"
+    return "no interface except loopback, and no sockets to use it with"
 
 
 WRITABLE = """

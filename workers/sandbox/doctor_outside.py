@@ -1,4 +1,4 @@
-"""Checks from outside a sandbox: a container's limits, its isolation from others, leftovers."""
+"""Checks from outside a sandbox: a container's limits, its isolation from others, and leftovers."""
 
 import signal
 import subprocess
@@ -23,8 +23,8 @@ from workers.sandbox.doctor_probes import (
 )
 from workers.sandbox.limits import MEBIBYTE
 
-# Memory of a test container, in MiB: enough to start it, but too little for the memory that its
-# program is told to fill.
+# Memory limit of a test container, in MiB: enough to start it, but less than its program is told to
+# fill.
 SMALL_MIB = 64
 SCRATCH_MIB = 4
 FORKS = 600
@@ -105,7 +105,7 @@ def _strangers() -> str:
 def _scratch() -> str:
     """Check the writable folder that a workspace may allow.
 
-    It must not exceed its size, and must be empty at the start of each use.
+    It must not grow beyond its size, and must be empty at the start of each use.
     """
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
@@ -137,11 +137,11 @@ def _leftovers() -> str:
         with suppress(NotFound):
             if client.api.inspect_container(container)["State"]["Status"] != "removing":
                 raise Failed(
-                    "containers of a killed worker are not found by their label",
+                    "a killed worker's containers are not found by their label",
                     "run the sandbox workers in a PID namespace of the engine's machine, and find"
                     " out why the engine loses labels",
                 )
-    return "containers of a killed worker are found and removed"
+    return "a killed worker's containers are found and removed"
 
 
 CHECKS_OUTSIDE: dict[str, Callable[[], str]] = {

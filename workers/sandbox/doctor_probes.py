@@ -1,4 +1,4 @@
-"""What the doctor's checks share: their exceptions, and the sandboxes in which they run code."""
+"""What the doctor's checks share: their exceptions, and the sandboxes they run code in."""
 
 import datetime
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _fix_of_start(message: str) -> str:
 
 
 def default_shape() -> Shape:
-    """Return the shape of containers for workspaces that override no limits."""
+    """Return the container shape for workspaces that don't override any limits."""
     return Shape.of(effective({}))
 
 
@@ -74,6 +74,6 @@ def image_name() -> str:
 
 @contextmanager
 def connect_engine() -> Iterator[engine.DockerClient]:
-    """Open a client of the engine, and close it afterwards."""
+    """Open an engine client, and close it afterwards."""
     with closing(engine.from_env(timeout=docker.ENGINE_SECONDS)) as client:
         yield client

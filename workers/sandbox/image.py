@@ -12,7 +12,7 @@ SOURCES = Path(sandbox_image.__path__[0])
 
 @functools.cache
 def sources_digest() -> str:
-    """Return a digest of the files in `sandbox_image`, in hexadecimal."""
+    """Return a hexadecimal digest of the files in `sandbox_image`."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*")):
         if path.suffix == ".py" or path.name == "Dockerfile":

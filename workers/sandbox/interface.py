@@ -2,7 +2,7 @@
 
 A sandbox serves one user. It is opened, loaded with the user's project and sent any number of
 requests. Each request runs in its own fork of the loaded project, which is discarded afterwards; if
-a request runs several constraints or test files, each of them has a fork of its own. The setting
+a request runs several constraints or test files, each of them gets its own fork. The setting
 UAC_SANDBOX_RUNNER names the runner, which determines how the sandbox is isolated.
 """
 
@@ -39,8 +39,8 @@ Bindings = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 class SandboxError(Exception):
     """A request to a sandbox failed.
 
-    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set if the user's code is at
-    fault; `usage` is the output printed and the resources used before the failure, if known.
+    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set if the user's code is to
+    blame; `usage` is the output printed and the resources used before the failure, if known.
     `infrastructure` is set if the sandbox or its machine failed, not the user's code: the sandbox
     did not start, died, was too slow or sent nonsense, and the same request may well succeed in
     another sandbox. The sandbox stays usable unless its `alive` is False.
@@ -63,7 +63,7 @@ class SandboxError(Exception):
         self.infrastructure = infrastructure
 
     def at_start(self, last_words: str) -> "SandboxError":
-        """Return this error for a sandbox that did not start: no user code is to blame."""
+        """Return this error for a sandbox that didn't start: no user code is to blame."""
         said = f"; it said: {last_words}" if last_words else ""
         return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
 
@@ -85,7 +85,7 @@ class Sandbox(Protocol):
 
     @property
     def spent(self) -> bool:
-        """True if user code had to be stopped: the sandbox still works, but will not be kept."""
+        """True if user code had to be stopped: the sandbox still works, but won't be kept."""
         ...
 
     def close(self) -> None:
@@ -113,9 +113,9 @@ class Sandbox(Protocol):
         """Load the project into the sandbox: all of it at first, later only what has changed.
 
         Changed files, and modules that import them, are executed again. If a domain's module fails,
-        SandboxError is raised with the outcome "user_error", and the content loaded before stays.
-        Constraints and tests run only when requested, so their errors are in the results of those
-        requests.
+        SandboxError is raised with the outcome "user_error", and the previously loaded content
+        stays. Constraints and tests run only when requested, so their errors are in the results of
+        those requests.
         """
         ...
 
@@ -128,7 +128,7 @@ class Sandbox(Protocol):
     ) -> None:
         """Have the next request that runs code load these changes first, as `load` would.
 
-        The combined request takes half the time of two. If the changes cannot be loaded, that
+        The combined request takes half as long as two. If the changes cannot be loaded, that
         request raises the error, and the next one tries to load them again.
         """
         ...
@@ -146,7 +146,7 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Evaluation:
-        """Run code; its value is that of the last statement if this is an expression, else null."""
+        """Run code; its value is that of the last statement if it is an expression, else null."""
         ...
 
     def run_constraints(
@@ -177,7 +177,7 @@ class Sandbox(Protocol):
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """Find out when the findings of these constraints change if nothing but the clock changes.
+        """Find out when these constraints' findings change if nothing but the clock changes.
 
         Each constraint is called as often as needed, but for at most half of its `wall_seconds`.
         """
@@ -205,14 +205,14 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
-        """Execute files of a foreign project; see `sandbox_image.foreign`.
+        """Execute files from a foreign project; see `sandbox_image.foreign`.
 
         The answer is JSON that the files' code may have forged: the caller must check its content.
         """
         ...
 
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """Read back the loaded records that come from these state and shard files (None: from all).
+        """Read back the loaded records from these state and shard files (from all if None).
 
         Request at most DUMPED_BYTES of files at a time, since an answer may contain at most a
         million values.

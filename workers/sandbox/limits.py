@@ -39,9 +39,9 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-# Maximum total size of the files that one request compiles, and of those that one request reads
-# back, since an answer is read in one go. A single file may exceed this: it may be as large as the
-# largest record that the API accepts.
+# Maximum total size of the files that one request compiles or reads back, since an answer is read
+# in one go. A single file may exceed this: it may be as large as the largest record that the API
+# accepts.
 COMPILED_BYTES = 2 * MEBIBYTE
 DUMPED_BYTES = MEBIBYTE // 2
 COMPILE_LIMITS = Limits(
@@ -61,7 +61,7 @@ FOREIGN_LIMITS = Limits(
 
 
 def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
-    """Group files into parts of at most `most` bytes; a larger file forms a part of its own."""
+    """Group files into parts of at most `most` bytes; a larger file gets a part to itself."""
     parts: list[list[str]] = [[]]
     room = most
     for path, size in sizes.items():
@@ -75,20 +75,20 @@ def parts_of(sizes: Mapping[str, int], most: int) -> list[list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Properties fixed for the whole life of a sandbox; the process runner uses only the memory."""
+    """Properties fixed for a sandbox's lifetime; the process runner uses only the memory limit."""
 
     memory_mib: int = 1024  # memory limit, including swap
     pids: int = 32
-    tmpfs_mib: int = 0  # size of the writable /tmp; if 0, nothing can be written to
+    tmpfs_mib: int = 0  # size of the writable /tmp; if 0, nothing is writable
 
     @classmethod
     def of(cls, limits: SandboxLimits) -> "Shape":
-        """Return the shape that sandboxes have under these settings."""
+        """Return the sandbox shape for these settings."""
         return cls(memory_mib=limits.memory_mib, pids=limits.pids, tmpfs_mib=limits.tmpfs_mib)
 
     @property
     def process_memory_bytes(self) -> int:
-        """Return the memory limit of one process in the sandbox, in bytes."""
+        """Return the memory limit per process in the sandbox, in bytes."""
         return process_memory_most(self.memory_mib, self.tmpfs_mib) * MEBIBYTE
 
 
@@ -97,7 +97,7 @@ DEFAULT_SHAPE = Shape()
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """The resources allowed to a user's code: limits on each request, and the shape of its sandbox.
+    """The resources that a user's code may use: limits on each request, and its sandbox's shape.
 
     If `single_use` is set, every use gets a fresh sandbox.
     """

@@ -1,8 +1,8 @@
 """The process runner, for development: a sandbox is an ordinary process confined by `confine.py`.
 
-It needs Linux and nothing else. Its sandboxes share the host's kernel interface, memory and user
-ids and, where the kernel does not allow namespaces, also the network and all readable files. So it
-is for demonstrations and tests; in production, the server refuses to start with it.
+It needs nothing but Linux. Its sandboxes share the host's kernel interface, memory and user ids
+and, where the kernel does not allow namespaces, also the network and all readable files. So it is
+meant for demonstrations and tests; in production, the server refuses to start with it.
 """
 
 import compileall
@@ -32,7 +32,7 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
-# Seconds that a starter has to answer: a machine that takes longer could not run a sandbox either.
+# Seconds that a starter has to answer: a slower machine couldn't run a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
@@ -40,8 +40,8 @@ READ_BYTES = 1024 * 1024
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
     """Start a confined process; raise SandboxError if it does not start.
 
-    Closing the sandbox ends it and all its processes. Of `shape`, only the memory limit per process
-    is used.
+    Closing the sandbox ends it and all its processes. Only `shape`'s memory limit per process is
+    used.
     """
     try:
         channel = ProcessChannel(hash_seed)
@@ -89,7 +89,7 @@ def reap() -> int:
 class Starter:
     """The process from which all sandboxes with the same hash seed are forked (`confine.py`).
 
-    It imports once the modules that every sandbox needs, and exits when this process does.
+    It imports the modules common to all sandboxes once, and exits when this process does.
     """
 
     def __init__(self, hash_seed: int) -> None:
@@ -97,8 +97,8 @@ class Starter:
         _precompile()
         self._socket, theirs = socket.socketpair()
         try:
-            # Use no preexec_fn, which is not safe with threads, and no death signal, which would
-            # come as soon as the thread that happened to open the sandbox ends. Instead, confine.py
+            # Don't use preexec_fn, which isn't safe with threads, or a death signal, which would be
+            # sent as soon as the thread that happened to open the sandbox ends. Instead, confine.py
             # itself watches this process.
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
                 [
@@ -142,7 +142,7 @@ class Starter:
         return int(answer[1:]), descriptors[0]
 
     def close(self) -> None:
-        """End the process; sandboxes that were already forked from it keep running."""
+        """End the process; sandboxes already forked from it keep running."""
         self._socket.close()
         assert self._process.stderr is not None
         self._process.stderr.close()
@@ -256,14 +256,14 @@ def _precompile() -> None:
 
 
 def _pipe_to() -> tuple[int, IO[bytes]]:
-    """Return a pipe: the end from which the sandbox reads, and our non-blocking end to write to."""
+    """Return a pipe: the end that the sandbox reads from, and our non-blocking end to write to."""
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     return theirs, os.fdopen(ours, "wb", buffering=0)
 
 
 def _pipe_from() -> tuple[IO[bytes], int]:
-    """Return a pipe: our non-blocking end to read from, and the end to which the sandbox writes."""
+    """Return a pipe: our non-blocking end to read from, and the end that the sandbox writes to."""
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     return os.fdopen(ours, "rb", buffering=0), theirs
@@ -277,7 +277,7 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 def _poll(descriptor: int, event: int, seconds: float) -> bool:
     """Return whether the event occurs within `seconds`.
 
-    The descriptor of a process becomes readable when the process ends.
+    A process descriptor becomes readable when the process ends.
     """
     poller = select.poll()
     poller.register(descriptor, event)
@@ -285,7 +285,7 @@ def _poll(descriptor: int, event: int, seconds: float) -> bool:
 
 
 def _time_zones() -> Path:
-    """Return the folder of the time zone database: the system's, or else that in package tzdata."""
+    """Return the folder of the time zone database: the system's, or else the tzdata package's."""
     for folder in zoneinfo.TZPATH:
         if Path(folder).is_dir():
             return Path(folder)

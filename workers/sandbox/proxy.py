@@ -7,8 +7,8 @@ template (`workers.sandbox.container_template`) and our own images, and to start
 and remove sandboxes. Any other request is answered with 403 and logged.
 
 Nothing that a client sends reaches the engine unchanged. Requests are parsed strictly, one per
-connection, and rebuilt for the engine, with fixed paths and parameters and the ids of sandboxes.
-The body of a `create` request is replaced with the template, provided that the two are equal.
+connection, and rebuilt for the engine from fixed paths and parameters and the ids of sandboxes. The
+body of a `create` request must equal the template, and is replaced with it.
 """
 
 import argparse
@@ -39,9 +39,9 @@ from workers.sandbox.proxy_requests import (
 
 logger = logging.getLogger(__name__)
 
-# Seconds for which the rest of a refused request is read before its connection is closed.
+# How many seconds the rest of a rejected request is read before its connection is closed.
 DRAIN_SECONDS = 1
-# Maximum number of concurrent connections, most of which belong to sandboxes at work.
+# Maximum number of concurrent connections, most of which belong to running sandboxes.
 CONNECTIONS = 400
 
 
@@ -73,8 +73,8 @@ class _Connection(socketserver.BaseRequestHandler):
     def _send(self, answer: EngineAnswer) -> None:
         self.request.settimeout(CLIENT_SECONDS)  # timeout for sending the whole answer
         self.request.sendall(_written(answer))
-        # Read the rest of a refused request: otherwise the unread part would reset the connection,
-        # and the answer would be lost.
+        # Read the rest of a rejected request: otherwise, the unread part would reset the
+        # connection, and the answer would be lost.
         self.request.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + DRAIN_SECONDS
         left = BODY_BYTES * 8
@@ -96,7 +96,7 @@ def _written(answer: EngineAnswer) -> bytes:
 
 
 class Proxy(socketserver.ThreadingUnixStreamServer):
-    """The proxy's server, on a Unix socket of its own."""
+    """The proxy's server, on its own Unix socket."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -125,7 +125,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread was started that would free the slot
+        except BaseException:  # no thread was started to free the slot
             self.room.release()
             raise
 

@@ -20,15 +20,15 @@ from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, r
 from workers.sandbox.proxy_template import from_template
 from workers.typecheck.image import typecheck_image_name
 
-# Maximum size of an answer from the engine, in bytes, and maximum wait for it, in seconds.
+# Maximum size of an answer from the engine, in bytes, and how long to wait for it, in seconds.
 ANSWER_BYTES = 32 * 1024 * 1024
 ENGINE_SECONDS = 60
-# Maximum number of containers at a time.
+# Maximum number of containers at any one time.
 CONTAINERS = 300
 
 CONTAINER = "([0-9a-f]{64})"
-# The parameters with which workers attach to containers, and the fields that they read when they
-# list containers.
+# The parameters that workers use to attach to containers, and the fields that they read when
+# listing containers.
 ATTACHED = {"stdin": "1", "stdout": "1", "stderr": "1", "stream": "1"}
 LISTED = ("Id", "Created", "State", "Labels")
 FILTERS = json.dumps({"label": [LABEL]})
@@ -66,7 +66,7 @@ class Engine:
         self._lock = threading.Lock()
         self._sandboxes: set[str] = set()  # ids of containers known to be sandboxes
         self._begun = 0  # number of sandboxes that the engine is creating
-        self._images: set[str] = set()  # all ids to which our images' names have referred
+        self._images: set[str] = set()  # all ids that our images' names have referred to
 
     def answer(self, request: Request) -> EngineAnswer:
         """Carry out the request; raise RequestDenied if no sandbox worker needs it."""
@@ -99,7 +99,7 @@ class Engine:
         return answer
 
     def create(self, request: Request) -> EngineAnswer:
-        """Create a sandbox from the template, and from nothing else."""
+        """Create a sandbox from the template and nothing else."""
         if request.query:
             raise RequestDenied(f"create has parameters: {', '.join(request.query)}")
         config = from_template(request.body)
@@ -111,7 +111,7 @@ class Engine:
                 # Use the engine's wording, so that the worker looks up the image again.
                 raise RequestDenied(f"No such image: {image:.80}: it is not a sandbox image", 404)
         if not self._reserve():
-            self._list()  # some may have been removed other than through this proxy
+            self._list()  # some may have been removed without going through this proxy
             if not self._reserve():
                 raise RequestDenied(f"{self._most} containers already exist", 429)
         made: set[str] = set()
@@ -140,7 +140,7 @@ class Engine:
         return answer
 
     def sandboxes(self, request: Request) -> EngineAnswer:
-        """List all sandboxes, and none of the engine's other containers."""
+        """List all sandboxes, but none of the engine's other containers."""
         if request.query.get("filters") != FILTERS:
             raise RequestDenied(f"containers may be listed only by the label {LABEL}")
         return self._list()

@@ -1,4 +1,4 @@
-"""Read a client's requests strictly: refuse every request that is ambiguous in any way."""
+"""Read a client's requests strictly: reject every request that is ambiguous in any way."""
 
 import re
 import socket
@@ -13,7 +13,7 @@ READ_BYTES = 256 * 1024
 # Seconds that a client has to send its whole request, and then again to receive the answer.
 CLIENT_SECONDS = 10
 
-# Requests for the API version for which the template is written, or a newer one: in older versions,
+# Requests for the API version that the template was written for, or a newer one: in older versions,
 # the same request has a different meaning.
 REQUEST_LINE = re.compile(
     r"([A-Z]{3,7}) (?:/v1\.(?:4[1-9]|[5-9][0-9]))?"
@@ -23,7 +23,7 @@ HEADER = re.compile(r"([A-Za-z0-9-]+):[ \t]*([\t -~]*)")
 
 
 class RequestDenied(Exception):
-    """A request was refused; `status` is the HTTP status of the answer."""
+    """A request was denied; `status` is the HTTP status of the answer."""
 
     def __init__(self, reason: str, status: int = 403) -> None:
         super().__init__(reason)

@@ -21,8 +21,8 @@ class Usage:
 class UserError:
     """An error in the user's code, described in terms of that code.
 
-    `type` is the name of the exception's class, or an outcome code ("timeout", "out_of_memory" …)
-    if one of several constraints or test files exceeded a limit.
+    `type` is the exception's class name, or an outcome code ("timeout", "out_of_memory" …) if one
+    of several constraints or test files exceeded a limit.
     """
 
     type: str
@@ -90,7 +90,7 @@ class RestsOn:
     `scope` says which records these are: those in the "value", those that a comprehension
     "selected", or all that the code "read". `count` is the number of these records; there may be
     hundreds, so `records` names only the first ones, as columns. Each collection is given as its
-    domain, its name and its number of records.
+    domain, name and number of records.
     """
 
     scope: str
@@ -132,13 +132,13 @@ class FoundAlert(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintResult:
-    """The alerts that one constraint raised, or the error with which it failed.
+    """The alerts that one constraint raised, or the error it failed with.
 
-    A failed constraint has no alerts, since no result is partial. The exception is a constraint
-    that exceeded its alert limit: a few of its alerts are kept, most severe first, so that they can
-    be quoted. `left_out` is the number of records that a workspace constraint was not given because
-    they lack a value that it needs. `takes_now` is set if the constraint takes the moment instead
-    of the day, so that its findings may differ a few minutes later.
+    A failed constraint has no alerts, since results are never partial. The exception is a
+    constraint that exceeded its alert limit: a few of its alerts are kept, most severe first, so
+    that they can be quoted. `left_out` is the number of records that a workspace constraint was not
+    given because they lack a value that it needs. `takes_now` is set if the constraint takes the
+    moment instead of the day, so that its findings may differ a few minutes later.
     """
 
     path: str
@@ -158,7 +158,7 @@ class ConstraintRun:
 
 
 class ForeseenFinding(NamedTuple):
-    """What identifies a finding: its key, and its records or, without any, a hash of its wording.
+    """What identifies a finding: its key, and its records or, if none, a hash of its wording.
 
     Each record is given as (domain, collection, key).
     """
@@ -171,8 +171,8 @@ class ForeseenFinding(NamedTuple):
 class ForeseenChange(NamedTuple):
     """A constraint's findings from the day or moment `at` (ISO) onward.
 
-    Each item of `found` is the index of one of the forecast's findings, with its severity. If the
-    constraint fails from then on, `error` is the error that it raises.
+    Each item in `found` is the index of one of the forecast's findings, along with its severity. If
+    the constraint fails from then on, `error` is the error that it raises.
     """
 
     at: str
@@ -210,8 +210,8 @@ class TestResult:
     """The result of a test, or of a test file that could not run.
 
     `name` is "tests/test_x.py::test_y" for a test, "tests/test_x.py" for a file. `same_evidence`
-    holds the messages of two alerts of one constraint in the test that count as one because their
-    evidence is the same.
+    holds the messages of two alerts from the same constraint in the test that count as one because
+    they have the same evidence.
     """
 
     __test__ = False  # keep pytest from collecting this class

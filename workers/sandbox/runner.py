@@ -21,7 +21,7 @@ from workers.sandbox.pool_state import Lease, PoolLimits
 
 logger = structlog.get_logger(__name__)
 
-# Selects Docker if an engine answers and has the image, otherwise processes; for development.
+# Selects Docker if an engine answers and has the image, processes otherwise; for development.
 AUTO = "auto"
 
 # Runner → its module, imported only when the runner is used.
@@ -49,7 +49,7 @@ def lease(
     fresh: bool = False,
     suits: Callable[[Mapping[str, str]], bool] = bool,
 ) -> AbstractContextManager[Lease]:
-    """Lease a sandbox to a user: the one kept for them, or a new one (always, if `fresh` is set).
+    """Lease a sandbox to a user: the one kept for them, or a new one (always if `fresh` is set).
 
     A kept sandbox is used only if `suits` accepts its loaded content, path → hash; see Pool.lease.
     Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the sandbox
@@ -65,12 +65,12 @@ def lease(
 
 
 def peek(user_pk: int) -> Mapping[str, str]:
-    """Return what the sandbox kept for a user has loaded at the moment: see Pool.peek."""
+    """Return what the sandbox kept for a user currently has loaded: see Pool.peek."""
     return _pool().peek(user_pk)
 
 
 def forget(user_pk: int) -> bool:
-    """Keep no sandbox of this user in this process from now on; return whether all are gone."""
+    """Keep no sandbox for this user in this process from now on; return whether all are gone."""
     nothing_left = [pool.forget(user_pk) for pool in pools()]
     return all(nothing_left)
 
@@ -88,7 +88,7 @@ def close_pool() -> None:
 
 
 def report() -> dict[str, Any]:
-    """Return this host's sandboxes and counters, for the staff; `image` is "" if it has none."""
+    """Return this host's sandboxes and counters, for staff; `image` is "" if it has none."""
     try:
         image = image_digest()
     except SandboxError:
@@ -98,14 +98,14 @@ def report() -> dict[str, Any]:
 
 
 def problem() -> str:
-    """Return why no sandbox can be opened at the moment; "" if no reason is known."""
+    """Return why no sandbox can currently be opened; "" if no reason is known."""
     if runner_name() != "docker":
         return ""
     return str(import_module(RUNNERS["docker"]).problem())
 
 
 def pools() -> list[Pool]:
-    """Return the pools of this process."""
+    """Return this process's pools."""
     with _opening:
         return list(_pools.values())
 

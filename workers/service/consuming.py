@@ -18,7 +18,7 @@ from memory.work.hosts import SHARED_QUEUE
 from workers.service import turns
 from workers.service.hosting import Host
 
-# Interval, in seconds, between checks of whether a thread counts as free after its task has ended.
+# Seconds between checks of whether a thread counts as free after its task has ended.
 AGAIN_SECONDS = 0.001
 
 
@@ -26,13 +26,13 @@ class Consuming(bootsteps.StartStopStep):
     """Make the worker a sandbox host if it consumes the hosts' queue, and keep its threads busy.
 
     With `worker_disable_prefetch`, the loop that takes messages stops listening while no thread is
-    free. By itself it would need a second to notice that a thread has become free, so this class
+    free. On its own, it would take a second to notice that a thread is free again, so this class
     wakes it up.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-    # Event loop of a worker with threads. In a worker with child processes it is None: the end of a
-    # child wakes the loop by itself.
+    # Event loop of a worker with threads. In a worker with child processes it is None: a child that
+    # ends wakes the loop by itself.
     hub: Hub | None = None
 
     def __init__(self, parent: Consumer, **kwargs: Any) -> None:
@@ -57,7 +57,7 @@ class Consuming(bootsteps.StartStopStep):
             self._leave_alone_while_unusable(self._host)
 
     def _leave_alone_while_unusable(self, host: Host) -> None:
-        """Keep the worker from taking hints that the host could not act on."""
+        """Keep the worker from taking hints that the host couldn't act on."""
         prefetch = self._consumer.task_consumer.channel.qos
         may_consume = prefetch.can_consume
         prefetch.can_consume = lambda: host.usable and may_consume()

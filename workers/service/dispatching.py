@@ -46,15 +46,16 @@ BATCH = 500
 # Time after which a hint is sent again: by then, one that nobody received has expired.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
 # Maximum number of waiting runs caused by changed workspace constraints, so that other runs get
-# their turn, however many users there are.
+# their turn no matter how many users there are.
 WORKSPACE_RUNS = 100
-# Delay before the next attempt for a user for whom no run could be queued.
+# Delay before the next attempt if no run could be queued for a user.
 AGAIN = datetime.timedelta(hours=1)
 # The next daily run is always due sooner than this.
 OVERSLEPT = datetime.timedelta(days=2)
-# Work that has never failed needs no delay: if its delay is longer than this, a clock was wrong.
+# Work that has never failed needs no delay: if it is delayed for longer than this, a clock was
+# wrong.
 LEAPT = datetime.timedelta(minutes=1)
-# Maximum number of forecasts for which a tick sends hints.
+# Maximum number of forecasts that a tick sends hints for.
 FORECASTS = 20
 # Maximum number of concurrent backtests, and of concurrent forecasts while runs wait: runs come
 # first.
@@ -66,8 +67,8 @@ CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", bound=LeasedWork)
 
-# Interval, in seconds, between searches for duplicates left by an earlier release; the time of the
-# next search; and the key of the alert after which that search continues.
+# Seconds between searches for duplicates left by an earlier release; the time of the next search;
+# and the key of the alert after which that search continues.
 ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
 _orphans_after = duplicates.FIRST
@@ -87,7 +88,7 @@ def dispatch() -> dict[str, int]:
     a workspace's retention limits. Returns the number of rows that each step found. Returns nothing
     while another thread of this process is dispatching, since ticks that pile up would leave no
     thread for anything else, or while this process's clock is wrong. If a step fails, the others
-    still run, and the first error is raised after them.
+    still run, and the first error is raised at the end.
     """
     global _busy_until
     with _lock:
@@ -160,9 +161,9 @@ def _forget() -> int:
 
 
 def list_orphans_when_due() -> int:
-    """Put duplicates whose original alert is gone back into the list of alerts.
+    """Return duplicates to the list of alerts if their original alert is gone.
 
-    Only a process of an earlier release leaves such duplicates behind. Each tick checks some of
+    Only processes from an earlier release leave such duplicates behind. Each tick checks some of
     them, and the next tick continues; once all have been checked, no tick checks any for some
     minutes.
     """
@@ -179,9 +180,9 @@ def list_orphans_when_due() -> int:
 def queue_runs_by_the_clock() -> int:
     """Queue a constraint run for every user who is due for one by the clock.
 
-    A run is due at the daily hour, some minutes after the last run, or at a time that a forecast
-    names. The next run will be the daily one, unless this run finds that another time is needed. A
-    user without constraints to run is not due again until there are some.
+    A run is due at the daily hour, some minutes after the last run, or at a time given by a
+    forecast. The next run will be the daily one, unless this run finds that another time is needed.
+    A user without constraints to run is not due again until there are some.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -242,7 +243,7 @@ def _one_by_one(
 
 
 def wake_oversleepers() -> int:
-    """Restore the daily run of users whose next run is later than any forecast allows.
+    """Restore the daily run for users whose next run is later than any forecast allows.
 
     Either forecasts were shortened or switched off after that run's time was set, or the clock that
     set it was wrong.
@@ -258,7 +259,7 @@ def wake_oversleepers() -> int:
 
 
 def mend_times() -> int:
-    """Make work due now if it is delayed although it has never failed.
+    """Make work due now if it is delayed even though it has never failed.
 
     Such a delay was written by a process whose clock had jumped, before the jump was noticed.
     """
@@ -270,7 +271,7 @@ def mend_times() -> int:
 
 
 def _is_foreseen(user: MemoryUser) -> bool:
-    """Return whether a forecast is the reason why the user is due now."""
+    """Return whether the user is due now because of a forecast."""
     forecast = getattr(user, "forecast", None)
     return forecast is not None and forecast.wakes_at == user.constraints_due_at
 
@@ -356,7 +357,7 @@ def abandon_hopeless_runs() -> int:
     """Close the runs that have been attempted too often, and notify the callers waiting for them.
 
     Constraint runs are retried for hours, since no caller would request them again. When they fail
-    permanently, the staff get an alert.
+    permanently, staff get an alert.
     """
     most = settings.UAC_MAX_ATTEMPTS
     patient = Q(kind=RunKind.CONSTRAINTS, attempts__gte=most * CONSTRAINTS_PATIENCE)
@@ -422,8 +423,8 @@ def _hint(
 def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
     """Match work that has no hint, or whose last hint was sent so long ago that it must be lost.
 
-    Work whose last hint is dated in the future matches as well: it was sent by a process whose
-    clock had jumped between two checks.
+    Work whose last hint has a timestamp in the future matches as well: it was sent by a process
+    whose clock had jumped between two checks.
     """
     return Q(hinted_at=None) | Q(hinted_at__lte=now - patience) | Q(hinted_at__gt=now + HINT_AGAIN)
 
@@ -431,7 +432,7 @@ def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
 def in_turn(
     rows: QuerySet[Any], order: str, most: int, *, workspace: str | None
 ) -> dict[Any, int | None]:
-    """Return the keys of the first `most` rows in fair order, each with the key of its workspace.
+    """Return the keys of the first `most` rows in fair order, each with its workspace's key.
 
     The first row of each workspace comes first, then the second of each, and so on, so that no
     workspace has to wait for all rows of another. `workspace` is the field path from a row to its

@@ -1,10 +1,10 @@
 """A worker as a sandbox host: it announces itself, has its own queue, and helps other hosts.
 
-All hints for a user go to the queue of the same host (`memory.work.hosts`). A host with a free
-thread checks the other hosts' queues, and moves hints that have waited there for a moment to the
-shared queue. So no work waits for a host that is busy, slow or dead while another host is idle. A
-host whose engine does not answer reports this; until the engine answers again, the host takes no
-work and is sent none.
+All hints for a user go to the same host's queue (`memory.work.hosts`). A host with a free thread
+checks the other hosts' queues, and moves hints that have waited there for a moment to the shared
+queue. So no work waits for a host that is busy, slow or dead while another host is idle. A host
+whose engine doesn't answer reports that; until the engine answers again, the host takes no work and
+is sent none.
 """
 
 import re
@@ -36,7 +36,7 @@ _current: "Host | None" = None
 
 
 def name() -> str:
-    """Return the name of this process as a sandbox host; "" if it is not one."""
+    """Return this process's name as a sandbox host; "" if it isn't one."""
     return _current.name if _current else ""
 
 
@@ -127,11 +127,11 @@ class Host:
 
 
 def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
-    """Move to the shared queue the hints waiting since the last look; return those waiting now.
+    """Move hints waiting since the last look to the shared queue; return those waiting now.
 
     A queue gives out its oldest hints first, so the oldest ones are moved: as many as have waited
-    since the last look. If two hosts do this at once, more hints are moved than necessary, which
-    does no harm.
+    since the last look. If two hosts do this at once, more hints are moved than necessary, which is
+    harmless.
     """
     names = list(queues)
     if not names:

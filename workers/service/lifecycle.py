@@ -1,4 +1,4 @@
-"""What a worker does once it has started, when it is told to stop, and before it exits."""
+"""What a worker does after it has started, when it is told to stop, and before it exits."""
 
 import os
 import threading
@@ -81,5 +81,5 @@ def _leave() -> None:
 
 @worker_shutdown.connect
 def close_pool(**kwargs: Any) -> None:
-    """Destroy the kept sandboxes, so that none is left behind."""
+    """Destroy the kept sandboxes, so that none are left behind."""
     runner.close_pool()

@@ -19,15 +19,15 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def share_fairly() -> None:
-    """Make a computing thread yield to the others ten times as often as it does by default.
+    """Make a computing thread yield to the others ten times as often as it would by default.
 
-    A thread has to wait for the interpreter each time that the database, Redis or a sandbox has
+    A thread has to wait for the interpreter each time the database, Redis or a sandbox has
     answered. At the default interval of 5 ms this is noticeable if another thread computes for
     seconds.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     # A full garbage collection stops all threads while it visits every object. Exclude the objects
-    # that exist when a process begins its work: there are some hundred thousand, and they stay
+    # that exist when a process begins its work: there are several hundred thousand, and they stay
     # until it ends.
     gc.collect()
     gc.freeze()
@@ -47,8 +47,8 @@ def prefer_others() -> None:
     """Lower this process's priority, so that others come first when the processors are busy.
 
     This is for a worker whose work nobody waits for, such as indexing for search: a workspace that
-    keeps it busy then takes less processor time from the requests and runs of the others. Threads
-    that already exist keep their priority, but a worker's pool starts its threads later.
+    keeps it busy then takes less processor time away from other workspaces' requests and runs.
+    Threads that already exist keep their priority, but a worker's pool starts its threads later.
     """
     os.nice(BACKGROUND_NICENESS)
     # Where Linux groups processes by session, priorities count only within a session.

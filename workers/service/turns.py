@@ -1,15 +1,14 @@
 """Turns: decide which hints a worker acts on at once, and which have to wait.
 
 Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
-long could occupy every thread of a worker, and keep all others waiting. So no workspace ever gets
-all of the threads; a workspace whose work has recently taken long gets at most half of them while
-other workspaces are active; and some threads do no long work for any workspace. If a hint's
-workspace may not use another thread, the hint is held, and sent again when a thread finishes a
-piece of work. Work that somebody may be waiting for comes first, then forecasts and backtests;
+a long time could occupy all of a worker's threads and keep all others waiting. So no workspace ever
+gets all of the threads; a workspace whose work has recently taken a long time gets at most half of
+them while other workspaces are active; and some threads never do long work for any workspace. If a
+hint's workspace may not use another thread, the hint is held, and sent again when a thread finishes
+a piece of work. Work that somebody may be waiting for comes first, then forecasts and backtests;
 within each group, the workspace with the lowest recent cost comes first.
 
-All of this is kept in the memory of one process: if it is lost, the dispatcher finds the work
-again.
+All of this is kept in one process's memory: if it is lost, the dispatcher finds the work again.
 """
 
 import threading
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# Work that takes more seconds than this counts as long.
+# Work that takes longer than this many seconds counts as long.
 LONG_SECONDS = 0.25
-# Seconds after which a past cost counts half as much.
+# Seconds after which a past cost counts only half as much.
 HALF_LIFE_SECONDS = 30.0
-# A workspace counts as alone in a worker if no other was seen for this many seconds.
+# A workspace counts as alone in a worker if no other has been seen for this many seconds.
 ALONE_SECONDS = 60.0
 # Tasks that nobody waits for. They come after all other work, but yield for at most this many
 # seconds.
@@ -73,7 +72,7 @@ class _Cost:
     at: float = 0.0
 
     def left(self, now: float) -> float:
-        """Return how many of the seconds still count, given how long ago they were."""
+        """Return how many of the seconds still count, given how long ago they were spent."""
         return self.seconds * float(0.5 ** ((now - self.at) / HALF_LIFE_SECONDS))
 
 
@@ -92,7 +91,7 @@ class Turns:
         self._heard: OrderedDict[int, float] = OrderedDict()  # the last two workspaces, newest last
 
     def begin(self, hint: Hint) -> CurrentWork | None:
-        """Return the work to do, for which `end` must be called; None if the hint has to wait.
+        """Return the work to do, to be passed to `end`; None if the hint has to wait.
 
         A hint that has to wait is held, or dropped if too many are held already.
         """
@@ -118,7 +117,7 @@ class Turns:
             self._begun.remove(work)
             if work.hint.workspace is not None:
                 self._remember(work.hint, now - work.since, now)
-            # Of two hints of equal rank, the one held for longer comes first.
+            # If two hints have the same rank, the one held longer comes first.
             for held in sorted(self._held, key=lambda one: self._order(one, now)):
                 if self._has_turn(held, now):
                     del self._held[held]
@@ -147,7 +146,7 @@ class Turns:
         return can_wait, spent
 
     def _is_long(self, hint: Hint, now: float) -> bool:
-        """Return whether this workspace's work of this kind has recently taken long."""
+        """Return whether this workspace's work of this kind has recently taken a long time."""
         return self._longest.get(_kind(hint), _Cost()).left(now) > LONG_SECONDS
 
     def _is_alone(self, workspace: int, now: float) -> bool:

@@ -1,1 +1,1 @@
-"""Check the types of users' projects, in containers with an image of their own."""
+"""Check the types in users' projects, in containers with their own image."""

@@ -1,7 +1,7 @@
 """Check types, in a container that lives for one check or, for development, in a process.
 
-mypy is a large program that reads code derived from users' texts, so it is confined as sandboxes
-are, with the same template. The container gets the files of one request, and nothing is kept. In
+mypy is a large program that reads code derived from users' texts, so it is confined like the
+sandboxes, with the same template. The container gets one request's files, and nothing is kept. In
 development, the process stays alive and forks for each check, because importing mypy costs more
 than a check.
 """
@@ -156,7 +156,7 @@ class _CheckerProcess:
         return _read(self._process.stdout.read)
 
 
-# Appending and popping are atomic, so each thread gets a checker of its own.
+# Appending and popping are atomic, so each thread gets its own checker.
 _idle: list[_CheckerProcess] = []
 
 
@@ -187,7 +187,7 @@ _preparing = threading.Lock()
 
 
 def _cache() -> str:
-    """Return the folder of this process's own mypy cache of the standard library.
+    """Return the folder of this process's own mypy cache for the standard library.
 
     Nothing else writes to it.
     """

@@ -38,7 +38,7 @@ def write_context(folder: Path) -> None:
     for package in PACKAGES:
         for file in metadata.files(package) or ():
             if ".." in file.parts or "__pycache__" in file.parts:
-                continue  # skip the package's commands, and bytecode that names other paths
+                continue  # skip the package's commands, and bytecode that refers to other paths
             target = folder / "packages" / Path(*file.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(file.locate()), target)

@@ -371,7 +371,7 @@ def test_a_model_that_only_talks_is_told_so(ask: Ask, model: Callable[..., LlmSe
     assert "called no tool" in shown(server)
 
 
-NOT_AT_FAULT = "Your question is not at fault"
+NOT_AT_FAULT = "This is not a problem with your question"
 LONG_WORDS = "Incorrect API key provided: " + KEY + ". " + "See the manual. \n" * 500
 PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "</body></html>"
 
@@ -383,12 +383,12 @@ PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "<
             status(401, LONG_WORDS),
             503,
             "WrongKey",
-            ["refuses the server's API key", NOT_AT_FAULT, "UAC_LLM_API_KEY"],
+            ["rejects the server's API key", NOT_AT_FAULT, "UAC_LLM_API_KEY"],
             "Incorrect API key provided: ***. See the manual.",
         ),
         (status(402, "Pay."), 503, "NoCredit", ["no credit left", NOT_AT_FAULT, "topped"], "Pay."),
         (status(404, "Who?"), 503, "UnknownModel", [NOT_AT_FAULT, "UAC_LLM_MODEL"], "Who?"),
-        (status(429, "Slow down."), 503, "RateLimited", [NOT_AT_FAULT, "ask again"], "Slow down."),
+        (status(429, "Slow down."), 503, "RateLimited", [NOT_AT_FAULT, "Ask again"], "Slow down."),
         (status(500, "Oops."), 503, "ProviderUnavailable", ["failed", NOT_AT_FAULT], "Oops."),
         (hangs(), 503, "TimedOut", ["did not answer in time", NOT_AT_FAULT], None),
         (drops(), 503, "ConnectionLost", ["connection was dropped", NOT_AT_FAULT], None),
@@ -398,7 +398,7 @@ PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "<
         (status(422, "No tools."), 422, "not_answered", ["rejects the request"], "No tools."),
         (said("", tokens=(9, 0)), 422, "not_answered", ["empty answer", "Rephrase"], None),
         (said("Well,", finish="length"), 422, "not_answered", ["cut off", "Ask for less"], None),
-        (said("I will not.", finish="refusal"), 422, "not_answered", ["refuses"], "I will not."),
+        (said("I will not.", finish="refusal"), 422, "not_answered", ["refused"], "I will not."),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 30 else None,
 )

@@ -402,7 +402,7 @@ def test_one_entry_fails_and_the_others_pass(
     # Then that one is rejected with the reason, and the others are covered
     assert outcomes() == {1: "covered", 2: "rejected", 3: "covered", 4: "covered"}
     rejected = log.outcomes(user, [2])[2]
-    assert "refuses to answer" in rejected.reason
+    assert "refused to answer" in rejected.reason
 
 
 def test_all_fail_and_none_is_rejected(

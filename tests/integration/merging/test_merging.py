@@ -236,7 +236,7 @@ def test_a_key_that_both_used_stays_the_known_users_with_a_reason(
     trips = {key: one["to"] for key, one in fields_of("travel.trips").items()}
     assert trips == {"next": "Rome", "other": "London", "same": "Same"}
     reason = (
-        "travel.trips.next is ada's own record: the record of anon-123 with the same key did not"
+        "travel.trips.next is ada's own record: anon-123's record with the same key did not"
         " overwrite it; append an entry that says which of the two is right"
     )
     rejected = {seq: told for seq, told in outcomes(user).items() if told[0] == "rejected"}

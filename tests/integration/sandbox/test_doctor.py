@@ -114,8 +114,8 @@ def test_who_may_not_use_the_engine_is_told_who_may(monkeypatch: pytest.MonkeyPa
         os.waitpid(child, 0)
     shutil.rmtree(folder)
     assert said.startswith("FAILED")
-    assert "refuses this user" in said
-    assert "the group docker" in said
+    assert "denies this user" in said
+    assert "the docker group" in said
 
 
 @override_settings(UAC_SANDBOX_IMAGE="uac-no-such-image:1", UAC_SANDBOX_RUNTIME="no-such-runtime")

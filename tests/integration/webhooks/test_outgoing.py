@@ -244,7 +244,7 @@ def test_a_certificate_of_another_name_is_refused(trusted: Path) -> None:
     with receiver(context=tls(trusted)) as server:
         answer = post(server.url_of("other.example"))
 
-    assert "The certificate of other.example was refused: Hostname mismatch" in answer.error
+    assert "The certificate of other.example was rejected: Hostname mismatch" in answer.error
     assert server.received == []
 
 
@@ -258,7 +258,7 @@ def test_a_broken_certificate_is_refused(
     with receiver(context=tls(broken)) as server:
         answer = post(server.url_of("broken.example"))
 
-    assert "The certificate of broken.example was refused" in answer.error
+    assert "The certificate of broken.example was rejected" in answer.error
     assert reason in answer.error
     assert server.received == []
 

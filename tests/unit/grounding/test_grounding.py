@@ -120,7 +120,7 @@ def test_what_nobody_said_is_found(text: str, value: Value, code: str, blocking:
     assert len(found) == 1, findings(text, value)
     assert (found[0].record, found[0].field, found[0].entry) == (TRIP, "what", 1)
     assert found[0].blocking is blocking
-    assert "in field what of travel.trips.rome is in none" in found[0].message
+    assert "in field what of travel.trips.rome is not in any" in found[0].message
     assert "derived" in found[0].fix
 
 
