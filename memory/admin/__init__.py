@@ -1,4 +1,4 @@
-"""Admin screens for the staff, with one module per aggregate, as in `memory.models`."""
+"""Admin screens for staff, one module per aggregate, as in `memory.models`."""
 
 from django.contrib import admin
 
@@ -37,8 +37,7 @@ from memory.admin import (
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
 admin.site.index_title = "People's memories"
-# The server has no public site to link to, and wide lists need the space that the sidebar would
-# take.
+# There is no public site to link to, and wide lists need the space the sidebar would take up.
 admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 

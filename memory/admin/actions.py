@@ -1,4 +1,4 @@
-"""Actions of the staff: their audit, confirmation pages and reasons."""
+"""Staff actions: auditing, confirmation pages and reasons."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -28,7 +28,7 @@ class NotedActionForm(ActionForm):
 
 
 def audit_action(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an action so that it is audited first, and does not run if the audit fails."""
+    """Wrap an action so that it is audited before it runs, and doesn't run if auditing fails."""
 
     @wraps(act)
     def noted(model_admin: Any, request: HttpRequest, rows: QuerySet[Any]) -> Any:
@@ -51,7 +51,7 @@ def ask(
     for_good: bool = False,
     **told: object,
 ) -> TemplateResponse:
-    """Return the page that asks for confirmation of an action on these rows, and for a reason.
+    """Return a page that asks staff to confirm an action on these rows and give a reason.
 
     The reason is required if the action is irreversible (`for_good`).
     """
@@ -84,8 +84,8 @@ def note_of(request: HttpRequest, otherwise: str = "") -> str:
 def confirmed_reason(request: HttpRequest) -> str:
     """Return the reason entered for an action that requires one.
 
-    Empty if the action has not been confirmed, or has been confirmed without a reason; in the
-    latter case, a message asks for the reason.
+    Returns "" if the action hasn't been confirmed, or was confirmed without a reason, in which case
+    a message asks for one.
     """
     reason = note_of(request)
     if "confirmed" not in request.POST:
@@ -96,5 +96,5 @@ def confirmed_reason(request: HttpRequest) -> str:
 
 
 def staff_of(request: HttpRequest) -> str:
-    """Return the name under which the staff member appears in histories."""
+    """Return the staff member's name as it appears in histories."""
     return f"staff:{request.user.get_username()}"

@@ -1,4 +1,4 @@
-"""Admin screens for the events of alerts: the history of one alert and the whole feed."""
+"""Admin screens for alert events: a single alert's history and the whole feed."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from memory.models import Alert, AlertEvent, EventCounter
 
 
 class _Step:
-    """Columns shown both in the list of events and in the history on an alert's page."""
+    """Columns shared by the event list and the history on an alert's page."""
 
     @admin.display(description="step", ordering="kind")
     def step(self, event: AlertEvent) -> str:
@@ -34,7 +34,7 @@ class _Step:
 
 
 class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
-    """The history of an alert, shown on its page."""
+    """An alert's history, shown on its page."""
 
     model = AlertEvent
     verbose_name_plural = "history"
@@ -59,7 +59,7 @@ class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """The event feed: alert events and rejections of entries, newest first."""
+    """The event feed: alert events and entry rejections, newest first."""
 
     list_display = ["at", "seq", "step", "actor_name", "about", "details"]
     list_filter = ["kind", "workspace"]
@@ -67,13 +67,13 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
     search_help_text = "Search by user id or actor."
     ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
-    when_empty = "No alert has been opened and no entry rejected yet."
+    when_empty = "No alerts have been opened and no entries have been rejected yet."
     fields = [
         *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Defer the column `entries`, which lists do not show."""
+        """Defer the `entries` column, which lists don't show."""
         return super().get_queryset(request).defer("entries")
 
     @admin.display(description="actor", ordering="actor")
@@ -95,7 +95,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
     @admin.display(description="rejected entries")
     def rejected(self, event: AlertEvent) -> str:
-        """List the rejected entries, each with the reason for its rejection."""
+        """List the rejected entries with the reasons they were rejected."""
         named = rejections.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [
@@ -108,7 +108,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
 
 @admin.register(EventCounter)
 class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
-    """The number of the newest event in each workspace."""
+    """Each workspace's newest event number."""
 
     list_display = ["workspace_name", "last_seq"]
     list_display_links = ["last_seq"]

@@ -1,4 +1,4 @@
-"""What supports an alert: the records that it cites and the constraint that raised it."""
+"""An alert's evidence: the records it cites and the constraint that raised it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ AROUND = 4
 def show_records(alert: Alert) -> SafeString | str:
     """List the cited records, each with its fields, its entries and their source messages."""
     if not alert.evidence:
-        return "The constraint cited no record as evidence."
+        return "The constraint cited no records as evidence."
     entries = show_entries(alert.user, alert.entries)
     locations, fields = _locations(alert), _fields(alert)
     return lines(

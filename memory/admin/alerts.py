@@ -46,9 +46,9 @@ WHY_LEFT = {
 
 
 def _verdicts(verdict: Verdict) -> Subquery:
-    """Return a subquery that counts the verdicts of one kind on an alert's constraint.
+    """Return a subquery that counts one kind of verdict on an alert's constraint.
 
-    Only verdicts in the alert's own workspace are counted.
+    It counts only verdicts from the alert's own workspace.
     """
     judged = AlertFeedback.objects.filter(
         verdict=verdict,
@@ -118,7 +118,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """Offer the actions allowed in the alert's state; after final resolution, only feedback."""
+        """Offer the actions the alert's state allows; once finally resolved, only feedback."""
         verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
         match row.state:
             case AlertState.OPEN:
@@ -140,7 +140,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, the kind of alert unless it is a finding, and any sandbox warning."""
+        """Show the severity, the alert's kind (unless it is a finding), and any sandbox warning."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -161,13 +161,13 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="useful")
     def verdicts(self, alert: Alert) -> str:
-        """Show the precision of the alert's constraint in the alert's workspace."""
+        """Show how precise the alert's constraint has been in the alert's workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
         return in_words(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
 
     @admin.display(description="verdicts on this alert")
     def judged(self, alert: Alert) -> str:
-        """Show the verdicts that the product and the staff have given on this alert."""
+        """Show the verdicts that the product and staff have given on this alert."""
         return lines(
             format_html(
                 "{} {}: {} {}",
@@ -244,7 +244,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         description="Snooze the selected alerts until they change", permissions=["operate"]
     )
     def snooze_until_it_changes(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Snooze each alert until its severity or its records change."""
+        """Snooze each alert until its severity or records change."""
         self._snooze(request, queryset, None)
 
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
@@ -261,7 +261,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def resolve(self, request: HttpRequest, queryset: QuerySet[Alert]) -> TemplateResponse | None:
         """Ask for confirmation, then resolve the alerts.
 
-        A constraint that keeps reporting the same, unchanged finding does not open a new alert.
+        If the constraint keeps reporting the same unchanged finding, no new alert is opened.
         """
         if not self.is_confirmed(request, "resolve", queryset):
             return _ask_to_resolve(request, queryset)
@@ -314,7 +314,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         verb: str,
         chosen: QuerySet[Alert] | None = None,
     ) -> None:
-        """Apply `act` to the alerts in `fitting`, and report how many were changed and skipped."""
+        """Apply `act` to the alerts in `fitting`, and report how many it changed and skipped."""
         number = (fitting if chosen is None else chosen).count()
         done = 0
         for alert in fitting:

@@ -22,7 +22,7 @@ from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, re
 class ApiKeyForm(forms.ModelForm[ApiKey]):
     """The form for a key's name, scopes, users and expiry.
 
-    `grants_manage` is true if the current staff member may grant the scope `manage`.
+    `grants_manage` is true if the current staff member may grant the `manage` scope.
     """
 
     grants_manage = False
@@ -31,12 +31,12 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
         choices=Scope.choices,
         initial=[Scope.READ, Scope.WRITE],
         widget=forms.CheckboxSelectMultiple,
-        help_text="What requests with this key may do.",
+        help_text="What requests made with this key may do.",
     )
     users = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="The ids of the users to whose data the key is limited, one per line. Leave"
+        help_text="To limit the key to certain users' data, enter their ids, one per line. Leave"
         " empty to allow all users.",
     )
 
@@ -53,7 +53,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
             scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
 
     def clean(self) -> dict[str, Any] | None:
-        """Look up, in the key's workspace, the users to whom the key is limited."""
+        """Look up the users that the key is limited to, in the key's workspace."""
         cleaned = super().clean() or self.cleaned_data
         workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
         names = cleaned.get("users", "").split()
@@ -76,13 +76,13 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
 
 
 def _names(key: ApiKey) -> list[str]:
-    """Return the ids of the users to whom a key is limited."""
+    """Return the ids of the users that a key is limited to."""
     users = MemoryUser.objects.filter(pk__in=key.user_pks or ())
     return list(users.order_by("user_id").values_list("user_id", flat=True))
 
 
 class RevokedFilter(PresenceFilter):
-    """A list filter that separates revoked keys from the others."""
+    """A list filter that separates revoked keys from the rest."""
 
     title = "state"
     parameter_name = "revoked"
@@ -91,11 +91,11 @@ class RevokedFilter(PresenceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
-    """API keys. A key is shown only when it is created, and it can be revoked but not deleted.
+    """API keys. A key is shown only once, on creation, and can be revoked but not deleted.
 
-    A key may be allowed to do more than its creator. Creating one therefore requires access to
-    content, which a key can read, and for the scope `manage` the permission to grant that scope.
-    Anyone who may change keys can revoke any key.
+    A key may be allowed to do more than the person who creates it. Creating one therefore requires
+    access to content, since a key can read it, plus permission to grant `manage` if the key has
+    that scope. Anyone who may change keys can revoke any key.
     """
 
     form = ApiKeyForm
@@ -123,12 +123,12 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        """Show a key's fields and, if the key already exists, its state as well."""
+        """Show a key's fields and, for an existing key, its state too."""
         asked = ["workspace", "name", "scopes", "users", "expires_at"]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
-        """Make the workspace of an existing key read-only."""
+        """Make an existing key's workspace read-only."""
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def get_form(
@@ -147,7 +147,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         """Require access to content, which a key can read.
 
-        For a key with the scope `manage`, also require the permission to grant that scope.
+        For a key with the `manage` scope, also require permission to grant that scope.
         """
         manages = obj is not None and Scope.MANAGE in obj.scopes
         if manages and not request.user.has_perm(access.GRANT_MANAGE):
@@ -169,7 +169,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="prefix", ordering="prefix")
     def starts_with(self, key: ApiKey) -> str:
-        """Show the beginning of the key, which is not secret."""
+        """Show the key's prefix, which isn't secret."""
         return f"uac_{key.prefix}_…"
 
     @admin.display(description="scopes")
@@ -182,7 +182,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
-        """Show the beginning of the key that this key replaces."""
+        """Show the prefix of the key that this one replaces."""
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
@@ -212,7 +212,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.action(description="Replace the selected keys", permissions=["operate"])
     def replace(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Replace each valid key with a new one; the old key stays valid for another day."""
+        """Replace each valid key with a new one; the old one stays valid for another day."""
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):

@@ -1,4 +1,4 @@
-"""Admin screens for the results of backtests: the users and the simulated alerts."""
+"""Admin screens for backtest results: users and simulated alerts."""
 
 from collections.abc import Collection
 
@@ -16,7 +16,7 @@ from memory.models import BacktestFinding, BacktestUser, Checkpoint
 
 @admin.register(BacktestUser)
 class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
-    """Results of backtests, one row per backtest and user."""
+    """Backtest results, one row per backtest and user."""
 
     list_display = ["name", "alerts", "how_far", "problem_count", "versions", "backtest_link"]
     list_filter = ["state", "backtest__workspace"]
@@ -135,7 +135,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="version")
     def in_version(self, finding: BacktestFinding) -> str:
-        """Link to the version of the project in which the alert opened."""
+        """Link to the project version in which the alert opened."""
         known = checkpoint_keys([finding]).get((finding.result.user_id, finding.version))
         return link_to_key(Checkpoint, known, f"v{finding.version}")
 

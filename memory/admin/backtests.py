@@ -43,8 +43,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     ordering = ["-created_at"]
     actions = ["approve", "cancel", "start_again"]
     when_empty = (
-        "There are no backtests yet. A version of a workspace constraint can be backtested once it"
-        " has passed the checks."
+        "There are no backtests yet. A workspace constraint version can be backtested once it has"
+        " passed its checks."
     )
     fieldsets = [
         (None, {"fields": ["of_what", "workspace", "progress", "concluded", "period", "on"]}),
@@ -107,7 +107,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def actions_for(self, row: Backtest) -> Collection[str]:
-        """Offer to cancel a running backtest; later, offer to repeat it or approve its version."""
+        """Offer to cancel a running backtest; afterwards, to rerun it or approve its version."""
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
@@ -169,7 +169,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="users")
     def on(self, backtest: Backtest) -> str:
-        """Show the number of users to whom the constraint applies."""
+        """Show the number of users that the constraint applies to."""
         of = getattr(backtest, "of_users", 0)
         if backtest.version_id is None:
             return counted(of, "user")
@@ -204,7 +204,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by severity")
     def severities(self, backtest: Backtest) -> SafeString | str:
-        """Show the number of alerts of each severity, most severe first."""
+        """Show the number of alerts at each severity, most severe first."""
         by_severity = _summary(backtest)["by_severity"]
         return lines(
             format_html("{} {}", badge(severity), by_severity[severity])
@@ -227,7 +227,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="busiest day")
     def busiest(self, backtest: Backtest) -> str:
-        """Show the day on which the most alerts would have opened."""
+        """Show the day when the most alerts would have opened."""
         busiest = _summary(backtest)["busiest"]
         if busiest is None:
             return NOTHING
@@ -281,7 +281,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """List failures and pauses of the constraint, and users for whom it could not run."""
+        """List the constraint's failures and pauses, and the users it couldn't run for."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -345,7 +345,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version live and report the backtest that allows this, or why it cannot go live."""
+    """Make a version live and report the backtest that allows it, or say why it can't go live."""
     tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
@@ -371,7 +371,7 @@ def start_backtest(
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:
-    """Return the number of users evaluated so far, and the total number of users."""
+    """Return (number of users evaluated so far, total number of users)."""
     return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
 
 
@@ -381,7 +381,7 @@ def _so_far(backtest: Backtest) -> str:
 
 
 def _summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the backtest's summary, which is computed once per page."""
+    """Return the backtest's summary, computing it only once per page."""
     if not hasattr(backtest, "summed_up"):
         backtest.summed_up = backtest_reports.summary(backtest)  # type: ignore[attr-defined]
     found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]

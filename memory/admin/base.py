@@ -1,4 +1,4 @@
-"""Base classes of the admin screens: visible rows, masked content, audited actions and views."""
+"""Base classes for the admin screens: visible rows, masked content, audited actions and views."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
@@ -50,15 +50,14 @@ class LabelledSplitDateTime(AdminSplitDateTime):
 class MemoryAdmin(admin.ModelAdmin[Row]):
     """A screen for one kind of row.
 
-    The list's actions also appear as buttons on a row's page if `actions_for` returns them for that
-    row; `action_note` labels the input for a note that can accompany them. `when_empty` is the text
-    shown for an empty list. The actions in `asking` first show a confirmation page, and act only
-    once they are confirmed; those in `dangerous` require a note, and their buttons are red and come
-    last.
+    The list actions that `actions_for` returns for a row also appear as buttons on its page, next
+    to an input, labelled `action_note`, for an optional note. `when_empty` is the text shown for an
+    empty list. Actions in `asking` show a confirmation page first and run only once confirmed.
+    Actions in `dangerous` require a note, and their buttons are red and come last.
 
-    What a screen shows depends on the staff member: only rows of the workspaces that they may see
-    (`memory.staff.access`), with content hidden unless they may see it (`memory.admin.masking`).
-    Their actions and views are recorded (`memory.staff.audit`).
+    What a screen shows depends on who is looking: staff see only rows from the workspaces they may
+    see (`memory.staff.access`), with content hidden unless they may see it
+    (`memory.admin.masking`). Everything they view or do is recorded (`memory.staff.audit`).
     """
 
     action_note = ""
@@ -80,7 +79,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Visible rows --------------------------------------------------------------------------
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Row]:
-        """Return the rows of the workspaces that the staff member may see; all views call this."""
+        """Return the rows from workspaces the staff member may see; every view calls this."""
         return access.seen_by(request.user, super().get_queryset(request))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
@@ -100,7 +99,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return name, OwnChoicesFilter
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer only visible rows; staff who may not see all workspaces must choose a workspace."""
+        """Offer only visible rows; staff who can't see every workspace must choose one."""
         model = db_field.remote_field.model
         if model in access.PLACES and "queryset" not in kwargs:
             kwargs["queryset"] = access.seen_by(request.user, model._default_manager.all())
@@ -131,14 +130,14 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return [*(names or ()), *(name for name in fields if not masking.is_open(self.model, name))]
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
-        """Exclude hidden fields from the search, since the results would reveal them."""
+        """Exclude hidden fields from search, since the results would reveal them."""
         names = list(super().get_search_fields(request))
         if access.sees_content(request.user):
             return names
         return [name for name in names if not self._tells_content(name.lstrip("^=@"))]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Refuse URL filters on hidden fields, since the results would reveal them."""
+        """Reject URL filters on hidden fields, since the results would reveal them."""
         if not access.sees_content(request.user) and (
             self._tells_content(lookup) or not self._is_known(lookup)
         ):
@@ -146,9 +145,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return super().lookup_allowed(lookup, value, request)
 
     def _is_known(self, lookup: str) -> bool:
-        """Return whether a lookup begins with a field of the model or is one of the list's filters.
+        """Return whether a lookup starts with a model field or is one of the list's filters.
 
-        An annotation is neither a field nor a filter, and may contain hidden content.
+        Annotations are neither, and may contain hidden content.
         """
         name = lookup.split("__")[0]
         fields = {"pk", *(field.name for field in self.opts.get_fields())}
@@ -163,7 +162,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             try:
                 field = model._meta.pk if name == "pk" else model._meta.get_field(name)
             except FieldDoesNotExist:
-                return False  # a suffix such as `exact`, or a lookup that Django refuses
+                return False  # a suffix such as `exact`, or a lookup that Django rejects
             if field.name in masking.content_fields(model):
                 return True
             if model is MemoryUser and field.name == "metadata":
@@ -174,9 +173,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return False
 
     def action_checkbox(self, obj: Row) -> SafeString:
-        """Return a row's checkbox, with a label that cannot alter the page."""
+        """Return a row's checkbox, with its label escaped so that it can't alter the page."""
         label = format_html("Select this object for an action - {}", masking.name_of(obj))
-        # On reload, browsers restore ticks by position, but another row may be there by now.
+        # On reload, browsers restore checked boxes by position, but a different row may be there
+        # now.
         attributes = {"class": "action-select", "aria-label": label, "autocomplete": "off"}
         box = forms.CheckboxInput(attributes, lambda _: False)
         rendered = str(box.render(ACTION_CHECKBOX_NAME, str(obj.pk)))
@@ -185,7 +185,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Lists and pages -----------------------------------------------------------------------
 
     def subtitle_of(self, row: Row) -> str:
-        """Return the heading of a row's page."""
+        """Return the heading for a row's page."""
         return masking.name_of(row)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -246,7 +246,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the changes that the staff have made to a row; audit the view."""
+        """Show the changes staff have made to a row; audit the view."""
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data:
             response.context_data["title"] = "Change history"
@@ -268,7 +268,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return request.user.has_perm(name)
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the actions, each wrapped so that it is audited, whatever its result."""
+        """Return the actions, each wrapped so that it is audited whether or not it succeeds."""
         found: dict[str, Any] = super().get_actions(request)
         return {
             name: (audit_action(act, name), name, description)
@@ -292,7 +292,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> HttpResponse | None:
         """Run the action; return to the row's page if the request came from there.
 
-        An action on all matching rows is refused if there are more of them than the list can show.
+        An action on all matching rows is rejected if more rows match than the list can show.
         """
         all_of_them = request.POST.get("select_across", "0") != "0"
         if all_of_them and BoundedPaginator(queryset, self.list_per_page).is_cut:
@@ -306,7 +306,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         shown = [] if from_page else self.get_changelist_instance(request).result_list
         keys = [str(row.pk) for row in shown]
         response = super().response_action(request, queryset, *args, **kwargs)
-        # If the action itself redirects to another page, that redirect is kept.
+        # If the action itself redirects to another page, keep that redirect.
         here = getattr(response, "url", None) == request.get_full_path()
         if isinstance(response, HttpResponseRedirect) and here:
             row = queryset.filter(pk__in=request.POST.getlist("_selected_action")).first()
@@ -340,7 +340,7 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
         content = () if access.sees_content(request.user) else masking.content_fields(self.model)
         for field in self.opts.concrete_fields if row else ():
             if not isinstance(field, models.CharField | models.TextField):
-                continue  # fields of other types may be large, and deferred
+                continue  # other types of fields may be large and deferred
             value = getattr(row, field.attname)
             if isinstance(value, str) and value:  # an empty field has nothing to hide
                 is_hidden = field.name in content
@@ -354,7 +354,7 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
     actions = ["resume"]
 
     def actions_for(self, row: Paused) -> Collection[str]:
-        """Offer to resume what is paused, unless it has been resumed already."""
+        """Offer to resume a pause that is still in effect."""
         return [] if row.resumed_at else ["resume"]
 
     @admin.display(description="state", ordering="resumed_at")

@@ -1,4 +1,4 @@
-"""Admin screens for the versions of projects, their files and their bytecode."""
+"""Admin screens for project versions, their files and their bytecode."""
 
 from collections.abc import Collection, Iterable
 
@@ -42,8 +42,8 @@ from memory.project.values import RecordId
 from memory.staff import access
 from memory.temporal import history, rollback
 
-# Maximum number of items in each list on the confirmation page of a rollback; further items are
-# only counted.
+# Maximum number of items shown in each list on a rollback's confirmation page; the rest are only
+# counted.
 MAX_LEFT_OUT = 20
 
 REDACTING = "A redaction of this user's memory is under way: try again in a moment."
@@ -51,7 +51,7 @@ REDACTING = "A redaction of this user's memory is under way: try again in a mome
 
 @admin.register(Checkpoint)
 class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
-    """Accepted versions of projects, with their changes, sources and checks."""
+    """Accepted project versions, with their changes, sources and checks."""
 
     list_display = [
         "version_name",
@@ -121,9 +121,9 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Checkpoint]
     ) -> TemplateResponse | None:
-        """Ask for confirmation, then make the old content a new version; the log is not changed."""
+        """Ask for confirmation, then save the old content as a new version; leave the log alone."""
         if queryset.count() != 1:
-            messages.error(request, "Nothing was done: select one version only.")
+            messages.error(request, "Nothing was done: select only one version.")
             return None
         checkpoint = queryset.select_related("user__workspace").get()
         try:
@@ -197,12 +197,12 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="checks")
     def checks(self, checkpoint: Checkpoint) -> str:
-        """Show each check of the gate with its result."""
+        """Show each gate check with its result."""
         return gate(checkpoint.verdict)
 
     @admin.display(description="work")
     def counts(self, checkpoint: Checkpoint) -> str:
-        """Show how many files the gate processed, and how long each of its stages took."""
+        """Show how many files the gate processed, and how long each stage took."""
         counts = checkpoint.verdict.get("counts", {})
         files = ", ".join(
             f"{counts[f'files_{verb}']} {verb}"
@@ -243,7 +243,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="edits")
     def all_edits(self, checkpoint: Checkpoint) -> str:
-        """Show the edits that made this version."""
+        """Show the edits that produced this version."""
         return show_edits(checkpoint.edits)
 
     @admin.display(description="records")
@@ -255,7 +255,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="files, side by side")
     def file_changes(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each changed file next to its earlier text."""
+        """Show each changed file next to its previous text."""
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_files(checkpoint.parent, checkpoint)
@@ -303,14 +303,14 @@ def _place(record: RecordId) -> SafeString:
 
 
 def _first(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Show the first items, and state how many more there are."""
+    """Show the first items, and how many more there are."""
     every = list(items)
     more = len(every) - MAX_LEFT_OUT
     return lines([*every[:MAX_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
 
 
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
-    """Return the confirmation page, which shows the effects of a rollback to this version.
+    """Return the confirmation page, which shows what rolling back to this version would do.
 
     Raises NothingToRestore if the newest version is identical to this one, Redacted if content
     needed for the comparison was redacted, and BeingRedacted during a redaction.
@@ -334,7 +334,7 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
 
 @admin.register(Blob)
 class BlobAdmin(ReadOnlyAdmin[Blob]):
-    """Files of projects, identified by their hashes."""
+    """Project files, identified by their hashes."""
 
     list_display = ["short_hash", "user_link", "size"]
     list_filter = ["user__workspace"]
@@ -413,7 +413,7 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
 
     @admin.display(description="compiled from")
     def source_file(self, bytecode: Bytecode) -> str:
-        """Link to the source from which the file was compiled."""
+        """Link to the source that the file was compiled from."""
         return link_to_key(Blob, getattr(bytecode, "blob_id", None), bytecode.source_hash[:12])
 
     @admin.display(description="size")

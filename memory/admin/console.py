@@ -32,8 +32,8 @@ from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# If a query's evaluation time is at least this far from the time at which it was asked, the form
-# shows the evaluation day.
+# If a query's evaluation time is at least this far from the time it was asked, the form shows the
+# evaluation day.
 NOW = datetime.timedelta(minutes=1)
 # Maximum number of the staff member's past queries listed, and of versions to choose from.
 MAX_HISTORY = 20
@@ -74,9 +74,9 @@ class QueryForm(forms.Form):
 
 
 def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
-    """Return the page of a user's query console; the URL parameter `run` names the run to show.
+    """Return a user's query console page; the URL parameter `run` selects the run to show.
 
-    A posted query is run. The caller must check `may_ask`.
+    If a query was posted, run it. The caller must check `may_ask`.
     """
     if request.method == "POST":
         form = QueryForm(_with_python_line_ends(request))
@@ -126,7 +126,7 @@ def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
 
 
 def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
-    """Start the posted query; if it is refused, return None and let the form show why."""
+    """Start the posted query; if it is rejected, return None and let the form show why."""
     if not form.is_valid():
         return None
     asked = form.cleaned_data
@@ -144,7 +144,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why this user's memory cannot be queried; empty if it can be queried."""
+    """Return why this user's memory can't be queried, or "" if it can."""
     try:
         refuse_merged(user)
         queries.version_of(history.now(user))
@@ -169,7 +169,7 @@ def _initial(run: Run) -> dict[str, str]:
 
 
 def _day(run: Run) -> str:
-    """Return the day of the query's evaluation time, in the user's time zone."""
+    """Return the query's evaluation day in the user's time zone."""
     return run.instant.astimezone(ZoneInfo(run.user.time_zone)).date().isoformat()
 
 
@@ -230,7 +230,7 @@ def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
 
 
 def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
-    """Return the newest versions, and the chosen one even if it is older."""
+    """Return the newest versions, plus the chosen one if it is older."""
     rows = Checkpoint.objects.filter(user=user).order_by("-version")
     found = [
         (f"v{version}", f"v{version}, {date_format(localtime(at), 'DATETIME_FORMAT')}")

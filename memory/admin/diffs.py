@@ -1,4 +1,4 @@
-"""Side-by-side diffs of files, and the changes made by a version of a project."""
+"""Side-by-side file diffs, and the changes made by a project version."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -19,12 +19,12 @@ from memory.privacy.redaction import TOLD
 from memory.temporal import differences
 from memory.temporal.differences import RecordChange
 
-# Maximum numbers of characters compared on one page (old and new texts together) and of records
+# Maximum number of characters compared on one page (old and new texts together), and of records
 # shown on it.
 MAX_COMPARED = 400_000
 MAX_RECORDS = 100
-# If the number of old lines to compare times the number of new ones exceeds this, all of them are
-# shown as changed.
+# If the number of old lines times the number of new lines to compare exceeds this, show them all as
+# changed.
 _MAX_WORK = 250_000
 _MAX_ROWS = 2_000
 # Number of unchanged lines shown before and after each change.
@@ -139,7 +139,7 @@ def changed_files(before: Checkpoint | None, after: Checkpoint) -> list[str]:
 
 
 def show_files(before: Checkpoint | None, after: Checkpoint) -> SafeString | str:
-    """Show each changed file next to its earlier text, up to a limit for the whole page."""
+    """Show each changed file next to its previous text, up to a limit for the whole page."""
     paths = changed_files(before, after)
     old, new = before.tree if before else {}, after.tree
     hashes = {tree[path] for path in paths for tree in (old, new) if path in tree}
@@ -198,7 +198,7 @@ def show_records(before: Checkpoint | None, after: Checkpoint) -> SafeString | s
     if None in found_sizes:
         return TOLD
     if sum(found_sizes) > MAX_COMPARED:
-        return "The files are too large to compare here: see the edits below."
+        return "The files are too large to compare here. See the edits below."
     try:
         found = differences.difference(before, after)
     except Redacted:

@@ -20,11 +20,11 @@ from memory.texts import visible as visible
 
 NOTHING = "–"
 
-# Maximum number of characters shown of a text, enough to judge it; the API returns all of it.
+# Maximum number of characters of a text shown: enough to judge it. The API returns it all.
 MAX_TEXT = 100_000
 
 _TONES = {
-    # Severities of alerts, and states of alerts.
+    # Alert severities and states.
     "critical": "bad",
     "warning": "caution",
     "info": "note",
@@ -42,11 +42,11 @@ _TONES = {
     "paused": "caution",
     "useful": "good",
     "wrong": "bad",
-    # Outcomes of entries.
+    # Entry outcomes.
     "covered": "good",
     "pending": "caution",
     "rejected": "bad",
-    # States and outcomes of runs.
+    # Run states and outcomes.
     "queued": "plain",
     "running": "note",
     "ok": "good",
@@ -62,7 +62,7 @@ _TONES = {
     "input_limit": "bad",
     "protocol_error": "bad",
     "abandoned": "bad",
-    # Outcomes of calls to language models.
+    # Outcomes of language model calls.
     "started": "note",
     "invalid_call": "caution",
     "truncated": "bad",
@@ -77,16 +77,16 @@ _TONES = {
     "unknown_model": "bad",
     "too_long": "bad",
     "interrupted": "bad",
-    # States of versions of workspace constraints.
+    # States of workspace constraint versions.
     "checking": "note",
     "approved": "good",
-    # States of backtests.
+    # Backtest states.
     "finished": "good",
     "done": "good",
     "error": "bad",
     "redacted": "caution",
     "unknown": "caution",
-    # Results of the gate's checks, changes to files, states of work, states of API keys.
+    # Gate check results, file changes, work states and API key states.
     "passed": "good",
     "failed": "bad",
     "new": "good",
@@ -107,19 +107,19 @@ def visible_json(text: str) -> str:
 
 
 def inline(text: str) -> SafeString:
-    """Return text for use within a line, whose direction cannot affect the rest of the line."""
+    """Return inline text whose direction can't affect the rest of the line."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 
 def badge(value: str, label: str | None = None) -> SafeString:
-    """Return a label in the colour that matches the value; a value without a colour is plain."""
+    """Return a label in the colour that matches the value; values without a colour are plain."""
     return format_html(
         '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
     )
 
 
 def sandbox(runner: str) -> SafeString | str:
-    """Return the kind of sandbox that computed a result, with a warning if that kind has one."""
+    """Return the kind of sandbox a result came from, with that kind's warning if it has one."""
     warning = warning_of(runner)
     if warning is None:
         return runner or "no sandbox"
@@ -127,7 +127,7 @@ def sandbox(runner: str) -> SafeString | str:
 
 
 def sandbox_badge(runner: str) -> SafeString | str:
-    """Return a short name of the kind of sandbox, for lists."""
+    """Return a short name for the kind of sandbox, for use in lists."""
     return badge("warning", "development") if warning_of(runner) else runner or NOTHING
 
 
@@ -139,7 +139,7 @@ def preformatted(text: str) -> SafeString | str:
 
 
 def source(text: str, *, marked: Collection[int] = ()) -> SafeString | str:
-    """Return a program in a block with colours and line numbers; the `marked` lines stand out."""
+    """Return source code in a block with colours and line numbers; highlight the `marked` lines."""
     return block(text, marked=marked) if text else NOTHING
 
 
@@ -189,7 +189,7 @@ def _plain(value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return the number and the noun, which is plural unless the number is 1."""
+    """Return the number and the noun, in the plural unless the number is 1."""
     return f"{number:,} {noun if number == 1 else _plural(noun)}"
 
 
@@ -203,7 +203,7 @@ def record_name(class_name: str, key: str) -> SafeString:
 
 
 def source_line(place: Mapping[str, Any]) -> str:
-    """Return a position in the source as text, such as `path, line 3`; empty if unknown."""
+    """Return a source location as text, such as `path, line 3`, or "" if it is unknown."""
     line = place.get("line")
     path = visible(str(place.get("path") or ""))
     return f"{path}, line {line}" if path and line else path
@@ -215,7 +215,7 @@ def rule_of(path: str) -> str:
 
 
 def problem(error: Mapping[str, Any] | None) -> SafeString | str:
-    """Show an error in the user's code: its message, its position and the code's stack frames."""
+    """Show an error in the user's code: its message, its location and the code's stack frames."""
     if not error:
         return NOTHING
     where = source_line(error)
@@ -228,7 +228,7 @@ def problem(error: Mapping[str, Any] | None) -> SafeString | str:
     )
 
 
-# The question that each check of the gate answers, for readers who do not know the gate's code.
+# The question each gate check answers, for readers who don't know the gate's code.
 _ASKS = {
     "policy": "Is the code valid Python without side effects?",
     "no loss": "Does the project still contain every record that was not retired?",
@@ -274,7 +274,7 @@ def _finding(finding: Mapping[str, Any]) -> SafeString:
 
 
 def durations(timings: Mapping[str, float]) -> str:
-    """Return the duration of each stage, in seconds, on one line."""
+    """Return each stage's duration in seconds, on one line."""
     return ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in timings.items()) or NOTHING
 
 

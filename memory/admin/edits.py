@@ -1,4 +1,4 @@
-"""Readable display of the edits to a project."""
+"""Human-readable display of project edits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _MAX_EDITS = 200
 
 
 def show_edits(edits: Sequence[Mapping[str, Any]]) -> SafeString | str:
-    """Show each edit as one line that unfolds to the whole edit."""
+    """Show each edit as one line that expands to the whole edit."""
     rows: list[SafeString | str] = [
         folded(edit_title(edit), _body(edit), unfold=len(edits) <= 2) for edit in edits[:_MAX_EDITS]
     ]

@@ -1,4 +1,4 @@
-"""Erasures of users: the action that requests an erasure, and the screen for past ones."""
+"""User erasures: the action that requests one, and the screen for past ones."""
 
 from collections.abc import Sequence
 
@@ -29,8 +29,8 @@ def erase_chosen(
 ) -> TemplateResponse | None:
     """Show the users to erase and ask for a reason; once confirmed, erase them.
 
-    Erasure is irreversible, so staff confirm it by typing the user's id or, for several users,
-    their number.
+    Erasure is irreversible, so staff confirm it by typing the user's id or, for several users, how
+    many there are.
     """
     users = _users(chosen)
     if len(users) > MAX_CHOSEN:
@@ -64,7 +64,7 @@ def _to_type(users: Sequence[MemoryUser]) -> str:
 
 
 def is_typed(request: HttpRequest, chosen: QuerySet[MemoryUser]) -> bool:
-    """Return whether the typed text confirms the erasure of these users."""
+    """Return whether the typed text confirms erasing these users."""
     users, typed = _users(chosen), request.POST.get("typed", "").strip()
     return typed == (users[0].user_id if len(users) == 1 else str(len(users)))
 
@@ -105,7 +105,7 @@ class StateFilter(PresenceFilter):
 
 @admin.register(UserErasure)
 class UserErasureAdmin(WorkAdmin[UserErasure]):
-    """Records of erasures: who requested them, why, and how many rows were erased."""
+    """Erasure records: who requested them, why, and how many rows were erased."""
 
     list_display = ["created_at", "user_name", "workspace", "how_far", "wanted_by"]
     list_display_links = ["created_at", "user_name"]
@@ -135,7 +135,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="user")
     def user_name(self, row: UserErasure) -> str:
-        """Show the user's public id, by which backups identify the user, too."""
+        """Show the user's public id, which also identifies the user in backups."""
         return inline(str(row.user.public_id))
 
     @admin.display(description="workspace", ordering="user__workspace__name")

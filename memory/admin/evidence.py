@@ -39,9 +39,9 @@ def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
 
 
 def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
-    """Return these entries of the user's log as markup, keyed by entry number.
+    """Return these entries from the user's log as markup, keyed by entry number.
 
-    Facts are followed by the messages from which they were derived, and messages are quoted.
+    Facts are followed by the messages they were derived from; messages are quoted.
     """
     known: dict[int, LogEntry] = {}
     wanted = chosen = set(seqs)

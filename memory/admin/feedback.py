@@ -79,7 +79,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
 @admin.register(AlertFeedback)
 class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
-    """Feedback on alerts, from the product and the staff."""
+    """Feedback on alerts, from the product and staff."""
 
     list_display = ["at", "verdict_badge", "judge", "alert_link", "actor_name", "remark"]
     list_filter = ["verdict", "judge", "alert__user__workspace"]

@@ -13,7 +13,7 @@ from memory.work import stuck
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):
-    """A filter by related row that offers only those related rows that the staff member may see."""
+    """A filter by related row that offers only the related rows the staff member may see."""
 
     def field_choices(
         self, field: Any, request: HttpRequest, model_admin: Any
@@ -29,7 +29,7 @@ class OwnChoicesFilter(admin.RelatedFieldListFilter):
 
 
 class WorkFilter(admin.SimpleListFilter):
-    """A list filter by the states of work that the front page counts."""
+    """A list filter by work status, with the same statuses that the front page counts."""
 
     title = "work status"
     parameter_name = "work"
@@ -54,7 +54,7 @@ class WorkFilter(admin.SimpleListFilter):
 
 
 class PresenceFilter(admin.SimpleListFilter):
-    """A list filter that separates rows in which a field is set from rows in which it is empty."""
+    """A list filter that separates rows where a field is set from rows where it is empty."""
 
     field: str
     filled: str

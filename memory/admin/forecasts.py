@@ -1,4 +1,4 @@
-"""Admin screen for the forecasts of users' alerts."""
+"""Admin screen for forecasts of users' alerts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ from memory.temporal import forecasts
 
 # Maximum number of events listed per forecast.
 LISTED = 200
-# Maximum number of alerts looked up for the events of one forecast.
+# Maximum number of alerts looked up for one forecast's events.
 MAX_ALERTS = 500
 
 
@@ -47,7 +47,7 @@ def alerts_among(
 ) -> Mapping[str, Alert]:
     """Return the newest alert in `rows` for each fingerprint in `events`, keyed by fingerprint.
 
-    The alerts provide the messages, which forecasts lack. Only the first five hundred fingerprints
+    Forecasts don't contain messages, so these come from the alerts. Only the first 500 fingerprints
     are looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
@@ -85,7 +85,7 @@ def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
 
 
 def unforeseen(forecast: Forecast) -> list[SafeString | str]:
-    """List the constraints whose forecast is missing or incomplete, with the reasons."""
+    """List the constraints whose forecasts are missing or incomplete, with the reasons."""
     rows: list[SafeString | str] = []
     for one in forecasts.unforeseen(forecast, forecast.user.time_zone):
         error = one["error"]
@@ -97,7 +97,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
 
 
 def of_version(forecast: Forecast) -> SafeString | str:
-    """Link to the version on which a forecast is based, and say if there is a newer version."""
+    """Link to the version a forecast is based on, and say if there is a newer one."""
     checkpoint = forecast.checkpoint
     if checkpoint is None:
         return NOTHING
@@ -109,7 +109,7 @@ def of_version(forecast: Forecast) -> SafeString | str:
 
 
 class DailyFilter(admin.SimpleListFilter):
-    """A list filter that separates users whose constraints still run daily from the others."""
+    """A list filter that separates users whose constraints still run daily from the rest."""
 
     title = "runs"
     parameter_name = "daily"
@@ -152,7 +152,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Forecast | None:
-        """Return the forecast with its events, and the alerts that contain the events' messages."""
+        """Return the forecast with its events, and the alerts that supply their messages."""
         forecast = super().get_object(request, object_id, from_field)
         if forecast is not None:
             events = forecasts.with_causes(forecast.timeline)
@@ -167,7 +167,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="version")
     def version(self, forecast: Forecast) -> SafeString | str:
-        """Link to the version on which the forecast is based, and say if there is a newer one."""
+        """Link to the version the forecast is based on, and say if there is a newer one."""
         return of_version(forecast)
 
     @admin.display(description="runs", ordering="needs_daily")
@@ -185,7 +185,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="constraints without a complete forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
-        """List the constraints whose forecast is missing or incomplete, with the reasons."""
+        """List the constraints whose forecasts are missing or incomplete, with the reasons."""
         return lines(unforeseen(forecast))
 
     @admin.display(description="took")

@@ -27,7 +27,7 @@ WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
 
 @dataclass(frozen=True)
 class Day:
-    """A cell in a month's grid; days of adjacent months only fill the grid."""
+    """A cell in a month's grid; days from adjacent months are only there to fill it."""
 
     date: datetime.date
     is_in_month: bool
@@ -42,7 +42,7 @@ class Day:
 
     @property
     def title(self) -> str:
-        """The text that screen readers read for a day with events."""
+        """The text that screen readers announce for a day with events."""
         return f"{self.date.isoformat()}: {counted(len(self.events), 'event')}"
 
     @property
@@ -53,7 +53,7 @@ class Day:
 
     @property
     def listed(self) -> Iterator[SafeString | str]:
-        """The events of the day, in chronological order."""
+        """The day's events, in chronological order."""
         yield from (event(one, self.alerts) for one in self.events[:LISTED])
         more = len(self.events) - LISTED
         if more > 0:
@@ -87,12 +87,12 @@ class Calendar:
 
     @property
     def number(self) -> int:
-        """The number of events in all these months."""
+        """The total number of events in these months."""
         return sum(len(day.events) for month in self.months for day in month.days)
 
 
 def forecast_of(user: MemoryUser) -> Forecast | None:
-    """Return the user's forecast, cached on `user`; None if the user has no forecast."""
+    """Return the user's forecast, cached on `user`, or None if the user has no forecast."""
     if "_forecast" not in user.__dict__:
         rows = Forecast.objects.filter(user=user).select_related("checkpoint")
         found = rows.defer(*heavy("checkpoint")).first()
@@ -106,7 +106,7 @@ def forecast_of(user: MemoryUser) -> Forecast | None:
 
 
 def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
-    """Fetch those alerts in `rows` that the forecast events refer to, and cache them."""
+    """Fetch and cache the alerts in `rows` that the forecast events refer to."""
     forecast = forecast_of(user)
     events = events_of(user, forecast) if forecast else []
     user.__dict__["_foreseen_alerts"] = alerts_among(user, events, rows)
@@ -119,7 +119,7 @@ def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the events forecast after the constraints' last run, in order of time; cached."""
+    """Return the events forecast for after the constraints' last run, in time order; cached."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None
@@ -129,7 +129,7 @@ def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any
 
 
 def calendar_of(user: MemoryUser) -> Calendar | None:
-    """Return the user's calendar of the coming months; None if there is no forecast."""
+    """Return the user's calendar for the coming months, or None if there is no forecast."""
     forecast = forecast_of(user)
     if forecast is None or forecast.known_until is None:
         return None

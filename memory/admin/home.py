@@ -37,7 +37,7 @@ from memory.staff.access import seen_by
 from memory.staff.overview import PERIODS, Period, SpendingRow
 from memory.work import hosts, stuck
 
-# The colours used in charts for severities and for groups of run outcomes.
+# Chart colours for severities and for groups of run outcomes.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}
 ENDING_TONES = ("good", "plain", "caution", "note", "strong", "bad")
 STEP_FORMATS = {"hour": "%H:%M", "day": "%b %d"}
@@ -47,7 +47,7 @@ Model: TypeAlias = type[models.Model]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, with a link to the list of the rows that it counts, if there are any."""
+    """A number, linked to the list of rows it counts, if there are any."""
 
     text: str
     url: str = ""
@@ -56,7 +56,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Series:
-    """The bars of one colour in a chart: a number per time step, each with a link to its rows."""
+    """A chart's bars of one colour: one number per time step, each linked to its rows."""
 
     name: str
     tone: str
@@ -103,7 +103,7 @@ class Chart:
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """Return the context of the front page, limited to what the staff member may see."""
+    """Return the front page's context, limited to what the staff member may see."""
     now = timezone.now()
     period = PERIODS.get(request.GET.get("period", ""), PERIODS["day"])
     return {
@@ -145,7 +145,7 @@ def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
 
 
 def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
-    """Return when the dispatcher last ran; None without permission to see heartbeats."""
+    """Return when the dispatcher last ran, or None without permission to see heartbeats."""
     if not may_see(request, Heartbeat):
         return None
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
@@ -156,7 +156,7 @@ def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
 
 
 def _alerts(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the numbers of live alerts by severity (most severe first) and state."""
+    """Return live alert counts by severity (most severe first) and state."""
     counts = overview.live_alerts(rows_for(request, Alert)) if may_see(request, Alert) else {}
     return {
         "states": LIVE_STATES,
@@ -182,7 +182,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the status of each kind of work, leaving out kinds without any work."""
+    """Yield the status of each kind of work, leaving out kinds that have none."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):
@@ -265,7 +265,7 @@ def _labels(period: Period, starts: Sequence[datetime.datetime]) -> Sequence[str
 def _within(
     model: Model, field: str, start: datetime.datetime, length: datetime.timedelta, **filters: str
 ) -> str:
-    """Return the URL of a list of the rows that fall into one time step."""
+    """Return the URL of the list of rows that fall within one time step."""
     moments = {f"{field}__gte": start, f"{field}__lt": start + length}
     return list_url(model, **moments, **filters)
 
@@ -293,7 +293,7 @@ def _of_severity(
     opened: Mapping[tuple[datetime.datetime, str], int],
     severity: Severity,
 ) -> Series:
-    """Return, for each time step, the alerts opened in it that now have this severity."""
+    """Return the series of alerts opened in each time step that now have this severity."""
     return _series(
         severity.label,
         SEVERITY_TONES[severity],
@@ -325,7 +325,7 @@ def _ended(
     tone: str,
     outcomes: Collection[RunOutcome],
 ) -> Series:
-    """Return, for each time step, the runs that ended in it with one of these outcomes."""
+    """Return the series of runs that ended in each time step with one of these outcomes."""
     either = ",".join(outcomes)
     return _series(
         name,

@@ -24,7 +24,7 @@ def state_of(host: SandboxHost) -> SafeString:
 
 @admin.register(SandboxHost)
 class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
-    """Sandbox workers, and the sandboxes that they keep ready."""
+    """Sandbox workers, and the sandboxes they keep ready."""
 
     list_display = [
         "host",
@@ -40,8 +40,8 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
     search_help_text = "Search by part of a host's name."
     ordering = ["name"]
     when_empty = (
-        "No sandbox worker is running, so no change is checked, no query is answered and no alert"
-        " is raised."
+        "No sandbox worker is running, so changes are not checked, queries are not answered and"
+        " no alerts are raised."
     )
     fields = ["host", "state", "seen_at", "started_at", "threads", "said", "executed"]
 
@@ -57,7 +57,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="runner")
     def kind_of_sandbox(self, host: SandboxHost) -> str:
-        """Show the kind of the host's sandboxes."""
+        """Show which kind of sandbox the host uses."""
         return sandbox_badge(str(host.report.get("runner", "")))
 
     @admin.display(description="ready")
@@ -72,7 +72,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="report on the sandboxes")
     def said(self, host: SandboxHost) -> str:
-        """Show the host's whole report on its sandboxes."""
+        """Show the host's full report on its sandboxes."""
         return pretty(host.report)
 
     @admin.display(description="runs")

@@ -85,7 +85,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="processed up to")
     def done_to(self, lane: Lane) -> str:
-        """Show the entry up to which this lane has nothing pending."""
+        """Show the entry up to which the lane's work is done."""
         return f"#{lane.cursor_seq}"
 
     @admin.display(description="last error")

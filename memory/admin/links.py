@@ -1,4 +1,4 @@
-"""Links to the pages and lists of rows."""
+"""Links to row pages and lists."""
 
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ _MAX_PAGES = 1000
 
 
 def list_url(model: type[models.Model], /, **filters: Any) -> str:
-    """Return the URL of the list of the model's rows that match the filters."""
+    """Return the URL of the model's list page with these filters."""
     return f"{_list_url(model)}?{urlencode(filters)}" if filters else _list_url(model)
 
 
@@ -48,7 +48,7 @@ def link_to_key(model: type[models.Model], key: Key | None, text: str) -> SafeSt
 
 
 def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeString:
-    """Return a link to the list of the model's rows that match the filters."""
+    """Return a link to the model's list page with these filters."""
     return format_html('<a href="{}?{}">{}</a>', _list_url(model), urlencode(filters), text)
 
 
@@ -70,7 +70,7 @@ def link_to_entry(entry: LogEntry) -> SafeString:
 
 
 def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
-    """Return links to these entries of the user's log, each with the beginning of its content."""
+    """Return links to these entries in the user's log, each with the beginning of its content."""
     wanted = sorted(set(seqs))
     entries = LogEntry.objects.filter(user=user, seq__in=wanted[:_MAX_LINKS]).order_by("seq")
     rows: list[SafeString | str] = [link_to_entry(entry) for entry in entries]

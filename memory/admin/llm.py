@@ -1,4 +1,4 @@
-"""Calls to language models, and what they cost."""
+"""Language model calls, and what they cost."""
 
 import datetime
 from decimal import Decimal
@@ -36,11 +36,11 @@ from memory.staff.access import PROMPTS
 # Columns that lists do not load; only staff with a special permission may read them.
 CONTENT = ("prompt", "answer")
 
-# Maximum number of calls shown for a version, and of pieces of work to which they belong.
+# Maximum number of calls shown for a version, and of the pieces of work they belong to.
 MAX_ATTEMPTS = 100
 MAX_WORKS = 20
 
-# The filter by model offers the models that were called within this many days.
+# The model filter offers the models called within this many days.
 CHOSEN_DAYS = 90
 
 
@@ -64,7 +64,7 @@ class ModelFilter(admin.SimpleListFilter):
 
 
 def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
-    """Show all calls, including failed ones, of the pieces of work that produced a version."""
+    """Show all calls, including failed ones, made for the work that produced a version."""
     works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
     if not works:
         return "No language model was involved."
@@ -106,7 +106,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
-    """Describe a model's track record in lines of text, and say whether the model is stopped."""
+    """Describe a model's track record in lines of text, and say whether it has been stopped."""
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
@@ -130,7 +130,7 @@ def _number(value: int | None) -> str:
 
 @admin.register(LlmCall)
 class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
-    """Attempted calls to language models, with their user, purpose, usage and outcome."""
+    """Attempted language model calls, with their user, purpose, usage and outcome."""
 
     list_display = [
         "name",
@@ -194,7 +194,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, and below it the totals of all matching calls."""
+        """Show the list, with the totals for all matching calls below it."""
         response = super().changelist_view(request, extra_context)
         found = getattr(response, "context_data", {}).get("cl")
         if found is not None:
@@ -236,7 +236,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="tokens in + out", ordering="input_tokens")
     def tokens(self, call: LlmCall) -> str:
-        """Show the numbers of tokens sent and received, if the provider reported them."""
+        """Show how many tokens were sent and received, if the provider reported it."""
         if call.input_tokens is None or call.output_tokens is None:
             return NOTHING
         return f"{call.input_tokens:,} + {call.output_tokens:,}"
@@ -257,12 +257,12 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="cost", ordering="cost")
     def price(self, call: LlmCall) -> str:
-        """Show the cost of the call, if it is known."""
+        """Show the call's cost, if it is known."""
         return NOTHING if call.cost is None else money(call.cost)
 
     @admin.display(description="reserved")
     def reserved(self, call: LlmCall) -> str:
-        """Show the tokens and the cost that were reserved while the call was under way."""
+        """Show the tokens and cost reserved while the call was under way."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
@@ -273,7 +273,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
-        """Show which request of the piece of work the call was for, and which attempt it was."""
+        """Show which of the work's requests the call was for, and which attempt it was."""
         return f"request {call.turn}, attempt {call.attempt}"
 
     @admin.display(description="calls for the same work")
@@ -328,7 +328,7 @@ def _content(call: LlmCall, which: int) -> str:
 
 
 def money(amount: Decimal) -> str:
-    """Format an amount of money in the currency of the price list."""
+    """Format an amount of money in the price list's currency."""
     return f"{amount:,.6f}"
 
 

@@ -123,12 +123,12 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.action(description="Redact the selected entries…", permissions=["operate"])
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
-        """Show what else will be removed, then redact the entries once this is confirmed."""
+        """Show what else will be removed, then redact the entries once confirmed."""
         return redact_chosen(request, queryset, "redact")
 
     @admin.display(description="merged from")
     def merged_from(self, entry: LogEntry) -> str:
-        """Link to the merged user's entry from which this entry was copied."""
+        """Link to the merged user's entry that this entry was copied from."""
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
@@ -197,12 +197,12 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="adjacent entries")
     def neighbours(self, entry: LogEntry) -> str:
-        """Link to the previous and the next entry in the user's log."""
+        """Link to the previous and next entries in the user's log."""
         return links_to_entries(entry.user, [entry.seq - 1, entry.seq + 1])
 
     @admin.display(description="derived from")
     def derived(self, entry: LogEntry) -> str:
-        """Link to the entries from which this entry was derived."""
+        """Link to the entries that this entry was derived from."""
         return links_to_entries(entry.user, entry.derived_from)
 
     @admin.display(description="source of")
@@ -231,7 +231,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         if kind == "staff" and name:
             return format_html("from {} (staff)", inline(name))
         if kind == "merge":
-            return "from the merge with another user"
+            return "from a merge with another user"
         return inline(entry.source or NOTHING)
 
     @admin.display(description="hash")
@@ -255,7 +255,7 @@ def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> Non
 
 @admin.register(EntryOutcome)
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
-    """Outcomes of entries; the outcome of a rejected entry includes the reason."""
+    """Entry outcomes; a rejected entry's outcome includes the reason."""
 
     list_display = ["result", "entry", "user_link", "version", "why", "decided_at"]
     list_display_links = ["result"]

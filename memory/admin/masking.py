@@ -1,13 +1,13 @@
-"""Masking of admin screens for staff members who may not see content.
+"""Masking of admin screens for staff who may not see content.
 
-Such staff see only the fields listed here, and "(hidden)" in place of all others, so a new field is
-hidden until it is listed. States, counts, times and links are shown. The following are hidden: what
-people said, everything computed from it, names that reveal it (those of records and constraints),
-and errors, which may quote it.
+They see only the fields listed here, with "(hidden)" in place of all others, so a new field stays
+hidden until it is listed. States, counts, times and links are shown. What people said is hidden,
+along with everything computed from it, names that reveal it (of records and constraints), and
+errors, which may quote it.
 
 Views look at the request to decide whether to hide content. Functions that render parts of a page
-have no access to the request, so they call `is_hidden`. Its value is set at the beginning of every
-request to the admin; until then, content is hidden.
+have no access to the request, so they call `is_hidden`. Its value is set at the start of every
+admin request; until then, content is hidden.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -87,7 +87,7 @@ def _names(*names: str) -> frozenset[str]:
     return frozenset(" ".join(names).split())
 
 
-# Fields that may reveal content, in rows that remain after a user's erasure or belong to no user.
+# Fields that may reveal content in rows that outlive a user's erasure or belong to no user.
 _BESIDES: dict[type[Model], tuple[str, ...]] = {
     UserErasure: ("by", "reason"),
     WorkspaceConstraintVersion: (
@@ -98,8 +98,8 @@ _BESIDES: dict[type[Model], tuple[str, ...]] = {
 _LEASE = "attempts run_after lease_owner lease_expires_at"
 
 OPEN: dict[type[Model], AllBut | frozenset[str]] = {
-    # Rows that belong to no user, but to a workspace or to the whole server: settings, counts, and
-    # texts written by the people who run the product.
+    # Rows that belong to a workspace or the whole server rather than to a user: settings, counts,
+    # and texts written by the people who run the product.
     **dict.fromkeys(
         [
             *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
@@ -107,8 +107,8 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
         ],
         AllBut(),
     ),
-    # A workspace constraint belongs to no user, but its text may derive from what people said, and
-    # the list of users to whom it applies reveals the structure of their projects.
+    # A workspace constraint belongs to no user, but its text may be derived from what people said,
+    # and the list of users it applies to reveals the structure of their projects.
     WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
     WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
@@ -211,7 +211,7 @@ def content(shown: SafeString | str) -> SafeString | str:
 
 
 def content_fields(model: type[Model]) -> Collection[str]:
-    """Return the fields of a model that contain content; a user's identity is not content."""
+    """Return a model's fields that contain content; a user's identity doesn't count as content."""
     if model is MemoryUser:
         return ()
     erased = REGISTRY[model].content if model in REGISTRY else ()
@@ -226,7 +226,7 @@ def name_of(row: Model) -> str:
 
 
 def is_open(model: type[Model], name: object) -> bool:
-    """Return whether a field of the model's screen is shown to everybody who sees the screen."""
+    """Return whether a field on the model's screen is shown to everyone who can see the screen."""
     return name in OPEN.get(model, ())
 
 
@@ -252,7 +252,7 @@ class Hidden:
 
 
 def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
-    """Return these fields of a screen, with placeholders in place of those that are not open."""
+    """Return a screen's fields, with placeholders for those that aren't open."""
     return [
         masked(model_admin, name)
         if isinstance(name, list | tuple)
@@ -264,7 +264,7 @@ def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
 
 
 def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
-    """Replace the fields in a page's fieldsets that are not open; also return the replacements."""
+    """Replace fields that aren't open in a page's fieldsets; also return the replacements."""
     sets = [
         (title, {**options, "fields": masked(model_admin, options["fields"])})
         for title, options in fieldsets
@@ -274,7 +274,7 @@ def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
 
 
 def mask_page(model_admin: Any, context: Any) -> None:
-    """On a page and in its inlines, hide all fields that are not open to everybody."""
+    """Hide all fields on a page and in its inlines that aren't open to everyone."""
     page = context["adminform"]
     page.fieldsets, hidden = masked_sets(model_admin, page.fieldsets)
     page.readonly_fields = [*page.readonly_fields, *hidden]

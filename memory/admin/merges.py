@@ -1,4 +1,4 @@
-"""Merges of users, and the progress of copying their entries."""
+"""User merges, and how far their entries have been copied."""
 
 from django.contrib import admin
 
@@ -19,7 +19,7 @@ class StateFilter(PresenceFilter):
 
 @admin.register(Merge)
 class MergeAdmin(WorkAdmin[Merge]):
-    """Merges of users."""
+    """User merges."""
 
     list_display = ["created_at", "merged_link", "user_link", "how_far", "progress", "by"]
     list_filter = [
@@ -53,7 +53,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="into", ordering="user__user_id")
     def user_link(self, row: Merge) -> str:
-        """Link to the user into whom the other user was merged."""
+        """Link to the user that the other user was merged into."""
         return link(row.user)
 
     @admin.display(description="state")

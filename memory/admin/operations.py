@@ -1,4 +1,4 @@
-"""Alarms about the server, and stuck work."""
+"""Server alarms and stuck work."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,8 +29,8 @@ from memory.staff.access import seen_by
 from memory.work import stuck
 from memory.work.stuck import Stuck, WorkKind, WorkStatus
 
-# Maximum number of rows listed for each kind of work; the choice "all stuck …" also includes rows
-# that are not listed.
+# Maximum number of rows listed for each kind of work; the option "all stuck …" also includes
+# unlisted rows.
 LISTED = 100
 # Maximum number of rows retried or dismissed at once.
 MAX_ROWS = 10_000
@@ -38,7 +38,7 @@ ACTIONS = {"try_again": "retried now", "dismiss": "dismissed"}
 
 
 class RaisedFilter(PresenceFilter):
-    """A list filter that separates raised alarms from the others."""
+    """A list filter that separates raised alarms from the rest."""
 
     title = "state"
     parameter_name = "raised"
@@ -47,7 +47,7 @@ class RaisedFilter(PresenceFilter):
 
 @admin.register(Alarm)
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
-    """Current and past alarms about the server."""
+    """Current and past server alarms."""
 
     list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
     list_filter = [RaisedFilter]
@@ -58,7 +58,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         F("cleared_at").desc(nulls_first=True),
         "name",
     ]
-    when_empty = "There has been no alarm yet."
+    when_empty = "There have been no alarms yet."
     fields = ["name", "standing", "detail", "raised_at", "seen_at", "cleared_at", "told", "trouble"]
     change_list_template = "admin/memory/alarms.html"
 
@@ -111,18 +111,18 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     @admin.display(description="staff notified by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
-        """Show whether the staff were notified of the alarm by e-mail."""
+        """Show whether staff were notified of the alarm by e-mail."""
         return alarm.is_told
 
     @admin.display(description="notification error")
     def trouble(self, alarm: Alarm) -> str:
-        """Show why the staff could not be notified by e-mail."""
+        """Show why staff couldn't be notified by e-mail."""
         return inline(shortened(alarm.last_error)) if alarm.last_error else NOTHING
 
 
 @admin.register(Heartbeat)
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
-    """Periodic jobs, with the time at which each last succeeded."""
+    """Periodic jobs, with the time each last succeeded."""
 
     list_display = ["name", "at"]
     when_empty = "Neither the dispatcher nor the alarm check has run yet."
@@ -217,7 +217,7 @@ def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
 
 
 def _note(request: HttpRequest, kind: WorkKind, keys: list[Any], what: str) -> None:
-    """Record the action in the admin's log, identifying rows by keys, which do not name anyone."""
+    """Record the action in the admin's log, identifying rows by key, which doesn't name anyone."""
     of = ContentType.objects.get_for_model(kind.model)
     StaffAction.objects.bulk_create(
         StaffAction(

@@ -1,4 +1,4 @@
-"""The admin page on which staff write, change and delete one user's own constraints.
+"""The admin page where staff write, change and delete one user's own constraints.
 
 As in the API, a change is a proposal: the gate judges it, and an accepted change becomes a version.
 """
@@ -58,12 +58,12 @@ class OwnConstraintForm(forms.Form):
         "A module with a function check(today) that yields alerts about this user's records.",
     )
     tests = _text(
-        22, "At least one test in which the constraint fires, and one in which it does not fire."
+        22, "At least one test in which the constraint fires, and one in which it does not."
     )
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean_name(self) -> str:
-        """Return the name if it can be used as the name of a constraint's file."""
+        """Return the name if it is valid as the name of a constraint's file."""
         name = str(self.cleaned_data["name"])
         try:
             check_lower_name(name, "constraint")
@@ -129,7 +129,7 @@ def own_constraint_url(user: MemoryUser, **asked: str) -> str:
 def may_write(request: HttpRequest) -> bool:
     """Return whether a staff member may write users' constraints.
 
-    This requires access to content, and the permission to create versions.
+    This requires access to content and permission to create versions.
     """
     versions = admin.site.get_model_admin(Checkpoint)
     allowed: bool = versions.has_operate_permission(request)  # type: ignore[attr-defined]
@@ -141,7 +141,7 @@ def _path(name: str) -> str:
 
 
 def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
-    """Propose what the form contains; if this is refused, return None and let the form show why."""
+    """Propose the form's constraint; if it is rejected, return None and let the form show why."""
     if "delete" in request.POST:
         del form.fields["source"], form.fields["tests"]
     if not form.is_valid():
@@ -168,8 +168,8 @@ def _moved(name: str, there: str, seen: str) -> str:
         return f"Nothing was changed: the user no longer has a constraint named {visible(name)}."
     if not seen:
         return (
-            f"The user already has a constraint named {visible(name)}: open that constraint to"
-            " change it."
+            f"The user already has a constraint named {visible(name)}. Open that constraint"
+            " to change it."
         )
     return (
         f"Nothing was written: the constraint {visible(name)} has changed since you opened it."
@@ -178,7 +178,7 @@ def _moved(name: str, there: str, seen: str) -> str:
 
 
 def _standing(user: MemoryUser) -> str:
-    """Return why no constraint can be written for this user; empty if nothing prevents it."""
+    """Return why constraints can't be written for this user, or "" if they can."""
     try:
         refuse_merged(user)
         history.refuse_being_redacted(user)
@@ -188,14 +188,14 @@ def _standing(user: MemoryUser) -> str:
 
 
 def _failing(user: MemoryUser) -> dict[str, str]:
-    """Return the errors of the user's own constraints that now fail, keyed by constraint name."""
+    """Return the errors from the user's own constraints that currently fail, keyed by name."""
     if user.head is None or _standing(user):
         return {}
     return failures.by_name(failures.alerts_of(user), Outline.from_json(user.head.outline))
 
 
 def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[str, str]:
-    """Return the form's initial values: a refused proposal, existing constraint or skeleton."""
+    """Return the form's initial values: a rejected proposal, existing constraint or skeleton."""
     tree = user.head.tree if user.head else {}
     if run is not None and run.outcome != RunOutcome.OK:
         edit = _edit_of(run)
@@ -253,18 +253,18 @@ def _result(request: HttpRequest, user: MemoryUser, run: Run) -> dict[str, Any]:
 
 
 def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) -> SafeString | str:
-    """Link to the alerts of the constraint just accepted, for staff who may see alerts."""
+    """Link to the alerts from the constraint just accepted, for staff who may see alerts."""
     edit = _edit_of(run)
     if edit.get("op") != "write_constraint" or not may_see(request, Alert):
         return ""
     ran = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS, outcome=RunOutcome.OK)
     if not ran.filter(checkpoint__version__gte=made.version).exists():
         if pauses.of_user(user) is not None:
-            return "Work on this user is paused: the constraint will run when work is resumed."
-        return "The constraint has not run on this version yet: reload this page to see its alerts."
+            return "Work on this user is paused. The constraint will run when work is resumed."
+        return "The constraint has not run on this version yet. Reload this page to see its alerts."
     live = rows_for(request, Alert).filter(
         found_by(_path(edit["name"])), user=user, state__in=LIVE_STATES
     )
     if not live.exists():
         return "The constraint currently raises no alerts."
-    return format_html("Current alerts of the constraint: {}", links_to_alerts(live))
+    return format_html("Current alerts from the constraint: {}", links_to_alerts(live))

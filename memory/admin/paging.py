@@ -5,8 +5,7 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.utils.functional import cached_property
 
-# Maximum number of rows that are counted and can be paged through; filters give access to other
-# rows.
+# Maximum number of rows counted and paged through; filters give access to the rest.
 MAX_ROWS = 10_000
 
 

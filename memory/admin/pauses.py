@@ -1,4 +1,4 @@
-"""Pauses of the work for users and workspaces: who paused the work, and why."""
+"""Paused work for users and workspaces: who paused it, and why."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -79,7 +79,7 @@ class PausableAdmin(MemoryAdmin[Of]):
         return request.user.has_perm("memory.change_pause")
 
     def pausing_for(self, row: Of) -> list[str]:
-        """Return the action that is possible for this row: pause or resume."""
+        """Return the action that makes sense for this row: pause or resume."""
         found = pause_of(row)
         return ["resume" if found and _is_of(found, row) else "pause"]
 
@@ -115,7 +115,7 @@ class PausableAdmin(MemoryAdmin[Of]):
 
 
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
-    """Return the pause that applies to `row`; it is cached on `row`."""
+    """Return the pause that applies to `row`, cached on `row`."""
     if "_pause" not in row.__dict__:
         row.__dict__["_pause"] = (
             pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)

@@ -1,4 +1,4 @@
-"""The files of a version as a tree, with one file shown next to it."""
+"""A version's files as a tree, with one file shown next to it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
 
-# Maximum number of versions offered before the version that is shown, and of versions after it.
+# Maximum number of versions offered on either side of the one shown.
 _NEAR = 50
 _MAX_FILES = 2000
 
@@ -82,7 +82,7 @@ def _other(request: HttpRequest, checkpoint: Checkpoint, version: str, path: str
 
 
 def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """Return the versions to choose from, which are those around this one, as template context."""
+    """Return the versions to choose from (those around this one) as template context."""
     versions = Checkpoint.objects.filter(user_id=checkpoint.user_id)
     rows = [
         *versions.filter(version__gt=checkpoint.version)
@@ -134,7 +134,7 @@ def _tree(
     sizes: Mapping[str, int | None],
     shown: str,
 ) -> SafeString:
-    """Return the files as nested lists; deleted files appear in their former place."""
+    """Return the files as nested lists; deleted files appear where they used to be."""
     folders: dict[str, Any] = {}
     gone = before.keys() - checkpoint.tree.keys()
     for path in sorted({*checkpoint.tree, *gone})[:_MAX_FILES]:

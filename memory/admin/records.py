@@ -46,7 +46,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
-        """Annotate the primary keys of the versions that added and retired each record."""
+        """Annotate each record with the primary keys of the versions that added and retired it."""
         versions = Checkpoint.objects.filter(user=OuterRef("user"))
         added = versions.filter(version=OuterRef("added_version"))
         retired = versions.filter(version=OuterRef("retired_version"))
@@ -157,7 +157,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
 
 def _origin_of(location: RecordLocation) -> RecordOrigin | str:
-    """Return the record with the entries behind it, or a reason why there is nothing to show.
+    """Return the record with the entries behind it, or the reason there is nothing to show.
 
     The record is read once per page.
     """

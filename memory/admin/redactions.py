@@ -100,7 +100,7 @@ class StateFilter(PresenceFilter):
 
 
 class ProblemFilter(PresenceFilter):
-    """A list filter that separates redactions to which the gate objected from the others."""
+    """A list filter that separates redactions the gate objected to from the rest."""
 
     title = "gate"
     parameter_name = "problem"

@@ -1,17 +1,16 @@
-"""Reloads of pages about work in progress."""
+"""Automatic reloading of pages about work in progress."""
 
 from django.http import HttpRequest
 
-# A page about work in progress reloads itself at growing intervals, but only a limited number of
+# A page about work in progress reloads itself at increasing intervals, but only a limited number of
 # times, since each view is audited.
 _AGAIN_SECONDS, _AGAIN_MOST, _LOOKS = 2, 60, 15
 
 
 def look_again(request: HttpRequest) -> dict[str, int]:
-    """Return the delay in seconds until a page reloads itself, and the number of that reload.
+    """Return the seconds until a page about work in progress reloads, and that reload's number.
 
-    This is for pages about work in progress. The result is empty once the maximum number of reloads
-    has been reached.
+    The result is empty once the page has reloaded the maximum number of times.
     """
     text = request.GET.get("look", "")
     look = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0

@@ -1,4 +1,4 @@
-"""The result of a query as a table, with a bar next to each number of a series."""
+"""A query's result as a table, with a bar next to each number in a series."""
 
 import datetime
 import math
@@ -28,8 +28,8 @@ _SHORT = 80
 class Table:
     """A query's value in rows and columns.
 
-    If the value is a series, `numbers` are the values of its bars; if the rows are records,
-    `sources` are the entry numbers behind each row.
+    If the value is a series, `numbers` holds its bars' values; if the rows are records, `sources`
+    holds the entry numbers behind each row.
     """
 
     columns: Sequence[str]
@@ -52,7 +52,7 @@ def show_value(value: Any, user: MemoryUser) -> SafeString | str:
 
 
 def table_of(value: Any) -> Table | None:
-    """Return a list, tuple, set or dict as a table; None for anything else."""
+    """Return a list, tuple, set or dict as a table, or None for anything else."""
     if (items := items_of(value)) is not None:
         return _of_items(items)
     if (pairs := pairs_of(value)) is not None:
@@ -91,7 +91,7 @@ def _of_items(items: Sequence[Any]) -> Table:
 
 
 def _fields(item: Any) -> Mapping[str, Any] | None:
-    """Return the columns of a record, object or dict; None for anything else."""
+    """Return the columns of a record, object or dict, or None for anything else."""
     match tag_of(item):
         case "$record":
             return {"key": item["key"], **item["fields"]}
@@ -113,7 +113,7 @@ def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
 
 
 def _number(value: Any) -> float | None:
-    """Return the value of a bar: a finite number, or a duration; None for anything else."""
+    """Return a bar's value (a finite number or a duration), or None for anything else."""
     tag = tag_of(value)
     if isinstance(value, bool) or tag not in (None, "$int", "$decimal", "$duration"):
         return None
@@ -211,7 +211,7 @@ class Stage:
 
 
 def waterfall(stages: Collection[Stage]) -> SafeString | str:
-    """Show the stages of a run one below the other on a time axis, with their durations."""
+    """Show a run's stages one below the other on a time axis, with their durations."""
     total = max((stage.start + stage.seconds for stage in stages), default=0.0)
     if not stages:
         return NOTHING

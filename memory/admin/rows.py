@@ -10,12 +10,12 @@ from memory.staff import access
 
 Row = TypeVar("Row", bound=models.Model)
 
-# The large columns of a checkpoint, each of which may hold megabytes.
+# A checkpoint's large columns, each of which may hold megabytes.
 HEAVY = ("tree", "outline", "edits", "verdict")
 
 
 def rows_for(request: HttpRequest, model: type[Row]) -> QuerySet[Row]:
-    """Return those rows of a model that the staff member may see."""
+    """Return the rows of a model that the staff member may see."""
     rows = access.seen_by(request.user, model._default_manager.all())
     return rows if may_see(request, model) else rows.none()
 
@@ -26,5 +26,5 @@ def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
 
 
 def heavy(*paths: str) -> list[str]:
-    """Return lookups for `defer` that name the large columns of the checkpoints at these paths."""
+    """Return `defer` lookups for the large columns of the checkpoints at these paths."""
     return [f"{path}__{name}" for path in paths for name in HEAVY]

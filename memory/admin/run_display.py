@@ -28,7 +28,7 @@ from memory.models.runs import BY_MODEL, RunKind, RunOutcome
 from memory.privacy.redaction import TOLD
 from memory.workspace_settings import sandbox_limits
 
-# Maximum number of records shown as the evidence for an answer.
+# Maximum number of records shown as evidence for an answer.
 SHOWN_EVIDENCE = 20
 # The limits that can cause each outcome.
 LIMITS_OF = {
@@ -37,7 +37,7 @@ LIMITS_OF = {
     RunOutcome.OUTPUT_LIMIT: ("output_kib",),
     RunOutcome.RESULT_LIMIT: ("result_kib", "result_depth"),
 }
-# Display names of the stages whose duration the workers measure.
+# Display names of the stages that the workers time.
 STAGES = {
     "load": "loaded the project into a sandbox",
     "evaluate": "ran the query",
@@ -50,7 +50,7 @@ SCOPES = {"value": "in the value", "selected": "selected by the code", "read": "
 
 
 def show_input(run: Run) -> SafeString | str:
-    """Show a run's input: a question, code, edits or the names of files."""
+    """Show a run's input: a question, code, edits or file names."""
     if run.kind in BY_MODEL:
         return inline(run.input.get("question", TOLD))
     if run.input.get("code"):
@@ -108,7 +108,7 @@ def show_answer(run: Run) -> SafeString | str:
 
 
 def limit_of(run: Run) -> SafeString | str:
-    """Return the limit that ended a run, with its current value; empty if no limit ended it."""
+    """Return the limit that ended a run, with its current value, or "" if no limit ended it."""
     names = LIMITS_OF.get(RunOutcome(run.outcome), ()) if run.outcome else ()
     if run.outcome == RunOutcome.ALERT_LIMIT:
         most = run.user.workspace.alert_limits.alerts_per_constraint
@@ -125,7 +125,7 @@ def limit_of(run: Run) -> SafeString | str:
 
 
 def failed_lines(run: Run) -> list[int]:
-    """Return the line on which the query failed, as a list; empty if it is unknown."""
+    """Return a list with the line the query failed on, or an empty list if it is unknown."""
     error = run.error or {}
     return [error["line"]] if error.get("path") == QUERY_PATH and error.get("line") else []
 
@@ -162,7 +162,7 @@ def _describe_trial(run: Run) -> str:
 
 
 def _show_trial(run: Run, output: Mapping[str, Any]) -> SafeString | str:
-    """Show the findings of a constraint's trial, or why the constraint does not apply."""
+    """Show the findings from a constraint's trial, or why the constraint does not apply."""
     if not output["applies"]:
         return _not_applying({"path": output["constraint"], "reasons": output["reasons"]})
     if output["alerts"]:
@@ -177,7 +177,7 @@ def _not_applying(standing: Mapping[str, Any]) -> SafeString:
 
 
 def _constraint(said: Mapping[str, Any]) -> SafeString:
-    """Show the alerts of one constraint, or why the constraint failed."""
+    """Show one constraint's alerts, or why it failed."""
     title = format_html("{}, {} s", inline(said["path"]), f"{said['seconds']:.3f}")
     if said["error"]:
         return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
@@ -187,7 +187,7 @@ def _constraint(said: Mapping[str, Any]) -> SafeString:
 
 
 def _findings(title: SafeString | str, alerts: Sequence[Mapping[str, Any]]) -> SafeString:
-    """Show a constraint's alerts, folded under a title that states their number."""
+    """Show a constraint's alerts, folded under a title that says how many there are."""
     number = badge("note", counted(len(alerts), "finding"))
     found = lines(
         format_html("{} {}", badge(alert["severity"]), inline(shortened(alert["message"])))
@@ -197,7 +197,7 @@ def _findings(title: SafeString | str, alerts: Sequence[Mapping[str, Any]]) -> S
 
 
 def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
-    """Show the computed value, and the records on which it is based."""
+    """Show the computed value, and the records it is based on."""
     value = format_html(
         '<div class="quiet">{}</div>{}',
         inline(str(output.get("type"))),

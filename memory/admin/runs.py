@@ -1,4 +1,4 @@
-"""Admin screen for runs, such as queries, proposals and runs of a user's constraints."""
+"""Admin screen for runs, such as queries, proposals and constraint runs."""
 
 from collections.abc import Collection
 
@@ -113,27 +113,27 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         )
 
     def actions_for(self, row: Run) -> Collection[str]:
-        """Offer to repeat a finished run if runs of its kind can be repeated."""
+        """Offer to rerun a finished run if its kind can be rerun."""
         again = row.kind in queries.REPEATABLE and row.status == RunStatus.DONE
         return self.actions if again else []
 
     @admin.action(description="Run again", permissions=["operate"])
     def run_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
-        """Repeat a run, and show the new one.
+        """Rerun a run, and show the new one.
 
-        A query or a constraint's trial is repeated on the same version and at the same evaluation
-        time; a run of all constraints uses the newest version and the current time.
+        A query or constraint trial is rerun on the same version with the same evaluation time; a
+        run of all constraints uses the newest version and the current time.
         """
         chosen = list(queryset.defer(None).select_related("checkpoint")[:2])
         if len(chosen) != 1:
-            messages.error(request, "Nothing was done: select one run only.")
+            messages.error(request, "Nothing was done: select only one run.")
             return None
         try:
             again = queries.run_again(chosen[0], staff=staff_of(request))
         except REFUSED as error:
             messages.error(request, f"Nothing was done: {visible(str(error))}")
             return None
-        messages.success(request, "The run was queued again: reload this page to see its result.")
+        messages.success(request, "The run was queued again. Reload this page to see its result.")
         return HttpResponseRedirect(page_url(again))
 
     @admin.display(description="run", ordering="kind")
@@ -165,12 +165,12 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="limit")
     def limit_hit(self, run: Run) -> str:
-        """Show the limit that ended the run, with the limit's current value in the workspace."""
+        """Show the limit that ended the run, with its current value in the workspace."""
         return limit_of(run) or NOTHING
 
     @admin.display(description="version", ordering="checkpoint__version")
     def checkpoint_link(self, run: Run) -> str:
-        """Link to the version on which the run was executed."""
+        """Link to the version that the run was executed on."""
         return link(run.checkpoint, f"v{run.checkpoint.version}" if run.checkpoint else None)
 
     @admin.display(description="took")
@@ -196,7 +196,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="input")
     def asked(self, run: Run) -> str:
-        """Show the run's input: a question, code, edits or the names of files."""
+        """Show the run's input: a question, code, edits or file names."""
         return show_input(run)
 
     @admin.display(description="output")
@@ -211,7 +211,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="printed")
     def printed(self, run: Run) -> str:
-        """Show the end of what the code printed."""
+        """Show the end of the code's printed output."""
         return preformatted(run.stdout)
 
     @admin.display(description="result")
@@ -239,12 +239,12 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="time by stage")
     def durations(self, run: Run) -> str:
-        """Show when each stage of the run began after the request, and how long it took."""
+        """Show how long after the request each stage began, and how long it took."""
         return waterfall(stages(run))
 
     @admin.display(description="memory")
     def memory(self, run: Run) -> str:
-        """Show the peak memory use of the code."""
+        """Show the code's peak memory use."""
         return NOTHING if run.memory_bytes is None else filesizeformat(run.memory_bytes)
 
     @admin.display(description="raw input")

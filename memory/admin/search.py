@@ -45,7 +45,7 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
 
 @admin.register(SearchSegment)
 class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
-    """Segments of the indexes, with the entries that each covers."""
+    """Index segments, with the entries each covers."""
 
     list_display = ["entries", "user_link", "postings", "blocks", "version", "created_at"]
     list_filter = ["user__workspace", "version"]
@@ -69,7 +69,7 @@ class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
 
 @admin.register(SearchBlock)
 class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
-    """The blocks in which segments are stored."""
+    """The blocks that segments are stored in."""
 
     list_display = ["number", "segment_link", "size"]
     list_filter = ["segment__user__workspace"]

@@ -1,7 +1,7 @@
-"""Skeletons of constraints, made from a query in the console.
+"""Constraint skeletons, made from a query in the console.
 
-The skeleton contains the query, as a comment, and the records that the query reads; a person has to
-write the condition.
+A skeleton contains the query, as a comment, and the records that the query reads; a person still
+has to write the condition.
 """
 
 import re
@@ -19,7 +19,7 @@ from memory.project import Domain, Outline
 from memory.project.outline import REQUIRED
 from memory.project.types import ListOf, Named, format_type, members_of
 
-# The name of a new constraint until somebody renames it; its tests import it by this name.
+# A new constraint's name until someone renames it; its tests import it by this name.
 _NEW = "my_rule"
 # Values for the required fields of an example record, by type.
 _VALUES = {
@@ -36,12 +36,12 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def query_of(request: HttpRequest, parameter: str) -> Run | None:
-    """Return the query that a URL parameter names, if the staff member may see it."""
+    """Return the query identified by a URL parameter, if the staff member may see it."""
     try:
         key = uuid.UUID(request.GET.get(parameter, ""))
     except ValueError:
         return None
-    # The run's own screen decides who may see the run.
+    # The run's own screen decides who may see it.
     run: Run | None = admin.site.get_model_admin(Run).get_object(request, str(key))
     return run if run is not None and run.kind == RunKind.QUERY and may_ask(request) else None
 
@@ -53,7 +53,7 @@ def initial_of(request: HttpRequest) -> dict[str, str]:
 
 
 def of_workspace(run: Run) -> str:
-    """Return the skeleton of a workspace constraint for a query.
+    """Return a workspace constraint skeleton for a query.
 
     It contains the shapes of the records that the query reads, and the query itself as a comment.
     """
@@ -111,7 +111,7 @@ def _is_plain(type_: str) -> bool:
 
 
 def of_user(run: Run | None) -> dict[str, str]:
-    """Return the skeleton of one user's constraint: its name, source and tests.
+    """Return a skeleton for one user's constraint: its name, source and tests.
 
     The source and the tests name the query's collections; the source contains the query as a
     comment.

@@ -1,8 +1,8 @@
 """Safe display of Python source: coloured, numbered and bounded.
 
-The lexer is our own, because Pygments takes minutes for a hundred kilobytes of hostile text, such
-as lines with a single space, and seconds even for an ordinary state file. Our lexer reads each
-character once, whatever the text: no two alternatives start the same way, so it never backtracks.
+We use our own lexer because Pygments takes minutes to process 100 kB of hostile text, such as lines
+with a single space, and seconds even for an ordinary state file. Ours reads each character only
+once, whatever the text: no two alternatives start the same way, so it never backtracks.
 """
 
 import ast
@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from memory.texts import parse_python, visible
 
-# Maximum numbers of characters and lines shown; of a longer text, only the beginning is shown.
+# Maximum number of characters and of lines shown; the rest of a longer text is cut off.
 MAX_SOURCE = 400_000
 MAX_LINES = 20_000
 
@@ -36,7 +36,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Stands for the lines that an excerpt leaves out.
+# Stands in for the lines that an excerpt leaves out.
 _LEFT_OUT = "⋮"
 _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
@@ -54,10 +54,9 @@ _CLASSES = {
 
 
 def code_lines(text: str, entries: Mapping[int, str] | None = None) -> list[SafeString]:
-    """Return the lines of a program as safe markup.
+    """Return a program's lines as safe markup.
 
-    `entries` maps entry numbers to URLs; numbers in the `sources` of records become links to these
-    URLs.
+    `entries` maps entry numbers to URLs; numbers in records' `sources` become links to these URLs.
     """
     text = visible(text[:MAX_SOURCE].replace("\r\n", "\n").replace("\r", "\n")).removesuffix("\n")
     parts: list[str] = []
@@ -88,10 +87,10 @@ def block(
     entries: Mapping[int, str] | None = None,
     around: int | None = None,
 ) -> SafeString:
-    """Return a program in a block with line numbers, which are not copied with the text.
+    """Return a program in a block with line numbers, which aren't copied along with the text.
 
-    The `marked` lines stand out; if `around` is given, only these lines and that many lines before
-    and after them are shown. `entries` is passed to `code_lines`.
+    The `marked` lines are highlighted; if `around` is given, only these lines and that many lines
+    before and after them are shown. `entries` is passed to `code_lines`.
     """
     rows: list[str] = []
     told = code_lines(text, entries)
@@ -116,7 +115,7 @@ def _near(marked: Collection[int], around: int) -> set[int]:
 
 
 def cited(text: str) -> set[int]:
-    """Return the numbers of the entries that the records of a file cite as sources."""
+    """Return the numbers of the entries that a file's records cite as sources."""
     if len(text) > MAX_SOURCE:
         text = text[:MAX_SOURCE]
     return {
@@ -131,8 +130,8 @@ def cited(text: str) -> set[int]:
 def statements_that_say(text: str, severity: str, message: str) -> list[range]:
     """Return the lines of the statements that create alerts with this severity and message.
 
-    These are calls such as `critical(f"…")` whose constant parts occur in the message in order.
-    The list is empty if the text is not valid Python or creates its alerts in another way.
+    These are calls such as `critical(f"…")` whose constant parts occur in the message in order. The
+    list is empty if the text is not valid Python or creates its alerts some other way.
     """
     try:
         module = parse_python(text[:MAX_SOURCE])

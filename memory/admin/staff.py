@@ -1,4 +1,4 @@
-"""The staff: their accounts, the workspaces that each may see, and the audit of their actions."""
+"""Staff: their accounts, the workspaces each may see, and the audit of their actions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ from memory.staff import access, audit
 
 # Maximum number of workspaces listed for an account.
 LISTED = 10
-# Models whose rows are deleted together with an account.
+# Models whose rows are deleted along with an account.
 _OF_ACCOUNT = (StaffAccess, StaffSubscription, MailCursor)
 
 
@@ -54,7 +54,7 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: access is deleted together with the account."""
+        """Return False: access is deleted along with the account."""
         return False
 
 
@@ -67,7 +67,7 @@ class _Noted:
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Audit a change to an account or role, including a change of password."""
+        """Audit a change to an account or role, including a password change."""
         _note(request, AuditKind.CHANGE, [obj])
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
@@ -88,17 +88,17 @@ admin.site.unregister([User, Group])
 
 @admin.register(Group)
 class RoleAdmin(_Noted, GroupAdmin):
-    """Groups, which serve as the staff's roles. The server maintains those in docs/staff.md."""
+    """Groups, which serve as staff roles. The server maintains those listed in docs/staff.md."""
 
 
 @admin.register(User)
 class StaffUserAdmin(_Noted, UserAdmin[User]):
-    """The accounts of the staff, with the workspaces that they may see."""
+    """Staff accounts, with the workspaces they may see."""
 
     inlines = [StaffAccessInline]
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        """Leave the inline out for a new account, which needs only a name and a password."""
+        """Leave out the inline for a new account, which needs only a name and a password."""
         return self.inlines if obj else []
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
@@ -129,13 +129,13 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
         """Fetch workspaces and groups together with the rows."""
         found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
-        if not access.sees_all(request.user):  # the rows of other accounts name workspaces
+        if not access.sees_all(request.user):  # other accounts' rows name workspaces
             return found.filter(user__username=request.user.get_username())
         return found
 
     @admin.display(description="account")
     def account(self, row: StaffAccess) -> str:
-        """Link to the account's page, on which access is edited."""
+        """Link to the account's page, where access is edited."""
         url = reverse("admin:auth_user_change", args=[row.user_id])
         return format_html('<a href="{}">{}</a>', url, inline(str(row.user)))
 
@@ -158,7 +158,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
 @admin.register(StaffAudit)
 class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
-    """The audit of the staff's actions, newest first. The database refuses any change to it."""
+    """The audit log of staff actions, newest first. The database rejects any change to it."""
 
     list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
     list_display_links = ["at"]
@@ -195,7 +195,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="rows", ordering="number")
     def rows(self, row: StaffAudit) -> str:
-        """Show how many rows the action concerned."""
+        """Show how many rows the action involved."""
         return f"{row.number:,}" if row.model else NOTHING
 
     @admin.display(description="row")
@@ -207,12 +207,12 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
             model = apps.get_model(
                 "auth" if row.model in ("user", "group") else "memory", row.model
             )
-        except LookupError:  # a model of an earlier version of the server
+        except LookupError:  # a model from an earlier version of the server
             return inline(f"{row.model} {row.row}")
         name = str(model._meta.verbose_name)
         return link_to_key(model, row.row, f"{name} {row.row[:8]}") if row.row else inline(name)
 
     @admin.display(description="person")
     def whose(self, row: StaffAudit) -> str:
-        """Show the person's public id, which remains after the person's erasure."""
+        """Show the person's public id, which remains after they are erased."""
         return inline(str(row.person)) if row.person else NOTHING

@@ -16,7 +16,7 @@ from memory.models import MailCursor, StaffSubscription
 
 @admin.register(StaffSubscription)
 class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
-    """Subscriptions: their scope, their schedule, and whether mails are sent."""
+    """Subscriptions: their scope, their schedule, and whether e-mails are being sent."""
 
     list_display = [
         *("staff", "workspace_name", "standing", "least_severity", "mode", "escalations"),
@@ -31,7 +31,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         (None, {"fields": ["staff", "workspace", "enabled"]}),
         ("What", {"fields": ["least_severity", "escalations", "operations"]}),
         ("When", {"fields": ["mode", ("hour", "time_zone")]}),
-        ("Mails", {"fields": ["standing", "sent_at", "digest_due_at", "trouble"]}),
+        ("E-mails", {"fields": ["standing", "sent_at", "digest_due_at", "trouble"]}),
     ]
     readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
 
@@ -66,20 +66,20 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
     @admin.display(description="last error")
     def trouble(self, subscription: StaffSubscription) -> str:
-        """Show why the last mail could not be sent."""
+        """Show why the last e-mail could not be sent."""
         return inline(shortened(subscription.last_error)) if subscription.last_error else NOTHING
 
 
 @admin.register(MailCursor)
 class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
-    """The last event that was mailed, for each subscription and workspace."""
+    """The last event e-mailed, for each subscription and workspace."""
 
     list_display = ["name", "workspace_name", "seq", "escalations_seq"]
     list_display_links = ["seq"]
     list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
     search_fields = ["subscription__staff__username", "workspace__name"]
     search_help_text = "Search by user name or workspace."
-    when_empty = "No mail has been sent yet."
+    when_empty = "No e-mail has been sent yet."
     fields = ["name", "workspace_name", "seq", "escalations_seq"]
 
     @admin.display(description="subscription")

@@ -16,7 +16,7 @@ from memory.staff import access
 from memory.temporal import history
 from memory.users import UserMerged
 
-# The errors with which a run may be refused.
+# The errors that mean a run was rejected.
 REFUSED = (
     queries.NotAgain,
     queries.NoState,
@@ -25,14 +25,14 @@ REFUSED = (
     Redacted,
     usage.Exceeded,
 )
-# How long, in seconds, a page waits for the run that it has started.
+# Seconds that a page waits for a run it has started.
 _WAIT_SECONDS = 5.0
 
 
 def may_ask(request: HttpRequest) -> bool:
     """Return whether a staff member may run queries.
 
-    This requires access to content, and the permission for actions on runs.
+    This requires access to content and permission to act on runs.
     """
     runs = admin.site.get_model_admin(Run)
     allowed: bool = runs.has_operate_permission(request)  # type: ignore[attr-defined]
@@ -46,9 +46,9 @@ def wait_a_little(run: Run) -> None:
 
 
 def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:
-    """Return the run that the URL names; None if it names no run.
+    """Return the run given in the URL, or None if there is none.
 
-    Raises Http404 if the named run is not among the user's `rows`.
+    Raises Http404 if that run isn't one of the user's `rows`.
     """
     key = request.GET.get("run")
     if key is None:

@@ -15,8 +15,8 @@ def keep_rows(request: HttpRequest, keys: list[str]) -> None:
 class SteadyChangeList(ChangeList):
     """A list that, right after an action on some of its rows, shows the same rows as before.
 
-    Otherwise these rows could move or vanish, and another row could appear where somebody is about
-    to click. When the list is loaded again, it is sorted and filtered as usual.
+    Otherwise these rows could move or vanish, and another row could appear where someone is about
+    to click. The next time the list is loaded, it is sorted and filtered as usual.
     """
 
     is_kept = False

@@ -1,4 +1,4 @@
-"""The timeline of a user, and the panel at the top of the user's page."""
+"""A user's timeline, and the panel at the top of the user's page."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -43,16 +43,16 @@ from memory.staff.timeline import KINDS, BadPlace, Cursor, EventSource, Timeline
 from memory.work import progress
 
 PENDING = "pending"
-# On the user's own page: maximum numbers of events, alerts and versions shown, and the number of
-# days for which recent cost is summed up.
+# On the user's own page: maximum number of events, alerts and versions shown, and the number of
+# days over which recent cost is added up.
 ON_PAGE = 15
 ALERTS = 10
 VERSIONS = 200
 COST_DAYS = 30
-# If an entry was recorded more than this before or after it occurred, the day on which it occurred
-# is shown, too.
+# If an entry was recorded more than this before or after it occurred, the day it occurred is shown
+# too.
 LATE = datetime.timedelta(days=1)
-# The colours in which entries, versions, runs and alerts are labelled.
+# Label colours for entries, versions, runs and alerts.
 TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
 
 
@@ -60,7 +60,7 @@ TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caut
 
 
 def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
-    """Return the rows that may be shown, keyed by kind of event, with only the columns shown."""
+    """Return the rows that may be shown, with only the columns needed, keyed by kind of event."""
     rows: dict[str, QuerySet[Any]] = {
         "entries": rows_for(request, LogEntry)
         .defer("metadata", "salt", "payload_hash", "hash")
@@ -110,7 +110,7 @@ def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
 
 
 def badge_of(kind: EventSource) -> SafeString:
-    """Return the badge for a kind of event, in the colour of that kind."""
+    """Return the badge for a kind of event, in that kind's colour."""
     return format_html(
         '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
     )
@@ -154,7 +154,7 @@ def _what(row: Any) -> SafeString:
 
 
 def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the template context for the timeline page that the URL asks for.
+    """Return the template context for the timeline page requested in the URL.
 
     Raises BadPlace if the URL contains an invalid date or position.
     """
@@ -205,7 +205,7 @@ def _address(kinds: Sequence[str], **places: Cursor) -> str:
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar: its number, its start and width in percent, and a link to its rows."""
+    """Part of a bar: its number, its start and width in percent, and a link to its rows."""
 
     name: str
     tone: str
@@ -216,7 +216,7 @@ class BarPart:
 
 
 def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
-    """Return the context of the user page's panel, limited to what the staff member may see."""
+    """Return the user panel's context, limited to what the staff member may see."""
     now = timezone.now()
     visible = rows_by_kind(request)
     counted = coverage_of(user) if may_see(request, LogEntry) else None
@@ -240,7 +240,7 @@ def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
 
 
 def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
-    """Leave out the staff's queries, since they are not part of the user's history."""
+    """Leave out staff queries, since they aren't part of the user's history."""
     if "runs" not in rows:
         return rows
     runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
@@ -345,9 +345,9 @@ def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, date
 def progress_of(
     request: HttpRequest, user: MemoryUser, now: datetime.datetime, pending: int | None = None
 ) -> Mapping[str, Any] | None:
-    """Describe the work under way for the user; None if the staff member may not see it.
+    """Describe the work under way for the user, or return None if staff may not see it.
 
-    The pending entries are counted unless `pending` states their number.
+    Pending entries are counted unless `pending` gives their number.
     """
     if not may_see(request, Lane):
         return None

@@ -1,4 +1,4 @@
-"""The usage of workspaces, and their pending work."""
+"""Workspace usage and pending work."""
 
 from django.contrib import admin
 from django.utils.safestring import SafeString
@@ -13,7 +13,7 @@ SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_str
 
 @admin.register(WorkspaceUse)
 class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
-    """The usage of all workspaces; each workspace's own page shows its quotas."""
+    """Usage by workspace; each workspace's own page shows its quotas."""
 
     list_display = [*SHOWN]
     list_display_links = ["users"]

@@ -119,7 +119,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         return timeline.progress_answer(request, self._seen(request, pk))
 
     def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Redirect to the files or the changes of the user's version that the URL names."""
+        """Redirect to the files or changes of the user's version given in the URL."""
         user = self._seen(request, pk)
         number = request.GET.get("version", "")
         found = rows_for(request, Checkpoint).filter(user=user).only("pk")
@@ -162,9 +162,9 @@ class UserPages(PausableAdmin[MemoryUser]):
         form_url: str = "",
         obj: MemoryUser | None = None,
     ) -> HttpResponse:
-        """Show the user's page, with a panel on the user's state and the work under way."""
+        """Show the user's page, with a panel about the user's state and the work under way."""
         if obj is not None:
-            # The panel shows the stored values rather than those of a refused form.
+            # The panel shows the stored values rather than those from a rejected form.
             stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
             panel = timeline.panel(request, stored or obj)
             context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
@@ -177,8 +177,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             refuse_being_redacted(user)
             return archive.download(user, user.head)
 
-        # The zip contains everything that the file pages show, so it needs their
-        # permissions.
+        # The zip contains everything that the file pages show, so it requires the same permissions.
         return self._download(
             request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]
         )

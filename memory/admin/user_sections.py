@@ -23,14 +23,14 @@ FORESEEN = 20
 
 
 def show_merges(user: MemoryUser) -> SafeString | str:
-    """Show the user into whom this user was merged, and the users merged into this user."""
+    """Show the user that this user was merged into, and the users merged into this one."""
     if user.merged_into_id is None and not getattr(user, "has_merged", True):
         return NOTHING
     either = Merge.objects.filter(Q(merged=user) | Q(user=user)).order_by("pk")
     told: list[SafeString] = []
     for row in either.select_related("user", "merged"):
         if row.merged_id == user.pk:
-            into = "{} into {}: writes and queries for this user are refused."
+            into = "{} into {}: writes and queries for this user are rejected."
             told.append(format_html(into, link(row, "Merged"), link(row.user)))
         if row.user_id == user.pk:
             was = "{} was {} into this user."

@@ -58,7 +58,7 @@ def _number_of(rows: QuerySet[Any]) -> Coalesce:
 
 
 class VisibleJSONField(JSONField):
-    """An editable JSON field in which characters that could alter the page are escaped."""
+    """An editable JSON field that escapes characters that could alter the page."""
 
     def prepare_value(self, value: Any) -> Any:
         """Return the field's JSON text, as shown in the form."""
@@ -140,12 +140,12 @@ class MemoryUserAdmin(UserPages):
     ]
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
-        """For an erasure, also require that the user's id or the number of users has been typed."""
+        """For an erasure, also require the user's id or the number of users to be typed."""
         sure = super().is_confirmed(request, action, rows)
         return sure and (action != "erase" or is_typed(request, rows))
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Offer model work if entries wait for it, and backtests if the user has constraints."""
+        """Offer model work if entries need it, and backtests if the user has constraints."""
         waits = any(
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
@@ -172,7 +172,7 @@ class MemoryUserAdmin(UserPages):
         return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
-        """Annotate each user with counts, such as those of live alerts and pending entries."""
+        """Annotate each user with counts, such as live alerts and pending entries."""
         return (
             super()
             .get_queryset(request)
@@ -182,9 +182,9 @@ class MemoryUserAdmin(UserPages):
                 live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
-                # The following are needed only on the user's own page. They are cheap in lists,
-                # too: unless a list is sorted by such a column, the database computes it only for
-                # the rows shown.
+                # These are needed only on the user's own page, but they're cheap in lists too:
+                # unless a list is sorted by such a column, the database computes it only for the
+                # rows shown.
                 all_alerts=_number_of(Alert.objects.listed()),
                 all_versions=_number_of(Checkpoint.objects.all()),
                 all_runs=_number_of(Run.objects.all()),
@@ -199,7 +199,7 @@ class MemoryUserAdmin(UserPages):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> MemoryUser | None:
-        """Return the user with the files of the newest version, which lists defer."""
+        """Return the user with the newest version's files, which lists defer."""
         rows = self.get_queryset(request).defer(None).defer("head__edits", "head__verdict")
         try:
             user = rows.get(pk=self.opts.pk.to_python(object_id))
@@ -209,7 +209,7 @@ class MemoryUserAdmin(UserPages):
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """For the metadata, use a JSON field in which invisible characters are escaped."""
+        """For the metadata, use a JSON field that escapes invisible characters."""
         if db_field.name == "metadata":
             kwargs["form_class"] = VisibleJSONField
         return super().formfield_for_dbfield(db_field, request, **kwargs)
@@ -225,7 +225,7 @@ class MemoryUserAdmin(UserPages):
     def save_model(
         self, request: HttpRequest, obj: MemoryUser, form: ModelForm[MemoryUser], change: bool
     ) -> None:
-        """Store the changes; a new time zone moves the time of the user's daily run."""
+        """Store the changes; a new time zone also reschedules the user's daily run."""
         change_user(obj, **{name: form.cleaned_data[name] for name in form.changed_data})
 
     def log_change(self, request: HttpRequest, obj: MemoryUser, message: Any) -> StaffAction:
@@ -241,7 +241,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="merged")
     def merges(self, user: MemoryUser) -> str:
-        """Show the user into whom this user was merged, and the users merged into this user."""
+        """Show the user that this user was merged into, and the users merged into this one."""
         return show_merges(user)
 
     @admin.display(description="language model")
@@ -285,7 +285,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:
-        """Link to the entries of the user's log."""
+        """Link to the entries in the user's log."""
         return _entries(user, user.last_seq)
 
     @admin.display(description="pending", ordering="pending_entries")
@@ -342,7 +342,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="model calls")
     def calls(self, user: MemoryUser) -> str:
-        """Link to the calls to language models, with their usage."""
+        """Link to the user's language model calls, with their usage."""
         _, spent = timeline.spent_on(user)
         text = f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens"
         return link_to_list(LlmCall, text, user__id__exact=user.pk)
@@ -363,7 +363,7 @@ class MemoryUserAdmin(UserPages):
 
     @admin.action(description="Backtest the users' own constraints", permissions=["approve"])
     def backtest_constraints(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
-        """Backtest each constraint of the newest version over the user's history."""
+        """Backtest each constraint in the newest version over the user's history."""
         for user in queryset:
             paths = backtests.own_constraints(user.head)
             started = [backtests.start_own(user, path, by=staff_of(request)) for path in paths]

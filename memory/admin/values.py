@@ -1,4 +1,4 @@
-"""Readable one-line texts for values in typed JSON, whose content is untrusted."""
+"""Readable one-line text for typed JSON values, whose content is untrusted."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.texts import shortened
 
-# Tags of the types whose value is best shown without the tag.
+# Tags of types whose values are best shown without the tag.
 _SCALARS = (
     *("$int", "$float", "$decimal", "$date", "$datetime", "$time", "$partial_date", "$enum"),
     *("$bytes", "$duration"),
@@ -15,25 +15,25 @@ _MOST_PARTS = 20
 
 
 def in_words(value: Any, length: int = 300) -> str:
-    """Return a value on one line, shortened; a plain string is not quoted."""
+    """Return a value as one line of text, shortened; plain strings aren't quoted."""
     return shortened(value if isinstance(value, str) else _told(value), length)
 
 
 def scalar(value: Any) -> Any:
-    """Return the inner value of an object such as `{"$date": …}`; anything else unchanged."""
+    """Return the inner value of an object such as `{"$date": …}`, or anything else unchanged."""
     tag = tag_of(value)
     return value[tag] if tag in _SCALARS else value
 
 
 def tag_of(value: Any) -> str | None:
-    """Return the tag of a value, such as `$record`; None for plain JSON."""
+    """Return a value's tag, such as `$record`, or None for plain JSON."""
     if not isinstance(value, Mapping):
         return None
     return next((name for name in value if str(name).startswith("$")), None)
 
 
 def items_of(value: Any) -> list[Any] | None:
-    """Return the items of a list, tuple or set; None for anything else."""
+    """Return the items of a list, tuple or set, or None for anything else."""
     if isinstance(value, list):
         return value
     tag = tag_of(value)
@@ -41,7 +41,7 @@ def items_of(value: Any) -> list[Any] | None:
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the (key, value) pairs of a dict; None for anything else."""
+    """Return the (key, value) pairs of a dict, or None for anything else."""
     match tag_of(value):
         case "$dict":
             return [(key, item) for key, item in value["$dict"]]

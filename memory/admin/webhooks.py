@@ -1,4 +1,4 @@
-"""Webhook endpoints, the messages for them, and every call made to them."""
+"""Webhook endpoints, their messages, and every call made to them."""
 
 import json
 from collections.abc import Callable, Collection
@@ -26,7 +26,7 @@ CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")
 
 
 class EndpointForm(forms.ModelForm[WebhookEndpoint]):
-    """The form for the settings of a webhook endpoint."""
+    """The form for a webhook endpoint's settings."""
 
     event_types = forms.MultipleChoiceField(
         choices=AlertEventKind.choices,
@@ -47,7 +47,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         fields = ["workspace", *CHOSEN]
 
     def clean_url(self) -> str:
-        """Refuse a URL that the server would not call."""
+        """Reject a URL that the server would not call."""
         url = str(self.cleaned_data["url"])
         try:
             webhook_endpoints.check_url(url)
@@ -56,7 +56,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a new endpoint if there are too many, or if its secret cannot be encrypted."""
+        """Reject a new endpoint if there are too many, or if its secret cannot be encrypted."""
         cleaned = super().clean() or {}
         workspace = cleaned.get("workspace")
         if self.instance._state.adding:
@@ -90,18 +90,18 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
-        """Annotate the numbers of each endpoint's waiting and permanently failed messages."""
+        """Annotate each endpoint with its counts of pending and permanently failed messages."""
         return outbox.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        """Show an endpoint's settings and, if the endpoint already exists, its state as well."""
+        """Show an endpoint's settings and, for an existing endpoint, its state too."""
         asked = ["workspace", *CHOSEN]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WebhookEndpoint | None = None
     ) -> list[str]:
-        """Make the workspace of an existing endpoint read-only."""
+        """Make an existing endpoint's workspace read-only."""
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -113,7 +113,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: endpoints are disabled instead, so that the log of their messages stays."""
+        """Return False: endpoints are disabled instead, so that their message log is kept."""
         return False
 
     def actions_for(self, row: WebhookEndpoint) -> Collection[str]:
@@ -168,7 +168,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Send a test to the selected endpoints", permissions=["change"])
     def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Send each endpoint a message of the type `ping`."""
+        """Send each endpoint a `ping` message."""
         enabled = queryset.filter(enabled=True)
         self._each(request, enabled, outbox.send_test, "A test was sent to", "Sent a test.")
 
@@ -187,9 +187,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
             request, enabled, lambda one: webhook_endpoints.disable(one, reason), "Disabled", reason
         )
 
-    @admin.action(
-        description="Rotate the secrets of the selected endpoints", permissions=["change"]
-    )
+    @admin.action(description="Rotate the selected endpoints' secrets", permissions=["change"])
     def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
         """Create new secrets for the endpoints and show them once."""
         for endpoint in queryset:
@@ -244,7 +242,7 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
 
 class _Call:
-    """Columns shown both in the list of calls and on a message's page."""
+    """Columns shared by the call list and a message's page."""
 
     @admin.display(description="took", ordering="seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
@@ -338,7 +336,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.display(description="message id")
     def message_id(self, delivery: Delivery) -> str:
-        """Show the id by which the receiver knows the message."""
+        """Show the id that identifies the message to the receiver."""
         return delivery.message_id
 
     @admin.display(description="state", ordering="state")
@@ -413,7 +411,7 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeliveryAttempt]:
-        """Defer the messages' bodies."""
+        """Defer the message bodies."""
         return super().get_queryset(request).defer("delivery__payload")
 
     @admin.display(description="outcome", ordering="status")

@@ -1,4 +1,4 @@
-"""The form in which staff write a workspace constraint."""
+"""The form that staff use to write a workspace constraint."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def _editor(rows: int) -> forms.Textarea:
 
 
 class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
-    """The form for the text of a constraint, which becomes the constraint's next version."""
+    """The form for a constraint's text, which becomes the constraint's next version."""
 
     start_from = forms.ChoiceField(
         required=False,
@@ -52,7 +52,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             description.widget.attrs["class"] = "vLargeTextField"
 
     def clean(self) -> dict[str, Any]:
-        """Take the text from the library, if one of its constraints is chosen, and validate it."""
+        """Take the text from the library if one of its constraints was chosen, and validate it."""
         cleaned = super().clean() or {}
         for name in ("source", "tests"):
             cleaned[name] = (cleaned.get(name) or "").replace("\r\n", "\n")

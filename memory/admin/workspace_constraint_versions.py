@@ -1,4 +1,4 @@
-"""Versions of workspace constraints: their checks, backtests and approval."""
+"""Workspace constraint versions: their checks, backtests and approval."""
 
 from collections.abc import Collection
 
@@ -19,7 +19,7 @@ from memory.temporal import backtest_reports
 
 @admin.register(WorkspaceConstraintVersion)
 class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
-    """Versions of workspace constraints, with their text and checks."""
+    """Workspace constraint versions, with their text and checks."""
 
     list_display = ["name", "workspace", "standing", "told", "creator", "created_at"]
     list_filter = ["state", "constraint__workspace"]
@@ -68,7 +68,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="version", ordering="constraint__name")
     def name(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the constraint's name and the version's number."""
+        """Show the constraint's name and the version number."""
         return str(version)
 
     @admin.display(description="workspace", ordering="constraint__workspace__name")
@@ -99,7 +99,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
 
     @admin.display(description="backtest")
     def tested(self, version: WorkspaceConstraintVersion) -> str:
-        """Show whether a backtest allows approval of the version, with a link to the backtest."""
+        """Show whether a backtest allows the version to be approved, linking to the backtest."""
         return show_backtest(version) or NOTHING
 
     @admin.display(description="executed in")
@@ -137,7 +137,7 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def backtest(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> None:
-        """Backtest the versions over the histories of the users to whom they apply."""
+        """Backtest the versions over the histories of the users they apply to."""
         for version in queryset:
             start_backtest(request, version)
 
@@ -165,7 +165,7 @@ def show_checks(version: WorkspaceConstraintVersion) -> SafeString | str:
 
 
 def show_backtest(version: WorkspaceConstraintVersion) -> SafeString | str:
-    """Show whether a backtest allows approval of the version, with a link to the backtest."""
+    """Show whether a backtest allows the version to be approved, linking to the backtest."""
     if version.state not in (VersionState.PASSED, VersionState.APPROVED):
         return ""
     tested = backtest_reports.tested(version)

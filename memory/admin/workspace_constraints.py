@@ -32,7 +32,7 @@ from memory.staff import access
 
 _LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
 _MOST_VERSIONS = 50
-_SOON = "This takes a few seconds: reload the constraint's page to see the verdict."
+_SOON = "This takes a few seconds. Reload the constraint's page to see the verdict."
 # Maximum number of users matched against a constraint for its page; the API matches all users.
 _MOST_USERS = 200
 _HELP = (
@@ -65,7 +65,7 @@ class EnabledFilter(admin.SimpleListFilter):
 
 @admin.register(WorkspaceConstraint)
 class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
-    """Constraints for all users of a workspace, with their text, checks and coverage."""
+    """Constraints for all of a workspace's users, with their text, checks and coverage."""
 
     form = ConstraintForm
     list_display = ["name", "workspace", "standing", "percentage", "version", "newest", "alerts"]
@@ -78,7 +78,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        """Show a constraint's fields and, if the constraint already exists, its state as well."""
+        """Show a constraint's fields and, for an existing constraint, its state too."""
         text = ("Text", {"fields": ["source", "tests"], "description": _HELP})
         if obj is None:
             asked = ["workspace", "start_from", "name", "description"]
@@ -87,7 +87,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return [
             (None, {"fields": [*head, "description"]}),
             ("Versions", {"fields": ["found", "versions"]}),
-            ("Users to whom the constraint applies", {"fields": ["fits"]}),
+            ("Users the constraint applies to", {"fields": ["fits"]}),
             text,
             ("More", {"fields": ["created_at", "creator", "changed_at", "changer"]}),
         ]
@@ -95,7 +95,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
-        """Make workspace and name read-only, and the percentage for staff who may not approve."""
+        """Make workspace and name read-only, and the percentage too for staff who can't approve."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
@@ -103,7 +103,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
-        """Annotate the number of live alerts, and the number and state of the newest version."""
+        """Annotate each row with its live alert count and its newest version's number and state."""
         versions = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
         newest = versions.order_by("-number")
         alerts = (
@@ -130,11 +130,11 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Start from the console query that the URL names, if any."""
+        """Start from the console query given in the URL, if any."""
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
-        """Offer to enable or to disable the constraint."""
+        """Offer to enable or disable the constraint."""
         return ["disable" if row.enabled else "enable"]
 
     def has_approve_permission(self, request: HttpRequest) -> bool:
@@ -146,7 +146,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Require access to content: nobody may overwrite a text that they may not see."""
+        """Require access to content: nobody may overwrite text that they may not see."""
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -228,7 +228,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="newest version")
     def found(self, constraint: WorkspaceConstraint) -> str:
-        """Show the checks of the newest version, with their results."""
+        """Show the newest version's checks, with their results."""
         newest = newest_version(constraint)
         return format_html(
             "{} {}{}{}",
@@ -259,12 +259,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="changed by")
     def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Show who last changed the live version or the users for whom the constraint runs."""
+        """Show who last changed the live version or which users the constraint runs for."""
         return inline(constraint.changed_by) if constraint.changed_by else NOTHING
 
     @admin.display(description="users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
-        """Count the users to whom the constraint applies, and show why others are left out."""
+        """Count the users the constraint applies to, and show why others are left out."""
         version = constraint.live or newest_version(constraint)
         try:
             found = applicability.coverage(version, most=_MOST_USERS)

@@ -90,7 +90,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             if not new.isascii() or not new.isprintable():
                 self.add_error(
                     "new_llm_api_key",
-                    "The key contains invalid characters: use visible ASCII characters.",
+                    "The key contains invalid characters. Use only visible ASCII characters.",
                 )
             try:
                 self.instance.llm_api_key = encryption.encrypt(new.encode())
@@ -101,7 +101,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
 
 @admin.register(Workspace)
 class WorkspaceAdmin(PausableAdmin[Workspace]):
-    """Workspaces, the tenants of the server."""
+    """Workspaces, the server's tenants."""
 
     form = WorkspaceForm
     list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
@@ -119,7 +119,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             "Sandbox limits",
             {
                 "fields": ["in_effect", "single_use", *LIMITS],
-                "description": "Limits left empty are inherited from the server. Changes take"
+                "description": "Blank limits use the server's defaults. Changes take"
                 " effect with the next run.",
             },
         ),
@@ -127,7 +127,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.LANGUAGE_MODEL.title,
             {
                 "fields": ["llm_in_effect", "llm_spent", *LLM_FIELDS, *KEY_FIELDS],
-                "description": "Settings left empty are inherited from the server. Changes take"
+                "description": "Blank settings use the server's defaults. Changes take"
                 " effect with the next call.",
             },
         ),
@@ -135,11 +135,11 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.TRACK_RECORD.title,
             {
                 "fields": ["track_record", *JUDGED_FIELDS],
-                "description": "A model whose proposals are refused or undone too often is"
-                " stopped: entries then wait, and nothing is lost. So that no single user can stop"
-                " the model for everybody, the users' mean percentage must exceed the limit, too."
-                " Settings left empty are inherited from the server. Changes take effect with the"
-                " next call.",
+                "description": "A model whose proposals are rejected or undone too often is"
+                " stopped. Entries then wait, and nothing is lost. So that no single user can stop"
+                " the model for everyone, the mean percentage over users must exceed the limit,"
+                " too. Blank settings use the server's defaults. Changes take effect with the next"
+                " call.",
             },
         ),
         (
@@ -147,7 +147,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             {
                 "fields": ["structure_in_effect", *table.STRUCTURING.overridable],
                 "description": "Messages, facts and corrections are processed in batches, because"
-                " every batch costs tokens. Settings left empty are inherited from the server."
+                " every batch costs tokens. Blank settings use the server's defaults."
                 " Changes take effect with the next entry.",
             },
         ),
@@ -155,7 +155,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.ALERTS.title,
             {
                 "fields": ["alerts_in_effect", "precision", *table.ALERTS.overridable],
-                "description": "Settings left empty are inherited from the server. Changes apply to"
+                "description": "Blank settings use the server's defaults. Changes apply to"
                 " alerts that open and runs that begin afterwards.",
             },
         ),
@@ -163,7 +163,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.QUOTAS.title,
             {
                 "fields": ["quotas_in_effect", *table.QUOTAS.overridable],
-                "description": "Quotas left empty are inherited from the server. Changes take"
+                "description": "Blank quotas use the server's defaults. Changes take"
                 " effect with the next request.",
             },
         ),
@@ -171,7 +171,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.RETENTION.title,
             {
                 "fields": ["retention_in_effect", *table.RETENTION.overridable],
-                "description": "Settings left empty are inherited from the server. Expired data is"
+                "description": "Blank settings use the server's defaults. Expired data is"
                 " permanently deleted within minutes.",
             },
         ),
@@ -189,7 +189,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     when_empty = "There are no workspaces yet. Add one, and an API key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        """Annotate the number of users, as last counted, and the number of keys."""
+        """Annotate each workspace with its number of users, as last counted, and of keys."""
         users = Coalesce("use__users", 0)
         return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
 
@@ -212,10 +212,10 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.action(description="Let the language model continue", permissions=["change"])
     def let_model_go_on(self, request: HttpRequest, queryset: QuerySet[Workspace]) -> None:
-        """Resume models that their track records have stopped; each begins a new track record."""
+        """Resume models stopped because of their track records; each starts a new track record."""
         if not (reason := note_of(request)):
             messages.error(
-                request, "Nothing was changed: give a reason why the model may continue."
+                request, "Nothing was changed: give a reason for letting the model continue."
             )
             return
         rows = [row for row in queryset if track_records.why_stopped(row)]
@@ -288,7 +288,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Say when the language model begins to process entries."""
+        """Say when the language model starts processing entries."""
         holds = _stored(workspace).effective(table.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
@@ -322,7 +322,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="useful alerts by constraint")
     def precision(self, workspace: Workspace) -> str:
-        """Show the precision of each constraint that has feedback."""
+        """Show the precision of every constraint that has feedback."""
         if workspace._state.adding:
             return NOTHING
         judged = feedback.by_constraint(
@@ -379,12 +379,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
 
 def _stored(workspace: Workspace) -> Workspace:
-    """Return the stored row, since a refused form has changed this object in memory."""
+    """Return the stored row, since validating a rejected form has modified this instance."""
     return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
 
 
 def _record_of(workspace: Workspace) -> TrackRecord | None:
-    """Return the track record of the workspace's model, if any; it is cached on `workspace`."""
+    """Return the track record of the workspace's model, if any, cached on `workspace`."""
     if "_record" not in workspace.__dict__:
         model = None if workspace._state.adding else track_records.model_of(workspace)
         found = track_records.read(workspace, model) if model else None

@@ -1,10 +1,10 @@
-"""Pauses: the staff can suspend the work for a user, or for a whole workspace.
+"""Pauses: staff can suspend work for a user or for a whole workspace.
 
 New entries are still accepted, but wait to be processed; existing data can still be read. Until
-somebody resumes the work, no constraints are run, forecast or backtested, and neither a sandbox nor
-a language model answers any question. Work already under way when the pause begins is finished,
-including any runs that it requests. Redaction, erasure and merging continue, since people are
-entitled to them; so do webhooks and emails about past events.
+someone resumes work, constraints aren't run, forecast or backtested, and neither a sandbox nor a
+language model answers questions. Work already under way when the pause begins is finished,
+including any runs it requests. Redaction, erasure and merging continue, since people are entitled
+to them; so do webhooks and emails about past events.
 """
 
 from django.db import IntegrityError, transaction
@@ -15,7 +15,7 @@ from memory.models import MemoryUser, Pause, Workspace
 
 
 def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
-    """Pause the work on behalf of the actor `by`; return False if it was already paused."""
+    """Pause work on behalf of the actor `by`; return False if it was already paused."""
     try:
         with transaction.atomic():
             Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)
@@ -27,7 +27,7 @@ def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
 
 
 def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
-    """Resume the work, which the dispatcher then hands out; return False if it was not paused."""
+    """Resume work, which the dispatcher then hands out; return False if it was not paused."""
     return bool(
         Pause.objects.filter(resumed_at=None, **_of(of)).update(
             resumed_at=timezone.now(), resumed_by=by
@@ -36,7 +36,7 @@ def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
 
 
 def is_paused(of: MemoryUser | Workspace) -> Pause | None:
-    """Return the current pause of this user alone, or of this whole workspace, if any."""
+    """Return the current pause for this user alone, or for this whole workspace, if any."""
     return Pause.objects.filter(resumed_at=None, **_of(of)).first()
 
 

@@ -1,8 +1,8 @@
 """The share of processor time that each workspace's requests get in this web process.
 
-The threads of a process take turns to compute. Without shares, a workspace that makes many or
-costly requests gets most of the turns, and the requests of others take several times as long. While
-a workspace is the only active one, it may use all of the processor time.
+A process's threads take turns on the CPU. Without shares, a workspace that makes many requests, or
+expensive ones, gets most of the turns, and everyone else's requests take several times as long.
+While a workspace is the only active one, it may use all of the processor time.
 """
 
 import math
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 
 from memory.admission import request_slots
 
-# After using little, a workspace may use this many seconds of processor time at once.
+# A workspace that has used little may use this many seconds of processor time at once.
 BURST_SECONDS = 0.5
-# A request waits for at most this many seconds; if it would have to wait longer, it is refused.
+# A request waits for at most this many seconds; if it would have to wait longer, it is rejected.
 MAX_WAIT_SECONDS = 2.0
-# Whatever a workspace used, its requests are admitted again after this many seconds.
+# However much a workspace has used, its requests are admitted again after this many seconds.
 MAX_DEBT_SECONDS = 20.0
-# A workspace counts as active for this many seconds after the start and the end of each request.
+# A workspace counts as active for this many seconds after the start and end of each request.
 ACTIVE_SECONDS = 2.0
-# What a workspace used no longer matters this many seconds after it was last active.
+# A workspace's usage is forgotten this many seconds after it was last active.
 REMEMBERED_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class _Usage:
-    """Until when a workspace is active, and when its share has paid for all that it used."""
+    """When a workspace stops being active, and when its share will have paid off its usage."""
 
     active_until: float
     paid_at: float
@@ -36,19 +36,19 @@ class _Usage:
 class ProcessorShares:
     """The processor time that workspaces have used recently; thread-safe.
 
-    With a share of a fifth, a second of processor time is paid off after five seconds.
+    With a share of a fifth, a second of processor time takes five seconds to pay off.
     """
 
     def __init__(self) -> None:
-        """Begin without active workspaces."""
+        """Start with no active workspaces."""
         self._usage: dict[Hashable, _Usage] = {}
         self._lock = threading.Lock()
 
     def admit(self, workspace: Hashable, share: float) -> float:
-        """Wait until the workspace's next request may begin, and return 0.
+        """Wait until the workspace's next request may start, and return 0.
 
-        With a share of 1, it may always begin. If the wait would be too long, or if too many
-        requests are waiting, return immediately after how many seconds to try again.
+        With a share of 1, it may always start. If the wait would be too long, or too many requests
+        are already waiting, immediately return the number of seconds after which to try again.
         """
         with self._lock:
             now = time.monotonic()
@@ -64,7 +64,7 @@ class ProcessorShares:
         return 0.0
 
     def charge(self, workspace: Hashable, seconds: float, share: float) -> None:
-        """Count the processor time of a request; if no other workspace is active, it is free."""
+        """Charge the workspace for a request's processor time, unless no other one is active."""
         with self._lock:
             now = time.monotonic()
             usage = self._activate(workspace, now)

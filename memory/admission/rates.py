@@ -4,7 +4,7 @@ Each rate is a token bucket that holds as many tokens as are allowed per minute,
 possible. Redis stores when the bucket will be full again (the generic cell rate algorithm), and
 when that value was written. A process takes a hundredth of a minute's tokens at a time and counts
 them down locally, so few requests query Redis. If Redis does not answer, each process uses a bucket
-of its own: no request is refused or delayed because Redis is down.
+of its own: no request is rejected or delayed because Redis is down.
 """
 
 import math
@@ -22,7 +22,7 @@ from memory.workspace_settings import table
 logger = structlog.get_logger(__name__)
 
 MINUTE = 60.0
-# In addition to the tokens that it needs now, a process takes a minute's tokens divided by SHARE.
+# On top of the tokens it needs now, a process takes a minute's tokens divided by SHARE.
 SHARE = 100
 # Seconds to wait before querying Redis again after it failed to answer.
 SILENT_SECONDS = 10.0
@@ -57,7 +57,7 @@ return {taken, math.floor(left - taken), taken > 0 and 0 or math.ceil((least - l
 
 @dataclass(frozen=True)
 class RateStatus:
-    """The state of a rate after a request for tokens; `wait` is None if it was granted."""
+    """The state of a rate limit after a request for tokens; `wait` is None if it was granted."""
 
     name: str
     rate: int
@@ -74,7 +74,7 @@ class RateStatus:
 class _Held:
     """Tokens that this process has taken but not used, and its own bucket for when Redis is down.
 
-    `left` is the level of the shared bucket that Redis last reported.
+    `left` is the shared bucket's level, as last reported by Redis.
     """
 
     rate: int
@@ -89,7 +89,7 @@ _silent_until = 0.0
 
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
-    """Take `cost` tokens from a rate limit of the workspace, or none if there are too few."""
+    """Take `cost` tokens from one of the workspace's rate limits, or none if there are too few."""
     rate = int(workspace.effective(table.QUOTAS)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)

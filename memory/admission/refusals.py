@@ -1,6 +1,6 @@
-"""Counters, per workspace, of requests refused because of a rate limit or quota, for Prometheus.
+"""Per-workspace counters, for Prometheus, of requests rejected by a rate limit or quota.
 
-The counters are kept in Redis. Like everything there, they may be lost, and then restart at zero.
+The counters are kept in Redis. Like everything there, they may be lost; they then restart at zero.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ KEY = "refused"
 
 
 def count(workspace: Workspace, reason: str) -> None:
-    """Count a refused request; `reason` is the name of the rate limit or quota."""
+    """Count a rejected request; `reason` is the name of the rate limit or quota."""
     try:
         redis_client(patience=QUICK_SECONDS).hincrby(KEY, f"{workspace.public_id} {reason}", 1)
     except redis.RedisError as error:
@@ -26,7 +26,7 @@ def count(workspace: Workspace, reason: str) -> None:
 
 
 def counted() -> Iterator[tuple[str, str, int]]:
-    """Yield each counter as the workspace's public id, the reason and the count.
+    """Yield (workspace public id, reason, count) for each counter.
 
     Raises RedisError if Redis does not answer.
     """

@@ -1,9 +1,9 @@
-"""Counting the usage of workspaces, and checking it against their quotas.
+"""Counting workspaces' usage, and checking it against their quotas.
 
-Totals are counted periodically: if each append updated them, a workspace's appends would wait for
-each other. So entries that arrive between two counts may exceed a quota, but only by as many as the
-rate limits allow. Pending entries are counted more often. Exceeding a quota never affects entries
-that are already in the log.
+Totals are counted periodically: if every append updated them, a workspace's appends would have to
+wait for each other. Entries that arrive between two counts may therefore exceed a quota, but only
+by as many as the rate limits allow. Pending entries are counted more often. Exceeding a quota never
+affects entries that are already in the log.
 """
 
 import time
@@ -24,23 +24,23 @@ from memory.workspace_settings import quotas, table
 
 MIB = 2**20
 # Seconds between counts of the totals and of the pending entries. The intervals grow as needed so
-# that counting takes at most the share AT_MOST of the time.
+# that counting takes at most AT_MOST (a fraction) of the time.
 TOTALS_SECONDS = 60.0
 PENDING_SECONDS = 2.0
 AT_MOST = 0.01
-# Seconds for which a process relies on the last counts that it read. Before it refuses a request,
-# it counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that no
-# request is refused because the dispatcher is dead.
+# Seconds for which a process relies on the last counts it read. Before rejecting a request, it
+# counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that no
+# request is rejected because the dispatcher is dead.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
 # If the quota is at most FEW_USERS, users are counted whenever one is created; if it is larger,
-# only when the last count is at least the share NEAR of the quota.
+# only when the last count is at least NEAR times the quota.
 FEW_USERS = 10_000
 NEAR = 0.9
 # Below this share of the quota, runs are admitted based on the last count plus the runs that this
 # process has admitted since.
 FAR = 0.5
-# Seconds after which a client whose request was refused temporarily should retry.
+# Seconds after which a client whose request was temporarily rejected should retry.
 PENDING_WAIT = 30.0
 RUNS_WAIT = 5.0
 BACKTESTS_WAIT = 60.0
@@ -48,7 +48,7 @@ BACKTESTS_WAIT = 60.0
 
 @dataclass
 class Exceeded(Exception):
-    """The request would exceed a quota; `wait` is in seconds, None if waiting does not help."""
+    """The request would exceed a quota; `wait` is in seconds, or None if waiting won't help."""
 
     limit: str
     detail: str
@@ -94,8 +94,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.pending_records, use.pending_structure)
     IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
 """
-# Counts requested runs that are not done, up to the limit. The runs of paused users can be left
-# out: they are not executed, so they delay nobody.
+# Counts requested runs that are not done, up to the limit. Paused users' runs can be left out: they
+# aren't executed, so they delay nobody.
 ASKED_FOR = """
 SELECT count(*) FROM (
     SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
@@ -109,7 +109,7 @@ SELECT count(*) FROM (
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# For each workspace: until when the count of requested runs is relied on, that count, and the
+# For each workspace: until when the count of requested runs can be relied on, that count, and the
 # number of runs up to which no recount is needed.
 _asked_lately: dict[int, tuple[float, int, float]] = {}
 
@@ -149,7 +149,7 @@ def of(workspace: Workspace) -> WorkspaceUse:
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield how much work is waiting or running, as workspace (public id), kind and number."""
+    """Yield (workspace public id, kind, number) for work that is waiting or running."""
     counted = WorkspaceUse.objects.values_list(
         "workspace__public_id", "pending_records", "pending_structure"
     )
@@ -186,7 +186,7 @@ def used(workspace: Workspace) -> dict[str, int]:
 
 
 def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
-    """Raise Exceeded if `number` more entries would exceed a quota of the workspace."""
+    """Raise Exceeded if `number` more entries would exceed one of the workspace's quotas."""
     if _lacking(workspace, user, number, of(workspace)):
         now = time.monotonic()
         if now >= _count_own_at.get(workspace.pk, 0.0):
@@ -208,10 +208,10 @@ def _lacking(
         has = f"The number of entries in this user's log is {user.last_seq:,}"
         return _full("max_entries_per_user", has, most)
     if use.entries + number > most["max_entries"]:
-        has = f"The number of entries in the logs of this workspace is {use.entries:,}"
+        has = f"The number of entries in this workspace's logs is {use.entries:,}"
         return _full("max_entries", has, most)
     if use.log_bytes >= most["max_log_mib"] * MIB:
-        has = f"The size of the logs of this workspace is {use.log_bytes / MIB:,.1f} MiB"
+        has = f"The size of this workspace's logs is {use.log_bytes / MIB:,.1f} MiB"
         return _full("max_log_mib", has, most)
     # If the workspace has no backlog, even a batch larger than the quota is accepted.
     if pending and pending + number > most["max_pending_entries"]:
@@ -270,7 +270,7 @@ def check_backtests(workspace: Workspace) -> None:
 
 
 def _asked_for(workspace: Workspace, most: int, *, paused: bool = True) -> int:
-    """Count the unfinished runs that somebody requested, up to `most`.
+    """Count the unfinished runs that someone requested, up to `most`.
 
     Runs of paused users are included only if `paused` is set.
     """

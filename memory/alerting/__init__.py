@@ -1,1 +1,1 @@
-"""Alerts: opening, merging, limiting and resolving them, based on the findings of constraints."""
+"""Alerts: opening, merging, limiting and resolving them, based on constraints' findings."""

@@ -2,9 +2,9 @@
 
 Events are numbered 1, 2, 3 and so on, without gaps.
 
-A number is taken while the workspace's counter is locked, and the lock is held until the commit. So
-the numbers become visible in order: whoever has seen event n has missed no event before n, and can
-continue reading after n. Only transactions with events lock the counter.
+A number is taken while the workspace's counter is locked, and the lock is held until the commit.
+The numbers therefore become visible in order: a reader that has seen event n hasn't missed any
+earlier event, and can continue reading after n. Only transactions with events lock the counter.
 """
 
 import datetime
@@ -43,7 +43,7 @@ from memory.models.alerts import (
 )
 from memory.work import hints
 
-# The maximum number of events that one read of the feed returns.
+# Maximum number of events returned by one read of the feed.
 PAGE = 500
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -58,10 +58,10 @@ RETURNING last_seq
 def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     """Store these unsaved events about the user, in order, and wake the listeners.
 
-    Call this function once, as late as possible, in the transaction that changed the alerts or
-    rejected the entries: until the commit, events about other users of the workspace have to wait.
-    The user's row must already be locked, because the order of locks is the user, then the counter.
-    If the transaction is rolled back, the numbers are released as well.
+    Call this once, as late as possible, in the transaction that changed the alerts or rejected the
+    entries: until it commits, events about other users in the workspace have to wait. The user's
+    row must already be locked, because locks are taken in the order user, then counter. If the
+    transaction is rolled back, the numbers are released too.
     """
     if not events:
         return
@@ -77,26 +77,26 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 @dataclass(frozen=True)
 class EventPage:
-    """Some events of the feed, in order, and the number after which to read on."""
+    """Some events from the feed, in order, and the number after which to continue reading."""
 
     events: Sequence[AlertEvent]
     next: int
 
 
 def newest(workspace: Workspace | int) -> int:
-    """Return the number of the workspace's newest event, or 0 if there is none."""
+    """Return the workspace's newest event number, or 0 if it has no events."""
     numbers = EventCounter.objects.filter(workspace=workspace).values_list("last_seq", flat=True)
     return next(iter(numbers), 0)
 
 
 def newest_of(workspaces: Collection[int]) -> dict[int, int]:
-    """Return the number of the newest event, keyed by workspace, for those that have events."""
+    """Return the newest event number of each workspace that has events, keyed by workspace."""
     numbers = EventCounter.objects.filter(workspace__in=workspaces)
     return dict(numbers.values_list("workspace", "last_seq"))
 
 
 def number(text: str, newest: int) -> int:
-    """Parse a client's position in the feed: the number of the event after which to read on.
+    """Parse a client's position in the feed: the event number after which to continue reading.
 
     Raises ValueError, with the reason, if the text is not a valid position.
     """
@@ -105,8 +105,8 @@ def number(text: str, newest: int) -> int:
     found = int(text) if _NUMBER.fullmatch(text) else None
     if found is None or found > newest:
         raise ValueError(
-            f"Give 0, `now` or `next` from an earlier answer, not {text[:100]!r}: the newest"
-            f" event has the number {newest}."
+            f"Give 0, `now` or `next` from an earlier response, not {text[:100]!r}: the newest"
+            f" event is number {newest}."
         )
     return found
 
@@ -120,8 +120,8 @@ def read(
 ) -> EventPage:
     """Return at most `most` (by default PAGE) events about these alerts after the number `after`.
 
-    If `rejected` is given, its events are included. For an erased user, only the events that report
-    the erasure of alerts are returned.
+    If `rejected` is given, its events are included too. For erased users, only the events that
+    report erased alerts are returned.
     """
     most = most or PAGE
     # Read this number first: every event up to it is already visible, whatever is added later.
@@ -151,10 +151,10 @@ def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
-    """Redact messages about rejected entries that name one of `seqs` or date from `since` or later.
+    """Redact messages about rejected entries that name one of `seqs` or are from `since` or later.
 
-    The reasons for rejections since then may quote the entries `seqs`. The events themselves hold
-    only numbers. Call this function after the outcomes were redacted, as late as possible.
+    The reasons given for rejections since then may quote these entries. The events themselves hold
+    only numbers. Call this after the outcomes have been redacted, as late as possible.
     """
     events = AlertEvent.objects.filter(
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
@@ -168,8 +168,7 @@ def _array(numbers: Collection[int]) -> Value:
     return Value(list(numbers), ArrayField(BigIntegerField()))
 
 
-# The state of an alert after an event of each of these kinds. Events of other kinds do not change
-# the state.
+# An alert's state after an event of each of these kinds. Events of other kinds don't change it.
 _STATES_AFTER = {
     AlertEventKind.OPENED: AlertState.OPEN,
     AlertEventKind.REOPENED: AlertState.OPEN,
@@ -180,7 +179,7 @@ _STATES_AFTER = {
 
 
 def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
-    """Select the alerts that were live at a moment, each annotated with its `state_then`.
+    """Select the alerts that were live at a given moment, each annotated with its `state_then`.
 
     `state_then` is the state after the last event at or before that moment.
     """

@@ -1,7 +1,8 @@
-"""Alert limits: find the constraints that are too noisy, and write the notice to the staff.
+"""Alert limits: find constraints that are too noisy, and write the notice to staff.
 
-Nobody reads an alert among hundreds, and nobody trusts an alert that comes and goes all day. So a
-constraint that is too noisy is paused: it opens no new alerts, and its open alerts stay open.
+Nobody reads one alert among hundreds, and nobody trusts an alert that comes and goes all day. A
+constraint that is too noisy is therefore paused: it opens no new alerts, and its open alerts stay
+open.
 """
 
 import datetime
@@ -25,7 +26,7 @@ QUOTED_CHARACTERS = 300
 class ExceededLimit:
     """A constraint that exceeded an alert limit, with its findings in this run.
 
-    If `may_open` is set, the constraint only flaps, so its new findings still open alerts.
+    If `may_open` is set, the constraint is only flapping, so its new findings still open alerts.
     """
 
     constraint: str
@@ -35,13 +36,13 @@ class ExceededLimit:
 
     @property
     def message(self) -> str:
-        """The notice to the staff: the reason for the pause, its consequence, and the remedy."""
+        """The notice to staff: the reason for the pause, its consequence, and the remedy."""
         gravest = sorted(self.findings, key=lambda one: -severity_rank(one.severity))[:QUOTED]
         told = "; ".join(map(quoted, gravest))
         became = "" if self.may_open else " It opened no new alerts."
         return (
             f"{self.constraint} is paused: {self.reason}.{became} Its alerts stay as they are"
-            " until it is resumed: by a change to its source, or manually (under paused"
+            " until it is resumed, either by a change to its source or manually (under paused"
             f" constraints). It reported: {told}"
         )
 
@@ -104,8 +105,8 @@ def _opened(
 ) -> Mapping[str, Counter[str]]:
     """Return how often each constraint opened each alert, keyed by constraint, then fingerprint.
 
-    Only alerts of the last 24 hours count or, if the constraint was resumed during that time, only
-    those since it was resumed.
+    Only alerts from the last 24 hours count or, if the constraint was resumed during that time,
+    only those since it was resumed.
     """
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:
@@ -126,7 +127,7 @@ def _opened(
 
 
 def quoted(finding: "ConstraintFinding") -> str:
-    """Return a finding as text for the staff: its severity and the beginning of its message."""
+    """Return a finding as text for staff: its severity and the beginning of its message."""
     text = finding.message
     if len(text) > QUOTED_CHARACTERS:
         text = text[: QUOTED_CHARACTERS - 1] + "…"

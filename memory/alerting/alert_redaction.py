@@ -1,4 +1,4 @@
-"""Redaction of alerts: removal of text that redacted entries contained."""
+"""Alert redaction: removing text that redacted entries contained."""
 
 import datetime
 import secrets
@@ -32,10 +32,10 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
     """Redact the user's alerts that are based on these entries or may quote them.
 
     An alert may quote the entries if it was live after `since`, when the project first held data
-    from them (None if it never did). People's notes on these alerts are redacted, too. The next run
-    of the constraints gives the live alerts new messages. Alerts based on one of the entries are
-    resolved, and their evidence is removed. Call this function in a transaction in which the user's
-    row is locked.
+    from them (None if it never did). People's notes on these alerts are redacted, too. The next
+    constraint run gives the live alerts new messages. Alerts based on one of the entries are
+    resolved, and their evidence is removed. Call this in a transaction that has locked the user's
+    row.
     """
     step = Step(user, REDACTION)
     chosen = Q(entries__overlap=list(seqs))
@@ -56,8 +56,8 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         if set(seqs).isdisjoint(alert.entries):
             alert.save(update_fields=["message"])
             continue
-        # Replace the fingerprint: somebody could guess record keys from it, and nothing is compared
-        # with it from now on.
+        # Replace the fingerprint: someone could guess record keys from it, and nothing will be
+        # compared with it from now on.
         for merge in Merge.objects.filter(merged=user, alerts__has_key=alert.fingerprint):
             forget_handed(merge, [alert.fingerprint])
         alert.evidence, alert.holds_back = [], False

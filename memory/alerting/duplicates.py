@@ -1,7 +1,7 @@
-"""Duplicates: a finding of both a user's own constraint and a workspace constraint is one alert.
+"""Duplicates: a finding from both a user's own constraint and a workspace constraint is one alert.
 
 The alert that opened first is listed. The other alert is its duplicate, with a row of its own. Like
-any alert, the duplicate is kept live and resolved by the findings of its own constraint, so neither
+any alert, the duplicate is kept live and resolved by its own constraint's findings, so neither
 constraint can silence the other. But the duplicate has no events and is not listed; its constraint
 is shown as another cause of the listed alert. As soon as the listed alert no longer covers the
 duplicate, the duplicate is opened and listed as an alert of its own: when in doubt, an alert is
@@ -58,7 +58,7 @@ def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
 
 
 def covers(original: Alert, duplicate: Alert) -> bool:
-    """Return whether a listed alert still covers its duplicate, which then need not be listed."""
+    """Return whether a listed alert still covers its duplicate, which then stays unlisted."""
     return (
         original.state != AlertState.RESOLVED
         and bool(duplicate.evidence)
@@ -85,7 +85,7 @@ def _records(alert: Alert) -> set[str]:
     return {canonical_json(dict(item)) for item in alert.evidence}
 
 
-# A key that sorts before the keys of all alerts.
+# A key that sorts before every alert's key.
 FIRST = UUID(int=0)
 
 
@@ -119,7 +119,7 @@ def list_duplicates(
     graver: Collection[Alert],
     step: Step,
 ) -> None:
-    """List as separate alerts the duplicates that their originals no longer cover.
+    """List duplicates that their originals no longer cover as separate alerts.
 
     Such a duplicate is opened even if its original was acknowledged or snoozed, because nobody has
     seen the duplicate's message. The same applies to a duplicate that has become more severe
@@ -148,7 +148,7 @@ def list_duplicates(
 
 
 def _list(duplicate: Alert, step: Step) -> None:
-    """Open a duplicate as an alert of its own, which keeps the time when it first opened."""
+    """Open a duplicate as an alert of its own, keeping the time when it first opened."""
     duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
     mark_open(duplicate, step)
     duplicate.save()
@@ -164,7 +164,7 @@ def join_duplicates(
     """Make newly opened alerts duplicates of the listed alerts about the same problem.
 
     An alert that a merge restored as acknowledged or snoozed can only duplicate an alert in the
-    same state. An alert has at most one duplicate, because two findings of one constraint are two
+    same state. An alert has at most one duplicate, because two findings from one constraint are two
     alerts.
     """
     live = [alert for alert in known.values() if alert.state == AlertState.OPEN]
@@ -199,7 +199,7 @@ def tell_of_lost_causes(
 ) -> None:
     """Record an event for each live alert in `before` that has lost its duplicate.
 
-    `before` has the primary keys of the alerts that used to have a duplicate.
+    `before` contains the primary keys of the alerts that used to have a duplicate.
     """
     lost = set(before) - originals_of(known)
     for alert in known.values():
@@ -214,9 +214,10 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
-    """Yield those of these alerts that are live duplicates but are covered by no other alert.
+    """Yield the live duplicates among these alerts that no other alert covers.
 
-    Such orphans are left behind by processes of an earlier release that does not know duplicates.
+    Such orphans are left behind by processes from an earlier release that doesn't know about
+    duplicates.
     """
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
@@ -225,10 +226,10 @@ def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
 
 
 def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
-    """List as separate alerts the orphans among the next `limit` live duplicates.
+    """List the orphans among the next `limit` live duplicates as separate alerts.
 
-    The duplicates are ordered by their originals' keys. Returns how many orphans were listed, and
-    the key after which to continue, or None at the end.
+    The duplicates are ordered by their originals' keys. Returns (number of orphans listed, key to
+    continue after); the key is None at the end.
     """
     live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
     keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)

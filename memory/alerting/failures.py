@@ -1,8 +1,8 @@
-"""Constraints that currently fail: since when, with which error, and after which entries.
+"""Constraints that are currently failing: since when, with which error, and after which entries.
 
-Whoever relies on a constraint must learn that it is not working. A live alert of the kind
-constraint_error reports this. So does an alert of that kind that was resolved manually, as long as
-it holds back new alerts: the next successful run ends the hold.
+Anyone who relies on a constraint must be told when it isn't working. A live constraint_error alert
+reports this. So does one that was resolved manually, for as long as it holds back new alerts: the
+next successful run ends the hold.
 """
 
 import datetime
@@ -17,18 +17,18 @@ from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome, RunStatus
 from memory.project import Outline
 
-# Stands in for a constraint's path if the project did not load, so that no constraint could run.
+# Stands in for a constraint's path if the project failed to load, so no constraint could run.
 PROJECT = "project"
-# The maximum number of entries that a failure names; if there are more, the first are named.
+# Maximum number of entries that a failure lists; if there are more, it lists the first ones.
 MAX_ENTRIES = 100
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The failure of a constraint: since when, with which message, and after which entries.
+    """A constraint's failure: since when, with which message, and after which entries.
 
     `entries` are the entries that the project took in between the last successful run and the first
-    failed run; empty if there were none or they are no longer known.
+    failed run. It is empty if there were none or they are no longer known.
     """
 
     since: datetime.datetime
@@ -37,7 +37,7 @@ class Failure:
 
 
 def alerts_of(user: MemoryUser) -> list[Alert]:
-    """Return the alerts of constraints that currently fail, oldest first."""
+    """Return the alerts for constraints that are currently failing, oldest first."""
     there = Q(state__in=LIVE_STATES) | Q(holds_back=True)
     failed = Alert.objects.filter(there, user=user, kind=AlertKind.CONSTRAINT_ERROR)
     return list(failed.prefetch_related("duplicates").order_by("opened_at"))
@@ -55,7 +55,7 @@ def by_path(user: MemoryUser) -> dict[str, Failure]:
 
 
 def of_constraint(path: str, failing: Mapping[str, Failure]) -> Failure | None:
-    """Return the constraint's own failure, else that of the whole project, else None."""
+    """Return the constraint's own failure, else the whole project's, else None."""
     return failing.get(path) or failing.get(PROJECT)
 
 
@@ -73,7 +73,7 @@ def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
 
 
 def _entries(run: Run | None) -> list[int]:
-    """Return the entries that the project took in since the previous run of the constraints."""
+    """Return the entries that the project took in since the previous constraint run."""
     if run is None or run.checkpoint is None:
         return []
     earlier = Run.objects.filter(

@@ -1,6 +1,6 @@
-"""Feedback on alerts (useful or wrong), from which the precision of each constraint is computed.
+"""Feedback on alerts (useful or wrong), used to compute each constraint's precision.
 
-The product and the staff each have one current verdict on an alert, which they may change.
+The product and staff each have one current verdict on an alert, which they may change.
 """
 
 from collections.abc import Mapping
@@ -35,17 +35,17 @@ UNJUDGED = Precision(0, 0)
 
 
 def in_words(judged: Precision) -> str:
-    """Describe the precision to the staff: "75 % (3 of 4)"; a dash if there are no verdicts."""
+    """Describe the precision for staff: "75 % (3 of 4)", or a dash if there are no verdicts."""
     if judged.precision is None:
         return "–"
     return f"{judged.precision:.0%} ({judged.useful} of {judged.useful + judged.wrong})"
 
 
 def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str = "") -> Alert:
-    """Record a judge's verdict on a live or resolved alert, replacing the judge's earlier verdict.
+    """Record a judge's verdict on a live or resolved alert, replacing any earlier one.
 
-    Repeating the same verdict changes nothing. Raises FeedbackRefused if the alert is not about a
-    finding but meant for the staff.
+    Repeating the same verdict changes nothing. Raises FeedbackRefused if the alert isn't about a
+    finding but is meant for staff.
     """
     if alert.kind != AlertKind.FINDING:
         raise FeedbackRefused("feedback is possible only on alerts about findings")

@@ -26,8 +26,8 @@ HELD = "critical_alert_held"
 REDACTED = "(redacted)"
 
 
-# How many characters of an error in a user's code are shown at most. UNWATCHED states the
-# consequence of every such error.
+# Maximum number of characters shown of an error in a user's code. UNWATCHED states the consequence,
+# which is the same for every such error.
 MAX_ERROR = 1500
 
 
@@ -39,7 +39,7 @@ class ConstraintFinding:
     """One alert that a constraint yielded.
 
     `evidence` describes records, each by its domain, collection, key, class and sources (the
-    numbers of the entries on which the record is based).
+    numbers of the entries the record is based on).
     """
 
     constraint: str
@@ -64,7 +64,7 @@ class ConstraintFinding:
 
     @property
     def records(self) -> list[str]:
-        """The records in the evidence, sorted, so that a different order makes no difference."""
+        """The records in the evidence, sorted, so that their order makes no difference."""
         return sorted(canonical_json(dict(item)) for item in self.evidence)
 
     @property
@@ -76,7 +76,7 @@ class ConstraintFinding:
 def failure(
     constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
 ) -> ConstraintFinding:
-    """Return the finding that alerts the staff to a constraint that failed.
+    """Return the finding that alerts staff to a constraint that failed.
 
     `critical` is set if the constraint may itself raise critical alerts. `advice` says what to fix.
     """
@@ -102,9 +102,9 @@ def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFi
 
 
 def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[str]:
-    """Return which aspects of a finding differ from those of an earlier one.
+    """Return which aspects of a finding differ from an earlier one.
 
-    The aspects are the severity and the records with their entries. The message counts only if the
+    The aspects are the severity, and the records with their entries. The message counts only if the
     finding has no records, since a message may contain a countdown.
     """
     changed = []
@@ -118,7 +118,7 @@ def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[s
 
 
 def as_finding(alert: Alert) -> ConstraintFinding:
-    """Return the finding with which an alert was last updated."""
+    """Return the finding that an alert was last updated with."""
     return ConstraintFinding(
         constraint=alert.constraint,
         severity=Severity(alert.severity),

@@ -1,4 +1,4 @@
-"""Handover of a merged user's alerts to the user who remains."""
+"""Handover of a merged user's alerts to the remaining user."""
 
 import datetime
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ from memory.models.alerts import (
 
 
 def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
-    """Resolve the alerts of a user who is merged into another; return their states by fingerprint.
+    """Resolve the alerts of a user being merged into another; return their states by fingerprint.
 
-    When the constraints of `into` yield a finding with the same fingerprint, its alert gets the
-    stored state. Call this function in a transaction in which both users' rows are locked.
+    When one of `into`'s constraints yields a finding with the same fingerprint, its alert gets the
+    stored state. Call this in a transaction that has locked both users' rows.
     """
     step = Step(user, MERGE)
     known = lock_current(user)

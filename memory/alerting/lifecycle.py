@@ -1,6 +1,6 @@
-"""The life of an open alert.
+"""The life cycle of an open alert.
 
-People acknowledge, snooze, reopen and resolve it; with time, its snooze ends and it is escalated.
+People acknowledge, snooze, reopen and resolve it; over time, its snooze ends or it is escalated.
 """
 
 import datetime
@@ -34,7 +34,7 @@ class AlertNotOpen(Exception):
 
 
 class SnoozeRefused(ValueError):
-    """The alert cannot be snoozed until the requested moment."""
+    """The alert can't be snoozed until the requested time."""
 
 
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
@@ -51,15 +51,15 @@ def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: str = "") -> Alert:
-    """Snooze a live alert until a moment or, if `until` is None, until its finding changes.
+    """Snooze a live alert until the given time or, if `until` is None, until its finding changes.
 
-    A finding changes if its severity or its records differ. A higher severity ends any snooze.
-    Raises SnoozeRefused if the moment has passed or is more than a year away, and AlertNotOpen if
-    the alert is resolved.
+    A finding changes if its severity or records differ. A higher severity ends any snooze. Raises
+    SnoozeRefused if the time has passed or is more than a year away, and AlertNotOpen if the alert
+    is resolved.
     """
     now = timezone.now()
     if until is not None and until <= now:
-        raise SnoozeRefused("This time has passed: choose a time in the future.")
+        raise SnoozeRefused("This time has already passed. Choose a time in the future.")
     if until is not None and until > now + MAX_SNOOZE:
         raise SnoozeRefused(
             f"Choose a time within {MAX_SNOOZE.days} days. Without a time, the alert is snoozed"
@@ -90,7 +90,7 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Resolve an alert manually. As long as its finding stays unchanged, no new alert opens.
+    """Resolve an alert manually. As long as its finding doesn't change, no new alert is opened.
 
     Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if the
     alert is already resolved.

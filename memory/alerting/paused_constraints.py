@@ -1,4 +1,4 @@
-"""Paused constraints: pausing noisy constraints, resuming them, and notifying the staff."""
+"""Paused constraints: pausing noisy constraints, resuming them, and notifying staff."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -45,7 +45,7 @@ def resume(paused: PausedConstraint, *, actor: str, reason: str) -> PausedConstr
 
 
 def run_again(user: MemoryUser) -> None:
-    """Queue a run of the user's constraints after one of them was resumed."""
+    """Queue a constraint run after one of the user's constraints was resumed."""
     if user.head is not None and user.merged_into_id is None:
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.RESUMED, checkpoint=user.head)
 
@@ -85,7 +85,7 @@ def pause(
     live: Sequence[Alert],
     step: Step,
 ) -> None:
-    """Pause a constraint that exceeded an alert limit, and open an alert about it for the staff."""
+    """Pause a constraint that exceeded an alert limit, and open an alert about it for staff."""
     PausedConstraint.objects.create(
         user=step.user,
         constraint=excess.constraint,
@@ -108,7 +108,7 @@ def tell_more_severe(
     known: Mapping[str, Alert],
     step: Step,
 ) -> None:
-    """Notify the staff when a paused constraint reports a critical finding for the first time.
+    """Notify staff when a paused constraint reports a critical finding for the first time.
 
     The finding itself opens no alert, and whoever acknowledged the pause did not know about it.
     """
@@ -122,7 +122,7 @@ def tell_more_severe(
 
 
 def pause_finding(constraint: str, severity: Severity, message: str) -> ConstraintFinding:
-    """Return the finding that alerts the staff to a paused constraint."""
+    """Return the finding that alerts staff to a paused constraint."""
     return ConstraintFinding(
         constraint=constraint,
         kind=AlertKind.CONSTRAINT_PAUSED,

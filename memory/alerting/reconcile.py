@@ -1,10 +1,10 @@
-"""Reconcile a user's alerts with the findings of one run of the constraints.
+"""Reconcile a user's alerts with the findings from one constraint run.
 
-As long as runs yield the same finding (judged by fingerprint, not by wording), its alert stays
-live; when a run no longer yields the finding, the alert is resolved. A finding that two constraints
-share is one alert (`memory.alerting.duplicates`). Alerts of a constraint that failed stay as they
-are, and another alert tells the staff about the failure. A constraint that exceeds its alert limit
-is paused (`memory.alerting.alert_limits`): it changes no alert until it is resumed.
+As long as runs keep yielding the same finding (judged by fingerprint, not by wording), its alert
+stays live; once a run no longer yields it, the alert is resolved. A finding that two constraints
+share is one alert (`memory.alerting.duplicates`). If a constraint fails, its alerts stay as they
+are, and another alert tells staff about the failure. A constraint that exceeds its alert limit is
+paused (`memory.alerting.alert_limits`): it changes no alerts until it is resumed.
 """
 
 import datetime
@@ -53,8 +53,8 @@ from memory.models.alerts import (
 from memory.models.checkpoints import Origin
 from memory.users import next_run
 
-# A run whose date is further in the future than this was dated by a wrong clock. Later runs, dated
-# by a right clock, do not count as older than such a run.
+# A run dated further in the future than this was dated by a wrong clock. Later runs, dated by a
+# correct clock, don't count as older than that run.
 AHEAD = datetime.timedelta(hours=1)
 
 
@@ -69,17 +69,18 @@ def apply(
     ended: Mapping[str, str] = MappingProxyType({}),
     takes_now: bool | None = None,
 ) -> bool:
-    """Bring the user's alerts in line with the findings of one run of the constraints.
+    """Bring the user's alerts in line with the findings from one constraint run.
 
-    `completed` has the constraints that ran to completion, and `existing` has all constraints of
-    the version. Alerts of an existing constraint that did not complete stay as they are. For a
+    `completed` contains the constraints that ran to completion, and `existing` all of the version's
+    constraints. If an existing constraint did not complete, its alerts stay as they are. For a
     constraint that no longer exists, `ended` may give the reason. `over_limit` maps each constraint
-    that was stopped at the alert limit to a few of its findings, most severe first. `sources` has
-    the source hashes of constraints that are not files of the version. `takes_now` says whether any
-    constraint takes the current time; if it is given, the next scheduled run is set as well.
+    that was stopped at the alert limit to a few of its findings, most severe first. `sources`
+    contains the source hashes of constraints that aren't files in the version. `takes_now` says
+    whether any constraint takes the current time; if it is given, the next scheduled run is set as
+    well.
 
     Returns False, and does nothing, if the alerts already reflect a newer version or evaluation
-    time. Call this function in the same transaction as `runs.finish`.
+    time. Call this in the same transaction as `runs.finish`.
     """
     user = _advance(run, takes_now)
     if user is None:
@@ -154,7 +155,7 @@ def _drop_paused(
     paused: Collection[str],
     exceeded: Sequence[ExceededLimit],
 ) -> dict[str, ConstraintFinding]:
-    """Return the findings that may open or change alerts: all but those of paused constraints."""
+    """Return the findings that may open or change alerts: all but those from paused constraints."""
     silenced = {*paused, *(excess.constraint for excess in exceeded if not excess.may_open)}
     return {
         fingerprint: finding
@@ -166,9 +167,9 @@ def _drop_paused(
 def _open_and_keep(
     known: dict[str, Alert], heard: Mapping[str, ConstraintFinding], step: Step
 ) -> tuple[list[Alert], list[Alert]]:
-    """Open new alerts and update existing ones; return the opened and the more severe alerts.
+    """Open new alerts and update existing ones; return (opened, graver).
 
-    The opened alerts are added to `known`.
+    The opened alerts are also added to `known`; `graver` are the alerts that became more severe.
     """
     opened, graver = [], []
     for fingerprint, finding in heard.items():
@@ -218,7 +219,7 @@ def _is_gone(
 def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
     """Return whether a finding opens an alert.
 
-    If its alert was resolved manually, it does so only if it has changed since then.
+    If its alert was resolved manually, it opens one only if it has changed since then.
     """
     return known is None or (known.holds_back and bool(differences(as_finding(known), finding)))
 

@@ -1,7 +1,7 @@
 """Transitions: how one alert opens, changes, reopens and resolves, as part of a `Step`.
 
-Every step locks the row of the alert's user first: if steps locked rows in different orders, they
-could deadlock.
+Every step locks the alert's user row first: if steps locked rows in different orders, they could
+deadlock.
 """
 
 import datetime
@@ -32,7 +32,7 @@ from memory.models.alerts import (
 )
 from memory.workspace_settings.alert_settings import EffectiveSettings
 
-# The actors that events name if no person caused them.
+# The actors named in events that weren't caused by a person.
 CONSTRAINTS = "constraints"
 
 
@@ -52,8 +52,8 @@ MODEL = "language model"
 class Step:
     """A transaction in which a user's alerts change, with its user, actor, time and run.
 
-    Events are collected when they happen and stored at the end, so that the counter of the feed is
-    locked last.
+    Events are collected as they happen and stored at the end, so that the feed's counter is locked
+    last.
     """
 
     user: MemoryUser
@@ -124,8 +124,8 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
         alert.save()
         return
     if not changed:
-        # A message with a countdown changes at every run. The new message is shown, but it is not
-        # an event.
+        # A message with a countdown changes on every run. The new message is shown, but it doesn't
+        # count as an event.
         alert.message = finding.message
         alert.save(update_fields=["last_run", "message"])
         return
@@ -153,7 +153,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
 
 
 def mark_open(alert: Alert, step: Step) -> None:
-    """Set an alert's columns to those of an open alert, without saving it."""
+    """Set an alert's columns as for an open alert, without saving it."""
     alert.state, alert.open_since, alert.changed_at = AlertState.OPEN, step.at, step.at
     alert.snoozed_until = alert.resolved_at = alert.escalated_at = None
     alert.holds_back = False
@@ -180,10 +180,10 @@ def release_hold(alert: Alert) -> None:
 
 
 def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
-    """Record in the history of live alerts that the model's edits would have silenced them.
+    """Record in live alerts' histories that the model's edits would have silenced them.
 
     `reasons` maps the alerts' fingerprints to the reasons. No event is added for an alert whose
-    last event already records this. Call this function in a transaction.
+    last event already records this. Call this in a transaction.
     """
     locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
     step = Step(locked, MODEL, run=run)
@@ -211,7 +211,7 @@ def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
 def put_aside(
     alert: Alert, state: AlertState, step: Step, *, until: datetime.datetime | None = None
 ) -> None:
-    """Move an alert out of the open state; from then on, it is not escalated."""
+    """Move an alert out of the open state, which also stops it from being escalated."""
     alert.state, alert.changed_at = state, step.at
     alert.snoozed_until, alert.escalate_at = until, None
     alert.save()

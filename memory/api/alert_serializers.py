@@ -1,4 +1,4 @@
-"""Serializers for alerts, pages of alerts, the event feed, and the bodies of alert actions."""
+"""Serializers for alerts, alert pages, the event feed, and the bodies of alert actions."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
 
 
 class FeedbackSerializer(serializers.ModelSerializer[AlertFeedback]):
-    """The feedback that the product or the staff last gave on an alert."""
+    """The feedback that the product or staff last gave on an alert."""
 
     class Meta:
         model = AlertFeedback
@@ -109,7 +109,7 @@ class AlertPageSerializer(serializers.Serializer[Any]):
 
 
 class RejectionSerializer(serializers.Serializer[Any]):
-    """A feed event that reports entries of a user's log that were rejected together."""
+    """A feed event that reports entries in a user's log that were rejected together."""
 
     seq = serializers.IntegerField(help_text="The event's number in the feed.")
     at = serializers.DateTimeField()
@@ -133,8 +133,8 @@ class AlertFeedSerializer(serializers.Serializer[Any]):
     )
     next = serializers.IntegerField(help_text="The `after` value for the next request.")
     waited = serializers.BooleanField(
-        help_text="False if this request could not wait because too many others were waiting:"
-        " pause before you send the next request."
+        help_text="False if this request could not wait because too many others were waiting."
+        " In that case, pause before sending the next request."
     )
 
 

@@ -1,4 +1,4 @@
-"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: lists of alerts, and the event feed."""
+"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: alert lists, and the event feed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,12 +35,12 @@ from memory.models import Alert, AlertEvent
 from memory.models.alerts import found_by
 from memory.temporal import instants
 
-# Parameters that the list of alerts accepts but the event feed does not.
+# Parameters that the alert list accepts but the event feed does not.
 LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
-    description="Return the alerts that were not resolved at a moment (2026-03-01T09:00, read in"
+    description="Return the alerts that were unresolved at a moment (2026-03-01T09:00, read in"
     " the user's time zone unless it has a UTC offset) or on a day (2026-03-01: at noon), in their"
     " current form, each with `state_then`. For a whole workspace, a time without a UTC offset is"
     " read in the workspace's time zone.",
@@ -49,7 +49,7 @@ AFTER = OpenApiParameter(
     "after",
     str,
     description="Return the events after this event number in the workspace's feed: 0 for all"
-    " events, `now` for future events only, otherwise the `next` value of the last response.",
+    " events, `now` for future events only, otherwise the `next` value from the last response.",
 )
 FEED_WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for an event; requires `after`."
@@ -66,10 +66,10 @@ FEED = extend_schema(
 
 
 class AlertFilter(django_filters.FilterSet):
-    """Filters for lists of alerts."""
+    """Filters for alert lists."""
 
     constraint = django_filters.CharFilter(
-        method="by_constraint", label="Only alerts that the constraint with this path raises."
+        method="by_constraint", label="Only alerts raised by the constraint with this path."
     )
 
     def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
@@ -157,7 +157,7 @@ class AlertList(generics.ListAPIView[Alert]):
 
 
 class UserAlertList(UserScopedView, AlertList):
-    """List the alerts of one user, newest first; with `after`, the events after that event number.
+    """List one user's alerts, newest first; with `after`, the events after that event number.
 
     With `after` and no filters, events about the user's rejected entries are included.
     """
@@ -231,7 +231,7 @@ def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> Q
 
 
 def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:
-    """Load, along with the alerts, the users, last runs and duplicates that a response shows."""
+    """Also load the users, last runs and duplicates that a response shows."""
     return (
         found.select_related("user", "last_run")
         .defer("user__metadata", "last_run__input", "last_run__output", "last_run__stdout")

@@ -129,7 +129,7 @@ class Ask(UserScopedView):
 
 
 def answer(run: Run) -> dict[str, Any]:
-    """Return the content of the response for a question whose run has finished."""
+    """Return the response content for a question whose run has finished."""
     output = run.output or {}
     told = ("known", "reason", "value", "type", "code", "evidence", "query")
     return {

@@ -1,4 +1,4 @@
-"""Authentication of callers: an API key of a workspace, sent as `Authorization: Bearer uac_…`."""
+"""Authentication of callers by a workspace API key, sent as `Authorization: Bearer uac_…`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Principal:
         return self.key.workspace
 
     def reach(self, user: str = "", workspace: str = "") -> Q:
-        """Return a condition that selects what the caller may access: see `workspaces.reach`."""
+        """Return a condition that selects what the caller may access (see `workspaces.reach`)."""
         return reach(self.key, user, workspace)
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class PasswordAuthentication(ApiKeyAuthentication):
-    """Reads the key from the password of git's basic authentication, or from a bearer token."""
+    """Reads the key from git's basic authentication password, or from a bearer token."""
 
     def key_in(self, scheme: str, text: str) -> str:
         """Return the password, or the bearer token."""
@@ -100,7 +100,7 @@ class PasswordAuthentication(ApiKeyAuthentication):
 
 
 class HasScope(BasePermission):
-    """Allows a request only if the key has the scope that the method needs."""
+    """Allows a request only if the key has the scope that the method requires."""
 
     message = (
         "This API key lacks the required scope: `read` for reading; `write` for changes; `manage`"
@@ -122,9 +122,9 @@ NOT_FOR_CERTAIN_USERS = (
 
 
 class ReachesUsers(BasePermission):
-    """Hides views of the whole workspace from keys that are limited to certain users.
+    """Hides workspace-wide views from keys that are limited to certain users.
 
-    A view that is safe for such keys sets `certain_users`; all others answer these keys with 404.
+    A view that is safe for such keys sets `certain_users`; all other views return 404 for them.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -137,9 +137,9 @@ class ReachesUsers(BasePermission):
 
 
 def scope_of(request: Request, view: APIView) -> Scope:
-    """Return the scope that a request needs.
+    """Return the scope that a request requires.
 
-    A view may declare with `reads_only` that its POST only reads, or set a method's scope in
+    A view may set `reads_only` to declare that its POST only reads, or set a method's scope in
     `scopes`.
     """
     named: Scope | None = getattr(view, "scopes", {}).get(request.method)

@@ -30,7 +30,7 @@ HISTORY = (
     "`recorded`: based on what was known at each moment. `occurred`: based on what was true at"
     " each moment according to the typed entries' own times (`occurred_at`), including history that"
     " was loaded later; users with records that do not come from typed entries cannot be evaluated"
-    " in this way."
+    " this way."
 )
 
 
@@ -56,7 +56,7 @@ class NewBacktestSerializer(StrictSerializer):
 
 
 class NewOwnBacktestSerializer(StrictSerializer):
-    """A constraint of the user, and how far the backtest looks back."""
+    """One of the user's constraints, and how far back the backtest looks."""
 
     constraint = serializers.CharField(
         max_length=300,
@@ -82,8 +82,7 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
         source="version.number",
         default=None,
         allow_null=True,
-        help_text="The number of the workspace constraint's version; null for a user's own"
-        " constraint.",
+        help_text="The workspace constraint's version number; null for a user's own constraint.",
     )
     user_id = serializers.CharField(
         source="user.user_id",
@@ -135,7 +134,7 @@ class BacktestProblemSerializer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(
         choices=PROBLEMS,
         help_text="`failed`: the constraint could not be evaluated for the user. `unknown`: nothing"
-        " is known about the user from the moment `at` on.",
+        " is known about the user from `at` onwards.",
     )
     message = serializers.CharField()
     at = serializers.DateTimeField(allow_null=True)
@@ -145,14 +144,14 @@ class BacktestProblemSerializer(serializers.Serializer[Any]):
 
 
 class BacktestSummarySerializer(serializers.Serializer[Any]):
-    """The results of a backtest so far."""
+    """A backtest's results so far."""
 
     conclusion = serializers.CharField(help_text="The progress in one sentence.")
     looked_at = serializers.IntegerField(
         help_text="The number of users checked to see whether the constraint applies to them."
     )
     fits = serializers.IntegerField(
-        help_text="The number of users to whom the constraint applies and for whom it is run."
+        help_text="The number of users the constraint applies to and is run for."
     )
     sampled = serializers.BooleanField(help_text="Whether some users were not checked.")
     done = serializers.IntegerField(
@@ -171,7 +170,7 @@ class BacktestSummarySerializer(serializers.Serializer[Any]):
         help_text="The number of alerts that the constraint would have raised."
     )
     left_out = serializers.IntegerField(
-        help_text="The number of further alerts, which were not stored."
+        help_text="The number of additional alerts, which were not stored."
     )
     by_severity = _BySeveritySerializer(
         help_text="The number of users by the severity of their most severe alert."
@@ -372,7 +371,7 @@ class RetryBacktest(_ChangedBacktest):
 
 
 class VersionBacktests(WorkspaceView):
-    """Backtests of one version of a workspace constraint."""
+    """Backtests of one workspace constraint version."""
 
     costly = ("POST",)
     scopes = {"POST": Scope.MANAGE}
@@ -383,7 +382,7 @@ class VersionBacktests(WorkspaceView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, name: str, number: int) -> Response:
-        """Run the version over the history of the users to whom it applies.
+        """Run the version over the history of the users it applies to.
 
         If a backtest with the same parameters is already running, it is returned; any other running
         backtest of the version is cancelled. 409 if the version has not passed its checks. Requires

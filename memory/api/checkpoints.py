@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/checkpoints/`: the versions of a project, and proposed edits."""
+"""`/v1/users/{user_id}/checkpoints/`: a project's versions, and proposed edits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -73,7 +73,7 @@ class CheckpointDetailSerializer(CheckpointSerializer):
 
 
 class ProposalSerializer(StrictSerializer):
-    """Edits to the project, whole files of the project, or both.
+    """Edits to the project, whole project files, or both.
 
     They become the next version together, or not at all.
     """
@@ -90,13 +90,13 @@ class ProposalSerializer(StrictSerializer):
         ),
         default=dict,
         help_text="Path → new source of the file, in the format of the project's files; null"
-        " deletes a constraint. A file that omits a record is refused: omitting a record does not"
+        " deletes a constraint. A file that omits a record is rejected: omitting a record does not"
         " retire it.",
     )
     version = serializers.IntegerField(
         required=False,
         min_value=1,
-        help_text="The version that the files are based on; default: the newest.",
+        help_text="The version that the files are based on; by default, the newest.",
     )
     considered = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
@@ -126,7 +126,7 @@ class ProposalSerializer(StrictSerializer):
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a proposal with neither edits nor files, and a `version` without files."""
+        """Reject a proposal with neither edits nor files, or with a `version` but no files."""
         if not attrs["edits"] and not attrs["files"]:
             raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
         if "version" in attrs and not attrs["files"]:
@@ -136,7 +136,7 @@ class ProposalSerializer(StrictSerializer):
         return attrs
 
     def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Check the edits' form; raises ValidationError with the position of each invalid edit."""
+        """Check that the edits are well-formed; raises ValidationError naming each invalid edit."""
         errors = []
         for index, edit in enumerate(edits):
             try:
@@ -157,12 +157,12 @@ class DecisionSerializer(serializers.Serializer[Any]):
     accepted = serializers.BooleanField()
     version = serializers.IntegerField(
         allow_null=True,
-        help_text="The number of the new version; null if the proposal was refused.",
+        help_text="The new version's number; null if the proposal was rejected.",
     )
-    verdict = serializers.JSONField(help_text="Every check of the gate with its findings.")
+    verdict = serializers.JSONField(help_text="Every gate check with its findings.")
     notes = serializers.ListField(
         child=serializers.CharField(),
-        help_text="The gate's findings that do not cause a refusal, such as a proposed constraint"
+        help_text="The gate's findings that do not cause a rejection, such as a proposed constraint"
         " that fails.",
     )
     error = serializers.JSONField()
@@ -215,9 +215,9 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Propose edits or files, which the gate accepts or refuses.
+        """Propose edits or files, which the gate accepts or rejects.
 
-        200 with the new version; 422 with the verdict if the gate refuses the proposal, in which
+        200 with the new version; 422 with the verdict if the gate rejects the proposal, in which
         case the head stays unchanged; 202 with the run if the gate has not decided in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
@@ -312,7 +312,7 @@ class OneCheckpoint(UserScopedView):
     def checkpoint(self, version: int) -> Checkpoint:
         """Return a version of the user's project.
 
-        Raises Http404 if there is none, BeingRedacted (503) while a redaction is under way.
+        Raises Http404 if there is none, and BeingRedacted (503) while a redaction is under way.
         """
         user = self.memory_user()
         history.refuse_being_redacted(user)

@@ -1,8 +1,8 @@
 """`complete_by`: how a follow-up question is completed from the turns before it.
 
 Rules complete the question immediately. A language model takes longer, and a web process never
-calls one itself: the request waits for a run that does. If the model does not answer, the search
-succeeds all the same.
+calls one itself: the request waits for a run that does. If the model doesn't answer, the search
+still succeeds.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, und
 from memory.work import runs
 
 CHOICES = [(WORDS, "rules, without a model"), (MODEL, "the workspace's language model")]
-# Somebody is waiting for the search, so this wait is no longer than the wait for a query.
+# Someone is waiting for the search, so this wait is no longer than the wait for a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
     "wait",
@@ -62,13 +62,13 @@ class CompletionSerializer(serializers.Serializer[Question]):
     )
     problem = serializers.CharField(
         allow_null=True,
-        help_text="Why the language model did not complete the question although the request asked"
-        " it to; otherwise null.",
+        help_text="Why the language model did not complete the question even though the request"
+        " asked it to; otherwise null.",
     )
 
 
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
-    """Return the `query` of a validated body, completed in the requested way.
+    """Return a validated body's `query`, completed in the requested way.
 
     If the language model fails for any reason, rules complete it instead. Read the user's data only
     after this call, because some of it may be redacted while the model works.
@@ -96,7 +96,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
     if reason := llm_budgets.why_stopped(user.workspace):
         raise _NotCompleted(reason)
     if pauses.of_user(user):
-        raise _NotCompleted("The staff have paused the work for this user.")
+        raise _NotCompleted("Staff have paused work for this user.")
     try:
         run = runs.queue(user, RunKind.FOLLOW_UP, RunTrigger.API, checkpoint=None, input=input)
     except usage.Exceeded as full:
@@ -106,7 +106,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
         with contextlib.suppress(runs.NotToBeCancelled):
             runs.cancel(run, by="the request, which stopped waiting")
         raise _NotCompleted(f"The language model did not answer in time (limit: {limit:g} s).")
-    if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have emptied the run
+    if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have cleared it
         raise _NotCompleted(
             (run.error or {}).get("message", "The content was redacted in the meantime.")
         )

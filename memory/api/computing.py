@@ -1,8 +1,8 @@
 """Limits on how many large responses a web process computes at a time.
 
-Computing a response from many records holds the interpreter lock, which all requests of a process
+Computing a response from many records holds the interpreter lock, which all of a process's requests
 share. If all slots are taken, further requests are told to try again soon, instead of keeping a
-thread waiting. A single workspace cannot take all slots.
+thread waiting. No single workspace can take all of the slots.
 """
 
 import weakref
@@ -19,7 +19,7 @@ RETRY_SECONDS = 1.0
 # At most two responses at a time, one per workspace.
 _places = Places(2, factor=1)
 # At most four downloads at a time, two per workspace or staff member. Building one from a whole
-# history may take minutes, and sending it to a slow reader takes even longer.
+# history can take minutes, and sending it to a slow reader takes even longer.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 
@@ -30,7 +30,7 @@ def computing(workspace_pk: int) -> Iterator[None]:
     with _places.take(workspace_pk) as admitted:
         if not admitted:
             raise TooMuch(
-                "This server is already computing as many large responses as it allows: try"
+                "This server is already computing as many large responses as it allows. Try"
                 " again in a second.",
                 "max_computing",
                 RETRY_SECONDS,
@@ -47,7 +47,7 @@ def download(whose: Hashable, make: Callable[[], HttpResponseBase]) -> HttpRespo
     with ExitStack() as place:
         if not place.enter_context(_downloads.take(whose)):
             raise TooMuch(
-                "This server is already creating as many zips and clones as it allows: try again"
+                "This server is already creating as many zips and clones as it allows. Try again"
                 " in ten seconds.",
                 "max_downloads",
                 DOWNLOAD_RETRY_SECONDS,

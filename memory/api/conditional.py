@@ -1,4 +1,4 @@
-"""Middleware that gives API responses an ETag, and does not send unchanged responses again."""
+"""Middleware that adds an ETag to API responses, and doesn't resend unchanged responses."""
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase

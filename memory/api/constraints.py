@@ -63,14 +63,14 @@ NO_TESTS = _missing(
 
 
 class ConstraintFailureSerializer(serializers.Serializer[Any]):
-    """The current failure of a constraint."""
+    """A constraint's current failure."""
 
     since = serializers.DateTimeField()
     message = serializers.CharField(help_text="The error, and how to fix it if that is known.")
     entries = serializers.ListField(
         child=serializers.IntegerField(),
-        help_text="The numbers of the log entries after which the constraint first failed, as far"
-        " as they are known.",
+        help_text="The numbers of the log entries after which the constraint first failed, if"
+        " known.",
     )
 
 
@@ -94,11 +94,11 @@ class ConstraintSerializer(serializers.Serializer[Any]):
     feedback = JudgedSerializer(help_text="The feedback on the constraint's alerts for this user.")
     paused = PausedConstraintSerializer(
         allow_null=True,
-        help_text="Since when and why the constraint is paused; null if it is not.",
+        help_text="When and why the constraint was paused; null if it is not paused.",
     )
     failing = ConstraintFailureSerializer(
         allow_null=True,
-        help_text="Null if the constraint does not fail. A failing constraint raises no new alerts"
+        help_text="Null if the constraint is not failing. A failing constraint raises no new alerts"
         " until it is fixed.",
     )
 
@@ -272,7 +272,7 @@ class RunConstraint(UserScopedView):
     def post(self, request: Request, user_id: str, name: str) -> Response:
         """Run one of the user's or the workspace's live constraints on the current or a past state.
 
-        The constraint is run in its current form, and opens no alert. `as_of` and `by` select the
+        The constraint is run in its current form, and opens no alerts. `as_of` and `by` select the
         state, by default the current one; `at` is the evaluation time, by default now. 422 with the
         error if the constraint failed; 202 with the run if it did not finish in time.
         """

@@ -30,7 +30,7 @@ class Document(SpectacularJSONAPIView):
 
 @functools.cache
 def made() -> bytes:
-    """Return the document as JSON, which is cached after the first call."""
+    """Return the document as JSON, cached after the first call."""
     document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     rendered: bytes = OpenApiJsonRenderer().render(document, renderer_context={})
     return rendered

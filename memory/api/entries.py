@@ -48,7 +48,7 @@ from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
 # Created once and shared, because creating a serializer's fields takes longer than using them, and
-# use does not change them.
+# using them doesn't change them.
 _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
@@ -88,7 +88,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         return LogEntry.objects.filter(user=user)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of the log, with the outcome of each entry."""
+        """Return a page of the log, with each entry's outcome."""
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         if page:
             _look_up(page[0].user, page)
@@ -282,7 +282,7 @@ class Entry(UserScopedView):
     def delete(self, request: Request, user_id: str, seq: int) -> Response:
         """Redact the entry and all entries derived from it: their content is deleted.
 
-        202 with the redaction, which is itself an entry of the log (`seq`) and names all redacted
+        202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
         entries. Content based on them is removed from the project soon after; until then, requests
         that read the project get 503. A repeated request returns the progress. Requires the scope
         `manage`.

@@ -244,7 +244,7 @@ def test_streams_are_bounded_and_one_that_is_left_makes_room(
     ("path", "headers", "said"),
     [
         ("/events/?after=x", {}, "`after` or Last-Event-ID: Give"),
-        ("/events/?after=1", {}, "the newest event has the number 0"),
+        ("/events/?after=1", {}, "the newest event is number 0"),
         ("/events/", {"Last-Event-ID": "-1"}, "`after` or Last-Event-ID"),
         ("/events/?afer=0", {}, "Unknown parameter 'afer'"),
         ("/users/nobody/events/", {}, "no such user"),

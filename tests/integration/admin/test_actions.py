@@ -483,7 +483,7 @@ def test_the_newest_version_or_several_are_not_restored(admin_client: Client, ro
     several = act(admin_client, "restore", *Checkpoint.objects.all())
 
     assert messages_of(one)[0].startswith("Nothing was done: Version")
-    assert messages_of(several) == ["Nothing was done: select one version only."]
+    assert messages_of(several) == ["Nothing was done: select only one version."]
     assert Checkpoint.objects.count() == before
 
 

@@ -79,7 +79,7 @@ def test_who_reads_downloads_slowly_leaves_threads_to_others(
     for address in addresses:
         refused = admin_client.get(address, follow=True)
         assert refused.redirect_chain == [(page_url(user), 302)]
-        assert "try again in ten seconds" in text_of(refused)
+        assert "Try again in ten seconds" in text_of(refused)
     assert StaffAction.objects.count() == noted
     # And others are sent theirs
     other = staff("view_memoryuser", "view_blob", "view_content")

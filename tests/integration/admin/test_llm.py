@@ -521,7 +521,7 @@ def test_the_staff_let_a_model_go_on_with_a_reason(
     admin_client: Client, workspace: Workspace, waits: Lane
 ) -> None:
     # When somebody gives no reason, nothing happens
-    assert "give a reason why the model may continue" in let_go_on(admin_client, workspace, " ")
+    assert "give a reason for letting the model continue" in let_go_on(admin_client, workspace, " ")
     assert track_records.why_stopped(Workspace.objects.get(pk=workspace.pk)) is not None
     # When somebody does
     told = let_go_on(admin_client, workspace, "the prompt was wrong")

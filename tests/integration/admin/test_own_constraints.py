@@ -113,7 +113,7 @@ def test_what_passes_the_gate_is_a_version_and_speaks(write: Write, trips: Memor
     page = write()
 
     assert "accepted : it is now version v2" in shown(page)
-    assert "Current alerts of the constraint: warning" in shown(page)
+    assert "Current alerts from the constraint: warning" in shown(page)
     assert trips.head is not None
     assert read_file(trips.head, "constraints/dear.py") == SOURCE
     assert read_file(trips.head, "tests/test_dear.py") == TESTS
@@ -192,7 +192,7 @@ def test_nobody_writes_over_what_came_meanwhile(
     as_new = admin_client.post(address(trips), DEAR)
 
     assert "has changed since you opened it" in refused(answer)
-    assert "The user already has a constraint named dear: open that constraint" in refused(as_new)
+    assert "The user already has a constraint named dear. Open that constraint" in refused(as_new)
     trips.refresh_from_db()
     assert trips.head is not None
     assert "600" in read_file(trips.head, "constraints/dear.py")
@@ -283,7 +283,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
     # Then its tests pass, and the page tells what it says
     page = shown(admin_client.get(answer["Location"]))
     assert "accepted" in page, page
-    assert "Current alerts of the constraint: warning" in page
+    assert "Current alerts from the constraint: warning" in page
     alert = Alert.objects.get(user=trips)
     assert f"/alert/{alert.pk}/change/" in text_of(admin_client.get(answer["Location"]))
 

@@ -540,7 +540,7 @@ def test_an_entry_says_how_it_came(
     ("source", "told"),
     [
         ("staff:eve", "from eve (staff)"),
-        ("merge", "from the merge with another user"),
+        ("merge", "from a merge with another user"),
         ("key:<b>\u202e", "through the API key (uac_<b>\\u202e_…)"),
         ("something else", "something else"),
         (None, "–"),

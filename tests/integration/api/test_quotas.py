@@ -96,8 +96,8 @@ def test_of_many_users_only_the_last_are_counted_one_by_one(
 @pytest.mark.parametrize(
     ("quota", "told"),
     [
-        ({"max_entries": 4}, "entries in the logs of this workspace is 4,"),
-        ({"max_log_mib": 1}, "size of the logs of this workspace is 1.1 MiB,"),
+        ({"max_entries": 4}, "entries in this workspace's logs is 4,"),
+        ({"max_log_mib": 1}, "size of this workspace's logs is 1.1 MiB,"),
     ],
 )
 def test_the_logs_of_a_workspace_are_bounded_together(

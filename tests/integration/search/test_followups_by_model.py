@@ -326,7 +326,7 @@ def test_a_pause_is_named(ask: Ask, model: Model, told: MemoryUser) -> None:
 
     assert answer["completion"] == {
         "by": "words",
-        "problem": "The staff have paused the work for this user.",
+        "problem": "Staff have paused work for this user.",
     }
     assert (server.requests, runs_of_kind()) == ([], [])
 
