@@ -1,4 +1,4 @@
-"""Provenance: for each field of a record, the log entries from which it was last set."""
+"""Provenance: which log entries each field of a record was last set from."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.temporal import differences
 
-# Maximum number of versions searched for changes to a record. A field that was last set in an older
-# version is attributed to all of the record's entries.
+# How many versions to search for changes to a record. A field that was last set in an older version
+# is attributed to all of the record's entries.
 MAX_VERSIONS = 50
 
 
 @dataclass(frozen=True)
 class FieldOrigin:
-    """A field of a record: its value as typed JSON, and the entries it comes from, ascending."""
+    """A record's field: its value as typed JSON, and the entries it comes from, oldest first."""
 
     name: str
     value: Any
@@ -25,10 +25,10 @@ class FieldOrigin:
 
 @dataclass(frozen=True)
 class RecordOrigin:
-    """A record as it is in a version or, if it was retired, in the last version that contained it.
+    """A record as it is now or, if it was retired, as it was in the last version that contained it.
 
-    `class_name` is the class of the record, `entries` lists all entries it comes from, and `fields`
-    are in the order in which the class declares them.
+    `class_name` is the record's class, `entries` lists all entries it comes from, and `fields` are
+    in the order in which the class declares them.
     """
 
     class_name: str
@@ -37,9 +37,9 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return the records among these that a version contains, as typed JSON.
+    """Return whichever of these records a version contains, as typed JSON.
 
-    Raises Redacted if the content of one of their files was redacted.
+    Raises Redacted if the content of any of their files was redacted.
     """
     wanted = set(records)
     locations = RecordLocation.objects.filter(
@@ -51,7 +51,7 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
 
 
 def trace_record(location: RecordLocation) -> RecordOrigin | None:
-    """Return a record with the entries that each field comes from; None if no version contains it.
+    """Return a record and where each of its fields comes from, or None if no version contains it.
 
     A retired record is read from the last version that contained it. Raises Redacted if the content
     of the record's file was redacted.
@@ -87,10 +87,11 @@ def _last_version_of(location: RecordLocation) -> Checkpoint | None:
 def _last_edits(
     user: MemoryUser, record: RecordId, class_name: str, sources: Sequence[int]
 ) -> Mapping[str, list[int]]:
-    """Map each field to the entries cited by the edit that last set the field.
+    """Map each field to the entries cited by the edit that last set it.
 
-    Only the versions that settled the record's entries are searched. A field that no edit in these
-    versions sets is left out: the field may be empty or renamed, or the record imported.
+    Only the versions that processed the record's entries are searched. Fields that no edit in these
+    versions sets are left out: the field may be empty or have been renamed, or the record may have
+    been imported.
     """
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
@@ -105,9 +106,9 @@ def _last_edits(
 
 
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
-    """Return whether an edit sets fields of this record; an `add` may lack collection and key.
+    """Return whether an edit sets this record's fields; an `add` may omit collection and key.
 
-    For a redacted edit, which no longer shows its record, the result is False.
+    Returns False for a redacted edit, which no longer tells which record it was about.
     """
     if edit.get("redacted"):
         return False

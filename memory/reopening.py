@@ -1,12 +1,12 @@
-"""Reopening: wrongly settled entries become pending again and are processed again.
+"""Reopening: making wrongly settled entries pending again, so that they are reprocessed.
 
 A reopening creates a version with the same files as the previous one: whatever was made from the
-entries stays until somebody changes it. Like any version, it can be undone by a rollback
+entries stays until somebody changes it. Like any version, it can be rolled back
 (`memory.temporal.rollback.restore`), which restores the entries' outcomes.
 
-Typed entries are not reopened: trusted code has settled them, and would settle them the same way
-again. The facts extracted from a reopened message are dismissed, since they will be extracted
-again; if such a fact comes from several messages, all of them are reopened.
+Typed entries are not reopened: they were settled by trusted code, which would settle them the same
+way again. Facts that were extracted from a reopened message are dismissed, because they will be
+extracted again; if such a fact comes from several messages, all of them are reopened.
 """
 
 import datetime
@@ -25,9 +25,9 @@ from memory.models.log import EntryKind, Outcome
 from memory.temporal import history, rollback
 from memory.work import lanes
 
-# Maximum number of entries that one reopening may select.
+# The maximum number of entries that can be selected for a single reopening.
 MAX_REOPENED = 10_000
-# The reason given for dismissing a fact of a reopened message.
+# The reason given for dismissing a reopened message's facts.
 REMEMBERED_ANEW = "the message it came from was reopened and will be processed again"
 
 
@@ -36,15 +36,15 @@ class NothingToReopen(Exception):
 
 
 class TooManyToReopen(Exception):
-    """More entries match than one reopening may contain."""
+    """More entries match than can be reopened at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Selects the entry outcomes of a user that meet all given conditions; by default, all of them.
+    """Selects those of a user's entry outcomes that meet all given conditions; by default, all.
 
-    `model` is the name of a language model as recorded in calls ("openai:gpt-5"). It selects the
-    entries that were settled after a call to that model and before a call to any other model.
+    `model` is a language model's name as recorded for its calls ("openai:gpt-5"). It selects
+    entries that were settled after a call to that model, with no call to another model in between.
     """
 
     entries: Collection[int] | None = None
@@ -57,7 +57,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Reopening:
-    """The result of a reopening: the reopened entries, the dismissed facts, and the new version.
+    """A reopening's result: the reopened entries, the dismissed facts, and the new version.
 
     `checkpoint` is None if the user has no version yet.
     """
@@ -92,8 +92,8 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # If a version was not made by a model, the outcomes decided with it were not decided by a model
-    # either.
+    # If a version wasn't made by a model, neither were the outcomes that were decided along with
+    # it.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
         outcomes.exclude(others)
@@ -103,18 +103,18 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
 
 
 def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "") -> Reopening:
-    """Make the selected entries pending again, and schedule work on them.
+    """Make the selected entries pending again and schedule work on them.
 
     Workers that are processing the user's lanes lose their leases. Raises NothingToReopen if no
     entry can be reopened, TooManyToReopen if more than MAX_REOPENED match, and
-    history.BeingRedacted while content of the user is being redacted.
+    history.BeingRedacted while any of the user's content is being redacted.
     """
     with transaction.atomic():
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         history.refuse_being_redacted(locked)
         if locked.merged_into_id is not None:
             raise NothingToReopen(
-                "This user was merged into another one: reopen the entries of that user."
+                "This user was merged into another one: reopen the other user's entries."
             )
         chosen = list(select(locked, selection).select_related("checkpoint")[: MAX_REOPENED + 1])
         if not chosen:
@@ -146,7 +146,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
 
 
 def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
-    """Return these entries plus the messages that share facts with them, and then those facts.
+    """Return (entries, facts): these entries plus messages they share facts with, and those facts.
 
     The facts are those that a language model extracted from any of these messages.
     """
@@ -173,10 +173,9 @@ def _version(
     by: str,
     reason: str,
 ) -> Checkpoint | None:
-    """Create the version for a reopening and make it the newest; None if the user has no version.
+    """Create a reopening's version and make it the newest; return None if the user has no version.
 
-    The version records the earlier outcomes of the entries and facts, including those that were
-    pending.
+    It records which outcomes the entries and facts had before, including those that were pending.
     """
     head = user.head
     if head is None:
@@ -186,7 +185,7 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    # An outcome that was decided after its version was made does not result from that version.
+    # If an outcome was decided after its version was made, it doesn't result from that version.
     versions = {
         one.checkpoint.version
         for one in before
@@ -211,6 +210,6 @@ def _version(
         edits=[],
         verdict={**head.verdict, "restored": restored, rollback.REOPENED: reopened},
     )
-    # The files are unchanged, but a forecast is valid only for the newest version.
+    # The files are unchanged, but forecasts are valid only for the newest version.
     checkpoints.make_head(user, checkpoint)
     return checkpoint

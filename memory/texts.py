@@ -1,50 +1,50 @@
-"""Making text from people, models and backends safe to parse, and to show within other text."""
+"""Making text from people, models and backends safe to parse and to show within other text."""
 
 import ast
 import re
 import threading
 import unicodedata
 
-# Matches control characters (except tab and line endings), bidirectional embeddings, overrides and
-# isolates, zero-width characters, and tags. It does not match the marks and joiners that Arabic,
-# Hebrew and emoji need.
+# Matches control characters (except tabs and line endings), bidirectional embeddings, overrides and
+# isolates, zero-width characters, and tags, but not the marks and joiners that Arabic, Hebrew and
+# emoji need.
 STEERING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 
 
-# The maximum length of the reason or note that somebody gives for an action.
+# The maximum length of a reason or note that somebody gives for an action.
 MAX_REASON = 2000
 MAX_MARKS = 30  # as in Unicode's Stream-Safe Text Format; no language needs more
 
 
 def _marks(first: int, last: int) -> str:
-    """Return a pattern for the characters in this range that have a combining class."""
+    """Return a pattern for those characters in this range that have a combining class."""
     numbers = range(first, last + 1)
     return f"[{''.join(re.escape(chr(one)) for one in numbers if unicodedata.combining(chr(one)))}]"
 
 
 def _too_many(mark: str) -> re.Pattern[str]:
-    """Return a pattern for more marks in a row than allowed; its group is the allowed part."""
+    """Return a pattern for too many marks in a row; its group matches those that are allowed."""
     return re.compile(f"({mark}{mark}{{{MAX_MARKS - 1}}}){mark}+")
 
 
-# The `re` module looks characters up in a table if all members of a class are below U+10000;
-# otherwise it tests one range after another, which takes 50 times as long. So marks from U+10000,
-# most of them in historic scripts, are matched only in texts that contain such scripts.
+# The `re` module uses a lookup table if all of a class's members are below U+10000; otherwise it
+# tests one range after another, which takes 50 times as long. So marks from U+10000 on, most of
+# which are in historic scripts, are matched only in texts that contain such scripts.
 _HISTORIC = "[\U00010000-\U0001efff]"
 _HAS_HISTORIC = re.compile(_HISTORIC)
 _COMMON_MARK = _marks(0x300, 0xFFFF)
 _TOO_MANY_COMMON = _too_many(_COMMON_MARK)
 _TOO_MANY = _too_many(f"(?:{_COMMON_MARK}|(?={_HISTORIC}){_marks(0x10000, 0x1EFFF)})")
 
-# The maximum number, per file, of characters other than letters, digits, spaces, tabs and
-# underscores. Each may become a node of the syntax tree, which takes a kilobyte of memory and some
-# microseconds during which no other thread runs.
+# The maximum number of characters per file other than letters, digits, spaces, tabs and
+# underscores. Each of them may become a node in the syntax tree, which takes a kilobyte of memory
+# and some microseconds in which no other thread can run.
 MAX_SIGNS = 400_000
-# Before 3.11.8, Python counts the depth of syntax trees for all threads together, so if two threads
-# parse at the same time, one of them gets a SystemError
+# Before 3.11.8, Python counts the depth of syntax trees across all threads, so if two threads parse
+# at the same time, one of them gets a SystemError
 # (https://github.com/python/cpython/issues/106905).
 _parsing = threading.RLock()
 _NO_SIGNS = bytes(
@@ -55,7 +55,7 @@ _NO_SIGNS = bytes(
 def with_few_marks(text: str) -> str:
     """Return the text with at most 30 combining marks in a row.
 
-    Normalisation sorts consecutive marks in quadratic time while it holds the GIL: 100,000 of them
+    Normalisation sorts consecutive marks in quadratic time while holding the GIL: 100,000 of them
     would block a process for seconds.
     """
     return text if text.isascii() else _pattern_for(text).sub(r"\1", text)
@@ -66,11 +66,11 @@ def _pattern_for(text: str) -> re.Pattern[str]:
 
 
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
-    """Parse a module; raises what `ast.parse` raises, and SyntaxError for code it refuses to parse.
+    """Parse a module; raises what `ast.parse` raises, and SyntaxError for code it won't parse.
 
-    Code is refused if it is so long that parsing it would block all other threads for seconds and
-    exhaust the memory, or if it has too many combining marks in a row, because Python normalises
-    names, which is slow for such text.
+    It won't parse code that is so long that parsing it would block all other threads for seconds
+    and exhaust the memory, nor code with too many combining marks in a row, because Python
+    normalises identifiers, which is slow for such text.
     """
     _refuse_unparsed(source, path)
     with _parsing:
@@ -78,7 +78,7 @@ def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
 
 
 def parse_expression(source: str) -> ast.Expression:
-    """Parse an expression, with the same checks as `parse_python`."""
+    """Parse an expression, with the same checks as in `parse_python`."""
     _refuse_unparsed(source, "<unknown>")
     with _parsing:
         return ast.parse(source, mode="eval")
@@ -98,18 +98,18 @@ def _refuse_unparsed(source: str, path: str) -> None:
 
 
 def visible(text: str) -> str:
-    """Return the text with every invisible or direction-changing character escaped."""
+    """Return the text with all invisible and direction-changing characters escaped."""
     return STEERING.sub(_escaped, text)
 
 
 def shortened(text: str, length: int = 120) -> str:
-    """Return the text, cut to `length` characters and with invisible characters escaped."""
+    """Return the text, truncated to `length` characters, with invisible characters escaped."""
     text = visible(text)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def one_line(text: str, length: int) -> str:
-    """Return the text on one line, cut to `length` characters and safe in an email header."""
+    """Return the text as one line, truncated to `length` characters and safe in an email header."""
     return shortened(" ".join(text.split()), length)
 
 

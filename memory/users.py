@@ -1,4 +1,4 @@
-"""Creating, changing and finding users, and scheduling the daily run of their constraints."""
+"""Creating, changing and finding users, and scheduling their daily constraint runs."""
 
 import datetime
 import zoneinfo
@@ -24,7 +24,7 @@ def _of_id() -> QuerySet[MemoryUser]:
 _LARGE = ("edits", "verdict")
 
 # Three ways to read a user: without the head, with the head's small columns, and with only the
-# columns needed to answer a query, since many queries are answered per second.
+# columns needed to answer a query, because we answer many queries per second.
 WITHOUT_HEAD = Statement(_of_id)
 WITH_HEAD = Statement(
     _of_id,
@@ -49,14 +49,14 @@ class UserExists(Exception):
 def is_erased(error: Exception) -> bool:
     """Return whether an error occurred because a user was erased in the meantime.
 
-    In that case the user is not found, or the database refuses a new row about them.
+    In that case, the user is not found, or the database rejects a new row about them.
     """
     refused = getattr(error.__cause__, "sqlstate", "") == "UE001"
     return refused or isinstance(error, MemoryUser.DoesNotExist)
 
 
 class UserMerged(Exception):
-    """The user was merged into another one, which takes new entries instead."""
+    """The user was merged into another user, who gets new entries instead."""
 
     def __init__(self, user: MemoryUser) -> None:
         final = user
@@ -81,7 +81,7 @@ def create_user(
     """Create a user with an empty log and no project.
 
     The time zone defaults to the workspace's. Raises UserExists if the id is taken, ValidationError
-    if a value is invalid, and `usage.Exceeded` if the workspace may have no more users.
+    if a value is invalid, and `usage.Exceeded` if the workspace can't have any more users.
     """
     user = MemoryUser(
         workspace=workspace,
@@ -103,9 +103,9 @@ def create_user(
 def change_user(
     user: MemoryUser, *, time_zone: str | None = None, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Change the given fields. A new time zone also moves the daily run of the constraints."""
+    """Change the given fields. A new time zone also moves the daily constraint run."""
     with transaction.atomic():
-        # Lock the row, since the first checkpoint may be scheduling the daily run at this moment.
+        # Lock the row, because the first checkpoint may be scheduling the daily run right now.
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         if metadata is not None:
             locked.metadata = user.metadata = metadata
@@ -128,14 +128,14 @@ def find_user(
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Load the users together with their heads, without the heads' large columns."""
+    """Load the users along with their heads, but without the heads' large columns."""
     return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
 
 
 def undisturbed() -> Q:
     """Match rows whose `user` has a stable project.
 
-    This excludes merged users, and users with a redaction under way, because it has priority.
+    This excludes merged users and those with a redaction in progress, which has priority.
     """
     held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
     return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
@@ -153,12 +153,12 @@ def workable() -> Q:
 
 
 def next_daily_run(user: MemoryUser, after: datetime.datetime) -> datetime.datetime:
-    """Return the next instant at which the user's daily hour begins, in the user's time zone."""
+    """Return the next time at which the user's daily hour begins, in the user's time zone."""
     return next_hour(user.time_zone, settings.UAC_DAILY_RUN_HOUR, after)
 
 
 def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.datetime:
-    """Return the next instant after `after` at which this hour begins in a time zone."""
+    """Return the next time after `after` at which this hour begins in a time zone."""
     zone = zoneinfo.ZoneInfo(time_zone)
     day = after.astimezone(zone).date()
     while True:
@@ -169,15 +169,15 @@ def next_hour(time_zone: str, hour: int, after: datetime.datetime) -> datetime.d
 
 
 def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -> bool:
-    """Return whether the user's daily hour begins between `due` and `now`, both included."""
+    """Return whether the user's daily hour begins between `due` and `now`, inclusive."""
     return next_daily_run(user, due - datetime.timedelta.resolution) <= now
 
 
 def run_daily(user: MemoryUser) -> None:
-    """Schedule the constraints to run at the next daily hour at the latest.
+    """Schedule the constraints to run no later than at the next daily hour.
 
-    A run scheduled for later is brought forward, since the forecast that postponed it may be
-    outdated.
+    A run scheduled for later is brought forward, because the forecast that postponed it may be out
+    of date.
     """
     daily = next_daily_run(user, timezone.now())
     later = Q(constraints_due_at=None) | Q(constraints_due_at__gt=daily)
@@ -186,9 +186,9 @@ def run_daily(user: MemoryUser) -> None:
 
 
 def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
-    """Return when the constraints, which have run as of `instant`, must run again as time passes.
+    """Return when constraints that have run as of `instant` must run again because time has passed.
 
-    That is at the next daily hour or, if `soon` is set because a constraint reads the current time,
+    This is at the next daily hour or, if `soon` is set because a constraint reads the current time,
     some minutes after `instant`. A run that is already due stays due. The caller must have locked
     the user's row.
     """

@@ -1,8 +1,8 @@
-"""The values that a field can hold, and the records made of them.
+"""Field values, and the records that consist of them.
 
-A value mirrors the source text in a state file, which is parsed but never executed. Python's own
-scalars and dates are used where they suffice, and a small frozen class where the user's code has a
-class of its own.
+A value mirrors the source text in a state file, which is parsed but never executed. Scalars and
+dates are plain Python objects; anything that the user's code declares as a class of its own is
+represented by a small frozen dataclass.
 """
 
 import datetime
@@ -17,7 +17,7 @@ PARTIAL_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 @dataclass(frozen=True)
 class PartialDate:
-    """A date that may be known only to the year or to the month: "2021", "2021-11"."""
+    """A date that may be precise only to the year or the month: "2021", "2021-11"."""
 
     text: str
 
@@ -33,7 +33,7 @@ class PartialDate:
 
 @dataclass(frozen=True)
 class EnumMember:
-    """A member of an enum in the record's own domain."""
+    """A member of an enum declared in the record's own domain."""
 
     class_name: str
     member: str
@@ -41,7 +41,7 @@ class EnumMember:
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference to a record of class "Passport" or, in another domain, "identity.Passport"."""
+    """A reference to a record, of class "Passport" or, in another domain, "identity.Passport"."""
 
     class_name: str
     key: str
@@ -51,8 +51,8 @@ class Ref:
 class Struct:
     """An instance of a dataclass that is not a record.
 
-    As in a record, `fields` are in the order in which the class declares them, without those equal
-    to their default.
+    As in a record, `fields` are in the order in which the class declares them, and fields that have
+    their default value are omitted.
     """
 
     class_name: str
@@ -80,8 +80,8 @@ Value: TypeAlias = Scalar | Struct | list["Value"]
 class Record:
     """One typed object in the state.
 
-    `fields` are in the order in which the class declares them, without those equal to their
-    default. So a class can gain a field without any change to its records.
+    `fields` are in the order in which the class declares them, and fields that have their default
+    value are omitted. So a field can be added to a class without touching its records.
     """
 
     class_name: str
@@ -91,7 +91,7 @@ class Record:
 
 
 class RecordId(NamedTuple):
-    """The identity of a record; `collection` may be the name of a singleton."""
+    """What identifies a record; `collection` may also be a singleton's name."""
 
     domain: str
     collection: str
@@ -99,7 +99,7 @@ class RecordId(NamedTuple):
 
 
 class Location(NamedTuple):
-    """The file that holds a record, or held it before it was retired."""
+    """The file that contains a record, or contained it before it was retired."""
 
     path: str
     retired: bool = False

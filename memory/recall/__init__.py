@@ -1,1 +1,1 @@
-"""Reading a user's memory: search, context for a prompt, retrieval of files, and queries."""
+"""Reading a user's memory: search, prompt context, file retrieval, and queries."""

@@ -1,8 +1,8 @@
-"""Cached answers to queries: the same query on the same version has the same answer.
+"""Cached query answers: the same query on the same version always has the same answer.
 
-The clock that code in a sandbox sees is an input, and nothing else changes between two runs of the
-same code on the same version. So an answer is valid for a version, the code, the user's time zone,
-and as much of the current time as the code uses: none of it, the date or the exact time.
+Sandboxed code gets its clock as an input, and nothing else can differ between two runs of the same
+code on the same version. So an answer depends only on the version, the code, the user's time zone,
+and as much of the current time as the code uses: none of it, just the date, or the exact time.
 """
 
 import datetime
@@ -17,11 +17,11 @@ from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome
 from memory.texts import with_few_marks
 
-# The version of the rules for computing and storing answers; a new number invalidates all cached
-# answers.
+# The version number of the rules for computing and storing answers. Bump it to invalidate all
+# cached answers.
 RULES = 3
-# These patterns also match inside strings and comments; at worst, a query is then run again
-# although its answer is cached.
+# These patterns also match inside strings and comments; at worst, a query is rerun even though its
+# answer is cached.
 _NOW, _TODAY = re.compile(r"\bnow\b"), re.compile(r"\btoday\b")
 
 _EARLIER = Statement(
@@ -37,13 +37,13 @@ _EARLIER = Statement(
 def key_of(
     user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
 ) -> str:
-    """Return the cache key for this code at this instant; it is the same for all versions.
+    """Return the cache key for this code at the given time; it does not depend on the version.
 
-    `place` identifies a state computed from a version (`history.Known.place`); it is empty for the
-    version itself.
+    `place` identifies a state that was computed from a version (`history.Known.place`); it is empty
+    for the version itself.
     """
     clock = [user.time_zone]
-    names = unicodedata.normalize("NFKC", with_few_marks(code))  # names as Python reads them
+    names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads identifiers
     if _NOW.search(names):
         clock += [instant.isoformat()]
     elif _TODAY.search(names):
@@ -52,7 +52,7 @@ def key_of(
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
-    """Return the run that answered the same query on this version, if there is one."""
+    """Return an earlier run of the same query on this version, if there is one."""
     run = _EARLIER.first(checkpoint=checkpoint.pk, key=key)
     if run is not None:
         run.checkpoint = checkpoint
@@ -60,5 +60,5 @@ def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
 
 
 def forget(user: MemoryUser) -> None:
-    """Invalidate all cached answers about the user."""
+    """Invalidate all of the user's cached answers."""
     Run.objects.filter(user=user).exclude(answer_key="").update(answer_key="")

@@ -1,10 +1,10 @@
-"""Context for an agent's prompt: what is known about a user, in one block within a token budget.
+"""Context for an agent's prompt: what is known about a user, as one block within a token budget.
 
-The parts that do not depend on the question (manifest, open alerts) come first, so that a
-provider's prompt cache can keep them. Then come the records, facts and messages that are relevant
-to the question. Each line ends with the numbers of the entries that it is based on. Each statement
-is kept on one line, and text in a record that could be read as another field is put in quotation
-marks, so that nothing that anybody said can pass for another part of the block.
+The parts that don't depend on the question (manifest, open alerts) come first, so that a provider's
+prompt cache can keep them. They are followed by the records, facts and messages that are relevant
+to the question. Each line ends with the numbers of the entries it is based on. Each statement is
+kept on one line, and text in a record that could be mistaken for another field is quoted, so that
+nothing anybody said can pass for another part of the block.
 """
 
 import json
@@ -37,30 +37,30 @@ from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
 from memory.temporal.history import Known
 
-# The number of tokens is estimated from this average, without a provider's tokenizer.
+# Token counts are estimated from this average rather than with the provider's tokenizer.
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# The shares of the budget that the parts may take; FACTS and ARCHIVE are shares of what remains of
-# the budget when facts and messages get their turn. Records take whatever the other parts leave.
+# Each part's share of the budget. FACTS and ARCHIVE are shares of what is left when it is the
+# facts' and the messages' turn. Records get whatever the other parts leave.
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
-# A line cites only the newest MAX_CITED entries. A line that does not fit is shortened if there is
+# A line cites only the newest MAX_CITED entries. A line that doesn't fit is truncated if there is
 # room for at least WORTH_IT characters, and otherwise left out.
 MAX_CITED = 8
 WORTH_IT = 80
-# Limits on the number of collections searched for records, and of records shown from each.
+# How many collections to search for records, and how many records to show from each.
 MAX_COLLECTIONS = 8
 MAX_RECORDS = 20
-# Limits on the number of files read per collection because they contain hits (in addition to its
-# newest file), and on the number of hits.
+# How many files per collection to read because they contain hits (in addition to its newest file),
+# and how many hits to ask for.
 MAX_FILES = 2
 MAX_HITS = 100
-# Text whose closeness to the query is at least NEAR is relevant even if it has none of the query's
-# words. Only the newest MAX_COMPARED records of a collection are compared.
+# Text whose closeness to the query is at least NEAR is relevant even if it shares no words with it.
+# Only the newest MAX_COMPARED records of a collection are compared.
 NEAR = 0.05
 MAX_COMPARED = 300
-# The maximum number of files read from a collection that a critical constraint uses.
+# How many files to read from a collection that a critical constraint uses.
 MAX_WATCHED_FILES = 8
 
 PREAMBLE = (
@@ -74,7 +74,7 @@ _SIGNS = re.compile(r'[][();:,"]')
 
 @dataclass(frozen=True)
 class ContextPart:
-    """A part of the block, how many lines it has and leaves out, and the entries that it cites."""
+    """A part of the block, with counts of lines included and left out, and the entries it cites."""
 
     name: str
     text: str
@@ -84,7 +84,7 @@ class ContextPart:
 
     @property
     def tokens(self) -> int:
-        """The approximate number of tokens in this part."""
+        """This part's approximate token count."""
         return tokens_in(self.text)
 
 
@@ -92,7 +92,7 @@ class ContextPart:
 class Context:
     """The block of text; its first `stable_characters` characters are the same for every question.
 
-    `meaning` says to what extent meaning was compared; it is None if there was no search.
+    `meaning` tells to what extent the search compared meanings; it is None if there was no search.
     """
 
     text: str
@@ -104,18 +104,18 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """The approximate number of tokens in the block."""
+        """The block's approximate token count."""
         return tokens_in(self.text)
 
     @property
     def entries(self) -> list[int]:
-        """The numbers of the cited entries, ascending."""
+        """The numbers of the cited entries, in ascending order."""
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the block, and the entries that it cites when it is converted to text."""
+    """One line of the block; converted to text, it ends with the numbers of its entries."""
 
     text: str
     entries: Sequence[int] = field(default=())
@@ -133,20 +133,20 @@ class Line:
 
 
 def tokens_in(text: str) -> int:
-    """Return the approximate number of tokens in the text."""
+    """Return the text's approximate token count."""
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
 def compose(known: Known, question: Question, tokens: int) -> Context:
-    """Compose the context for a question from what is or was known about a user.
+    """Compose the context for a question from what is (or was) known about a user.
 
-    If the question is empty, the context has only the manifest and the open alerts. It has at most
-    `tokens` tokens; lines that do not fit are left out and counted.
+    If the question is empty, the context consists of the manifest and the open alerts only. It
+    takes up at most `tokens` tokens; lines that don't fit are left out and counted.
     """
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
         return Context("", 0, [], known, question)
-    # Alerts get their share first, but are placed after the parts that change less often.
+    # Alerts get their share first, but come after the parts that change less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     failing = failures.alerts_of(known.user) if known.is_now else []
     told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
@@ -165,7 +165,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         hits, meaning = found.hits, found.meaning
         needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
-        # Records on which somebody's safety may depend get their share before facts and messages.
+        # Records that somebody's safety may depend on get their share before facts and messages.
         reserved = len(_part("state", records, needed, left).text)
         for name, title, lines, share in (
             ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
@@ -183,7 +183,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
 
 
 def _part(name: str, title: str, lines: Iterable[Line], room: int) -> ContextPart:
-    """Return a part with its title and, in order, the lines that fit into `room` characters."""
+    """Return a part that consists of its title and those lines that fit into `room` characters."""
     text, entries, taken, left_out = f"\n\n{title}:", set[int](), 0, 0
     for line in lines:
         told, left = f"\n{line}", room - len(text)
@@ -197,7 +197,7 @@ def _part(name: str, title: str, lines: Iterable[Line], room: int) -> ContextPar
 
 
 def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> ContextPart:
-    """Return the manifest with all fields or, if that does not fit, with names and counts only."""
+    """Return the manifest with all fields or, if that doesn't fit, with names and counts only."""
     marks = failures.by_name(failing, outline)
     if not outline.domains:
         return ContextPart("manifest", "", 0, 0)
@@ -220,7 +220,7 @@ def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
 
 
 def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """Yield a line for each hit in a corpus, except typed records, in its latest corrected form."""
+    """Yield a line for each hit in a corpus (except typed records), with corrections applied."""
     zone = ZoneInfo(known.user.time_zone)
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
@@ -247,11 +247,11 @@ def _record_lines(
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> tuple[list[Line], list[Line], int]:
-    """Return the required records, others that may matter, and how many required ones are missing.
+    """Return the required records, other relevant ones, and the number of required ones not read.
 
     Both lists are sorted, best first. In the domains that the query is about, a record is required
-    if it is evidence of an open alert or if a critical constraint reads it. Required records are
-    missing if they are in files that are not read.
+    if it is evidence for an open alert or if a critical constraint reads it. Required records that
+    are in files beyond the limit are not read.
     """
     asked, meant = question.weights(), question.meant
     chosen = _collections(outline, meant, asked, hits)
@@ -291,7 +291,7 @@ def _record_lines(
 
 
 def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
-    """Return how relevant each record is to the query, judged by words and meaning."""
+    """Return how relevant each record is to the query, judging by words and meaning."""
     words = [set(terms(_told(record))) for record in held]
     rarity = Counter(term for one in words for term in one & asked.keys())
     older = max(0, len(held) - MAX_COMPARED)
@@ -305,7 +305,7 @@ def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> lis
 def _collections(
     outline: Outline, query: str, asked: Mapping[str, float], hits: Sequence[Hit]
 ) -> list[tuple[str, str]]:
-    """Return the collections that match the query by name or meaning or have hits, best first."""
+    """Return the collections that have hits or match the query by name or meaning, best first."""
     classes = {
         (domain.name, name): held.class_name
         for domain in outline.domains.values()
@@ -325,7 +325,7 @@ def _collections(
     }
     records = [hit for hit in hits if hit.entry.kind == EntryKind.RECORD]
     for hit, close in zip(records, closeness(query, [hit.text for hit in records]), strict=True):
-        # The search also finds records that are merely connected to a match.
+        # The search also finds records that are merely linked to a match.
         if close < NEAR and not asked.keys() & set(terms(hit.text)):
             continue
         for place, class_name in classes.items():
@@ -336,7 +336,7 @@ def _collections(
 
 
 def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str, str]]:
-    """Return all collections read by critical constraints that read from any of these domains."""
+    """Return all collections read by those critical constraints that read any of these domains."""
     if known.checkpoint is None or not domains:
         return set()
     found = set[tuple[str, str]]()
@@ -347,7 +347,7 @@ def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str
 
 
 def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """Yield the collections read by each of the user's own constraints that may be critical."""
+    """For each of the user's constraints that may be critical, yield the collections it reads."""
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     sources = checkpoints.read_files(checkpoint, paths) if paths else {}
     for source in sources.values():
@@ -356,7 +356,7 @@ def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple
 
 
 def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """Yield the user's collections given to each workspace constraint that may be critical."""
+    """For each workspace constraint that may be critical, yield the user's collections it gets."""
     standings = applicability.applicabilities(known.user, outline)
     applying = {one.constraint.path: one for one in standings if one.applies}
     if not applying:
@@ -374,10 +374,10 @@ def _held(domain: Domain) -> Iterator[tuple[str, Stored | Singleton]]:
 
 
 def _description(domain: Domain, collection: str, class_name: str) -> str:
-    """Return a description of a collection for comparison with a query.
+    """Return a description of a collection to compare with a query.
 
-    It consists of the names of the domain, the collection, its class and the class's fields, and of
-    the class's docstring.
+    It consists of the names of the domain, the collection, its class and the class's fields,
+    followed by the class's docstring.
     """
     class_ = domain.classes[class_name]
     names = [domain.name, collection, class_name, *(one.name for one in class_.fields)]
@@ -393,9 +393,9 @@ def _read(
     *,
     whole: bool = False,
 ) -> list[Any]:
-    """Return the records in a collection's newest file and in its files with hits or `keys`.
+    """Return the records in a collection's newest file and in any files with hits or `keys`.
 
-    The newest records come last. If `whole` is set, all files are read, up to a limit.
+    The newest records come last. If `whole` is set, all files are read, up to MAX_WATCHED_FILES.
     """
     assert known.checkpoint is not None
     pages = {1}
@@ -420,7 +420,7 @@ def _pages(
 ) -> Sequence[int]:
     """Return the pages (files) of a collection that contain needed keys or hits.
 
-    Its newest page is left out. Pages with needed keys come first, then those with the best hits.
+    The newest page is left out. Pages with needed keys come first, then those with the best hits.
     """
     pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
     if not pages:

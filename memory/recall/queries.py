@@ -1,4 +1,4 @@
-"""Queries and other runs that an API client or a staff member requests."""
+"""Queries and other runs requested by API clients or staff."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ class Asked:
 
 
 def version_of(known: Known) -> Checkpoint:
-    """Return the version on which a query runs; raises NoState if there is none."""
+    """Return the version that a query runs on; raises NoState if there is none."""
     if known.stored is None:
         raise NoState(
-            "This user has no checkpoint yet, so there is no state to query; append typed records"
+            "This user has no checkpoint yet, so there is no state to query. Append typed records"
             " first, with ?wait= to wait until they are processed."
             if known.user.head is None
             else "There was no checkpoint at that moment, so there is no state to query."
@@ -47,11 +47,11 @@ def version_of(known: Known) -> Checkpoint:
 
 
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
-    """Run the code on `known` as of this instant, or return an earlier run with the cached answer.
+    """Run the code on `known` as of the given time, or return an earlier run with a cached answer.
 
-    A staff member's query (`staff` is set) always runs, since its row records who looked at the
+    A staff member's query (with `staff` set) always runs, because its row records who looked at the
     data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many requested
-    runs are waiting.
+    runs are already waiting.
     """
     user, checkpoint = known.user, version_of(known)
     key = answer_cache.key_of(user, code, instant, known.place)
@@ -71,14 +71,14 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
 
 
 class NoSuchConstraint(Exception):
-    """The user has no constraint of this name, and no workspace constraint of this name is live."""
+    """Neither the user nor the workspace has a live constraint with this name."""
 
 
 def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
-    """Return the path and source hash of the constraint that has this name.
+    """Return the path and source hash of the constraint with this name.
 
-    This is the user's own constraint or, if there is none, a live workspace constraint, whose path
-    begins with the folder of workspace constraints. Raises NoSuchConstraint if there is neither.
+    The user's own constraint takes precedence over a live workspace constraint, whose path is in
+    the workspace constraints' folder. Raises NoSuchConstraint if there is neither.
     """
     path = f"constraints/{name}.py"
     if not name.isidentifier():  # PostgreSQL would reject some such names
@@ -102,10 +102,10 @@ def _no_constraint(name: str) -> NoSuchConstraint:
 
 
 def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
-    """Run the current version of one constraint on what was known, as of this instant.
+    """Run a constraint's current version on what was known, as of the given time.
 
     The run opens no alerts. Raises NoState if there is no version to run it on, and
-    `usage.Exceeded` if too many requested runs are waiting.
+    `usage.Exceeded` if too many requested runs are already waiting.
     """
     return runs.queue(
         known.user,
@@ -120,11 +120,11 @@ def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.
 def propose(
     user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
 ) -> Run:
-    """Have the gate judge a staff member's edits of the newest version of a user's project.
+    """Submit a staff member's edits to the newest version of a user's project to the gate.
 
-    The edits are refused unless the files still have the hashes in `expects`, which maps each path
+    The edits are rejected unless the files still have the hashes in `expects`, which maps each path
     to a hash, or to "" if the file did not exist. Raises `usage.Exceeded` if too many requested
-    runs are waiting, and other errors if the user has been merged or is being redacted.
+    runs are already waiting, and other errors if the user has been merged or is being redacted.
     """
     refuse_merged(user)
     history.refuse_being_redacted(user)
@@ -141,10 +141,11 @@ def propose(
 def run_again(run: Run, *, staff: str) -> Run:
     """Repeat a run on behalf of a staff member.
 
-    A query, or the trial of a single constraint, is repeated on the same version and as of the same
-    moment; a run of all constraints is repeated on the newest version, as of now. Raises NotAgain
-    if the run cannot be repeated, `usage.Exceeded` if too many requested runs are waiting, and
-    other errors if the user has been merged or a redaction affects the user or the version.
+    A query, or a trial run of a single constraint, is repeated on the same version and as of the
+    same time; a run of all constraints is repeated on the newest version, as of now. Raises
+    NotAgain if the run cannot be repeated, `usage.Exceeded` if too many requested runs are already
+    waiting, and other errors if the user has been merged or if a redaction affects the user or the
+    version.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
     if user is None:
@@ -156,9 +157,9 @@ def run_again(run: Run, *, staff: str) -> Run:
             user, RunKind.CONSTRAINTS, RunTrigger.STAFF, checkpoint=user.head, asked_by=staff
         )
     if run.kind not in REPEATABLE:
-        raise NotAgain("Only queries and runs of constraints can be run again.")
+        raise NotAgain("Only queries and constraint runs can be rerun.")
     if run.checkpoint is None or not (run.input.get("code") or run.input.get("constraint")):
-        raise NotAgain("The input of this run was redacted.")
+        raise NotAgain("This run's input was redacted.")
     history.refuse_redacted(run.checkpoint)
     key = ""
     if run.kind == RunKind.QUERY:

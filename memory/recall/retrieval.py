@@ -1,4 +1,4 @@
-"""Reading the contents of a version of a project, without running any of its code."""
+"""Reading the contents of a project version without running any of its code."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def outline(checkpoint: Checkpoint | None) -> Outline:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The text of a project's manifest, and a warning if its code ran without isolation."""
+    """A project's manifest as text, with a warning if the project's code ran without isolation."""
 
     text: str
     warning: str | None
@@ -51,7 +51,7 @@ def most_severe_first(alerts: Iterable[Alert]) -> list[Alert]:
 
 
 def may_alert(user: MemoryUser) -> bool:
-    """Return whether the user has a constraint, their own or the workspace's, that could alert."""
+    """Return whether the user has any constraint (their own or the workspace's) that could fire."""
     if user.head is None:
         return False
     known = outline(user.head)
@@ -61,7 +61,7 @@ def may_alert(user: MemoryUser) -> bool:
 
 
 def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
-    """Return the manifest of an earlier version, without alerts: those describe the present."""
+    """Return an earlier version's manifest, without alerts, since these describe the present."""
     runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
     return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
 
@@ -109,7 +109,7 @@ def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecordPage:
-    """A page of a collection's records in typed JSON; `next` is the number of the next page."""
+    """A page of a collection's records as typed JSON; `next` is the next page's number."""
 
     version: int
     count: int
@@ -118,9 +118,9 @@ class RecordPage:
 
 
 def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> RecordPage:
-    """Return a page of a collection, or a singleton. Pages are files, numbered from 1.
+    """Return a page of a collection, or a singleton. Each file is a page; pages start at 1.
 
-    Raises LookupError if the domain, the collection or the page does not exist.
+    Raises LookupError if the domain, the collection or the page doesn't exist.
     """
     domain = outline(checkpoint).domains.get(domain_name)
     if domain is None or checkpoint is None:
@@ -129,7 +129,7 @@ def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: in
 
 
 def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> RecordPage:
-    """Like `records`, for a caller that already has the domain from the version's outline."""
+    """Like `records`, but for callers that already have the domain from the version's outline."""
     if name in domain.singletons:
         paths, count = [domain.state_path], 1
     elif name in domain.collections:

@@ -1,1 +1,1 @@
-"""The staff: their access rights, the audit of their actions, and the data on their pages."""
+"""Staff: access rights, the audit of their actions, and the data shown on their pages."""

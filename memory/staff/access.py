@@ -1,8 +1,8 @@
-"""Access control for the staff: role permissions, visible workspaces, and visible content.
+"""Access control for staff: role permissions, visible workspaces, and visible content.
 
-There are three questions, each answered in one place: what a role may do (`ROLES`, which are
-written to Django's groups after every migration), which workspaces an account sees (`seen_by`, used
-by every list in the admin), and whether the account sees what people said (`sees_content`).
+Three questions are each answered in a single place: what a role may do (`ROLES`, which are written
+to Django's groups after every migration), which workspaces an account can see (`seen_by`, used by
+every list in the admin), and whether it can see what people said (`sees_content`).
 """
 
 from collections.abc import Collection, Iterator
@@ -73,23 +73,23 @@ GRANT_MANAGE = "memory.grant_manage"
 
 # -- Roles -------------------------------------------------------------------------------------
 
-# `view_*` does not include these models about the staff: a role must name their permissions.
+# `view_*` doesn't include these models about staff: a role must list their permissions explicitly.
 _ON_STAFF = (StaffAccess, StaffAudit)
 _EVERY_LIST = "view_*"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A role of the staff, stored as a Django group: its purpose, and its permissions."""
+    """A staff role, stored as a Django group: its purpose and its permissions."""
 
     name: str
     summary: str
     permissions: tuple[str, ...]
 
     def codenames(self) -> Iterator[str]:
-        """Yield the codename of every permission of the role, with `view_*` expanded.
+        """Yield the codenames of the role's permissions, with `view_*` expanded.
 
-        `view_*` stands for viewing all models except those about the staff.
+        `view_*` stands for viewing all models except those about staff.
         """
         for permission in self.permissions:
             if permission != _EVERY_LIST:
@@ -141,8 +141,7 @@ ROLES = (
     Role(
         name="privacy officer",
         summary="Sees what people said and what was sent to language models; redacts entries,"
-        " erases users, downloads all stored data about a person and reads the audit of the"
-        " staff.",
+        " erases users, downloads all stored data about a person and reads the staff audit.",
         permissions=(
             _EVERY_LIST,
             "view_content",
@@ -165,10 +164,10 @@ def as_table() -> str:
 
 
 def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Update Django's groups to match `ROLES`; groups that are not roles are left alone.
+    """Update Django's groups to match `ROLES`; groups that aren't roles are left alone.
 
-    This runs after every migration, so that roles get the permissions that later releases add to
-    them. Missing permissions are created.
+    This runs after every migration, so that roles gain the permissions that later releases add.
+    Missing permissions are created.
     """
     create_permissions(apps.get_app_config("memory"), verbosity=0, using=using)
     known = {
@@ -181,7 +180,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def after_migration(*, using: str, **told: Any) -> None:
-    """Write the roles, unless the migration went back to a state before roles existed."""
+    """Write the roles, unless the migration went back to before roles existed."""
     try:
         told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
@@ -196,10 +195,10 @@ ITSELF = "pk"
 
 @dataclass(frozen=True)
 class RowPath:
-    """The lookups that lead from a model's rows to their workspace and to the user they concern.
+    """The lookups from a model's rows to their workspace and to the user they are about.
 
-    None means that the rows belong to no workspace, or concern no user. `otherwise` is a second
-    lookup for the user, for rows in which `person` is NULL.
+    None means that the rows belong to no workspace, or are about no user. `otherwise` is a second
+    lookup for the user, for rows where `person` is NULL.
     """
 
     workspace: str | None
@@ -208,7 +207,7 @@ class RowPath:
 
     @property
     def public_id(self) -> str | Coalesce | None:
-        """The public id of the user whom the row concerns, as a lookup or an expression."""
+        """The public id of the user a row is about, as a lookup or an expression."""
         if self.person is None:
             return None
         if self.otherwise is not None:
@@ -220,7 +219,7 @@ def _of_user(path: str = "user") -> RowPath:
     return RowPath(workspace=f"{path}__workspace", person=path)
 
 
-# For rows about the server itself: an account that may view such a model sees all its rows.
+# For rows about the server itself: an account that may view such a model sees all of its rows.
 _NOBODYS = RowPath(workspace=None)
 _WORKSPACES = RowPath(workspace="workspace")
 
@@ -241,7 +240,7 @@ PLACES: dict[type[Model], RowPath] = {
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
-    # Not all rows of these models concern a user.
+    # Not all of these models' rows are about a user.
     **dict.fromkeys(
         [Backtest, IdempotencyKey, LlmCall, Pause], RowPath("workspace", person="user")
     ),
@@ -266,10 +265,10 @@ _CACHE = "_workspaces_seen"
 
 
 def workspaces_of(staff: Staff) -> Collection[int] | None:
-    """Return the primary keys of the workspaces that an account sees; None means all.
+    """Return the primary keys of the workspaces an account can see; None means all of them.
 
-    Superusers see all workspaces; other accounts see only those that their `StaffAccess` rows
-    grant. These rows are read once per instance of an account, that is, once per request.
+    Superusers see all workspaces; other accounts see only those granted by their `StaffAccess`
+    rows. These rows are read once per account instance, that is, once per request.
     """
     if not isinstance(staff, User) or not staff.is_active:
         return ()
@@ -286,12 +285,12 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
 
 
 def sees_all(staff: Staff) -> bool:
-    """Return whether an account sees every workspace."""
+    """Return whether an account can see every workspace."""
     return workspaces_of(staff) is None
 
 
 def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Keep the rows that an account sees; raises KeyError if their model is not in PLACES."""
+    """Keep the rows an account can see; raises KeyError if their model is not in PLACES."""
     place, chosen = PLACES[rows.model], workspaces_of(staff)
     if place.workspace is None or chosen is None:
         return rows
@@ -302,5 +301,5 @@ def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
 
 
 def sees_content(staff: Staff) -> bool:
-    """Return whether an account may see what people said and what was derived from it."""
+    """Return whether an account may see what people said and anything derived from it."""
     return isinstance(staff, User) and staff.has_perm(CONTENT)

@@ -1,7 +1,7 @@
-"""The staff audit: a record of the actions of the staff, and of whose content they viewed.
+"""The staff audit, which records what staff did and whose content they viewed.
 
-A row holds keys, numbers and names of actions, but neither content nor a user's name, so it can
-stay when the user is erased. The database refuses to change rows.
+Rows contain keys, counts and names of actions, but neither content nor users' names, so they can be
+kept when a user is erased. The database refuses to change rows.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from memory.models import StaffAudit
 from memory.models.staff import AuditKind
 from memory.staff.access import PLACES, Staff
 
-# The maximum number of rows, and of their owners, that are read to find out whether all rows belong
-# to the same user or workspace.
+# How many rows, or distinct owners, to read at most to find out whether all rows belong to the same
+# user or workspace.
 _FEW = 200
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The rows that an action affects: their model and number, and their common owner, if any."""
+    """The rows an action affects: their model, their number, and their common owner, if any."""
 
     model: str = ""
     row: str = ""
@@ -33,12 +33,12 @@ class Subject:
 
 
 def tells_of_people(model: type[Model]) -> bool:
-    """Return whether this model's rows are about users; raises KeyError if it is not in PLACES."""
+    """Return whether a model's rows are about users; raises KeyError if it is not in PLACES."""
     return PLACES[model].person is not None
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
-    """Describe rows: the key of a single row, and the user or workspace if all rows share it."""
+    """Describe rows: the key if there is only one, and the user or workspace if they share it."""
     place, pk = PLACES[rows.model], rows.model._meta.pk.name
     whose = [place.public_id or pk, place.workspace or pk]
     rows = rows.order_by()
@@ -59,7 +59,7 @@ def subject_of(rows: QuerySet[Any]) -> Subject:
 
 
 def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> None:
-    """Record an action of the staff; if this raises an error, the action must not be done."""
+    """Record a staff member's action. If this raises an error, the action must not be performed."""
     StaffAudit.objects.create(
         staff_id=int(str(staff.pk)),
         staff_name=staff.get_username(),
@@ -75,11 +75,11 @@ def note(staff: Staff, kind: AuditKind, subject: Subject, what: str = "") -> Non
 
 
 def logged_in(*, user: User, **_: Any) -> None:
-    """Record a login of a member of the staff."""
+    """Record that a staff member logged in."""
     note(user, AuditKind.LOGIN, Subject())
 
 
 def logged_out(*, user: User | None, **_: Any) -> None:
-    """Record a logout of a member of the staff."""
+    """Record that a staff member logged out."""
     if user is not None:
         note(user, AuditKind.LOGOUT, Subject())

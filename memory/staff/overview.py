@@ -1,7 +1,7 @@
-"""The figures on the admin's front page: the status of the server, and recent activity.
+"""The figures on the admin's front page: the server's status and recent activity.
 
-In tables that grow without limit, only rows within a period are counted, using an index. Callers
-pass the rows that may be counted, so that an account with less access gets lower numbers.
+In tables that grow without bound, only rows within a period are counted, using an index. Callers
+pass in the rows that may be counted, so accounts with less access get lower numbers.
 """
 
 import datetime
@@ -17,15 +17,15 @@ from memory.models import Alert, LlmCall, LlmSpending, Run
 from memory.models.alerts import LIVE_STATES
 from memory.models.runs import RunOutcome, RunStatus
 
-# Days and hours are in UTC, as in the ledger of spending on language models.
+# Days and hours are in UTC, as in the ledger of language model spending.
 ZONE = datetime.UTC
-# The maximum number of workspaces and of models listed: those with the highest spending.
+# How many workspaces and models to list: those with the highest spending.
 MAX_SPENDERS = 10
 
 
 @dataclass(frozen=True)
 class Period:
-    """A period that ends now and is divided into hours or days, its steps."""
+    """A period that ends now and is divided into steps (hours or days)."""
 
     name: str
     title: str
@@ -34,11 +34,11 @@ class Period:
 
     @property
     def length(self) -> datetime.timedelta:
-        """The length of one step of the period."""
+        """The length of a step."""
         return datetime.timedelta(**{f"{self.step}s": 1})
 
     def starts(self, now: datetime.datetime) -> Sequence[datetime.datetime]:
-        """Return when each step begins, earliest first; the last step contains `now`."""
+        """Return when each step begins, in order; the last step contains `now`."""
         last = now.astimezone(ZONE).replace(minute=0, second=0, microsecond=0)
         if self.step == "day":
             last = last.replace(hour=0)
@@ -72,10 +72,9 @@ RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
 
 
 def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
-    """Count the alerts that are not resolved, by severity and state."""
+    """Count the unresolved alerts by severity and state."""
     live = alerts.filter(duplicate_of=None, state__in=LIVE_STATES).order_by()
-    # Count rows rather than keys, because the index that the query can use does not contain the
-    # key.
+    # Count rows rather than keys, because the index this query can use doesn't contain the key.
     counted = live.values_list("severity", "state").annotate(number=Count("*"))
     return {(severity, state): number for severity, state, number in counted}
 
@@ -83,7 +82,7 @@ def live_alerts(alerts: QuerySet[Alert]) -> Mapping[tuple[str, str], int]:
 def opened_alerts(
     alerts: QuerySet[Alert], period: Period, now: datetime.datetime
 ) -> Mapping[tuple[datetime.datetime, str], int]:
-    """Count the alerts opened in the period, by step and severity."""
+    """Count the alerts opened during the period by step and severity."""
     opened = _stepped(alerts.filter(duplicate_of=None), "opened_at", period, now)
     counted = opened.values_list("step", "severity").annotate(number=Count("*"))
     return {(step, severity): number for step, severity, number in counted}
@@ -92,7 +91,7 @@ def opened_alerts(
 def by_step(
     rows: QuerySet[Any], field: str, period: Period, now: datetime.datetime
 ) -> Mapping[datetime.datetime, int]:
-    """Count the rows by the step in which their `field` lies; steps without rows are left out."""
+    """Count the rows by the step that their `field` falls into; steps without rows are left out."""
     steps = _stepped(rows, field, period, now).values_list("step")
     return dict(steps.annotate(number=Count("*")))
 
@@ -100,7 +99,7 @@ def by_step(
 def run_endings(
     runs: QuerySet[Run], period: Period, now: datetime.datetime
 ) -> Mapping[tuple[datetime.datetime, str], int]:
-    """Count the runs finished in the period, by step and outcome."""
+    """Count the runs finished during the period by step and outcome."""
     done = _stepped(runs.filter(status=RunStatus.DONE), "finished_at", period, now)
     counted = done.values_list("step", "outcome").annotate(number=Count("*"))
     return {(step, outcome): number for step, outcome, number in counted}
@@ -117,7 +116,7 @@ def _stepped(
 
 @dataclass(frozen=True)
 class SpendingRow:
-    """The number, usage and cost of calls to language models."""
+    """The number of language model calls, with their usage and cost."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -126,13 +125,13 @@ class SpendingRow:
 
     @property
     def tokens(self) -> int:
-        """The number of input and output tokens together."""
+        """The total number of input and output tokens."""
         return self.tokens_in + self.tokens_out
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Spending by step, and the workspaces (key and name) and models with the highest spending."""
+    """Spending by step, and by those workspaces (key and name) and models that spent the most."""
 
     by_step: Mapping[datetime.datetime, SpendingRow]
     by_workspace: Sequence[tuple[int, str, SpendingRow]]
@@ -145,7 +144,7 @@ def spending(
     period: Period,
     now: datetime.datetime,
 ) -> Spending:
-    """Add up the spending on language models: hourly from the calls, daily from the ledger."""
+    """Add up language model spending: hourly from the calls, daily from the ledger."""
     rows: QuerySet[Any]
     if period.step == "hour":
         rows = _stepped(calls, "started_at", period, now)

@@ -1,8 +1,8 @@
-"""The timeline of one user: entries, versions, runs and alert events in one sequence.
+"""A user's timeline: entries, versions, runs and alert events in a single sequence.
 
 At most one page is read from each of the four tables, and these pages are merged. All tables are
 read through an index, except for alert events, which are sorted. A place in the timeline consists
-of a time, the kind of row, and a tie-breaker between rows with the same time, so a page begins
+of a time, the kind of row, and a tie-breaker for rows with the same time, so that each page begins
 exactly where the previous one ended, even if rows are added in the meantime.
 """
 
@@ -21,12 +21,12 @@ PAGE = 50
 
 
 class BadPlace(ValueError):
-    """The text does not describe a place in the timeline, or the place does not exist."""
+    """The text doesn't describe a place in the timeline, or the place doesn't exist."""
 
 
 @dataclass(frozen=True)
 class EventSource:
-    """One of the four kinds of rows in the timeline, with its columns for time and tie-breaker."""
+    """One of the four kinds of rows in the timeline, with its time and tie-breaker columns."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ _RANKS = {name: rank for rank, name in enumerate(KINDS)}
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """A place in the timeline: directly after the row that it identifies, before all later rows."""
+    """A place in the timeline: directly after the row it identifies and before all later rows."""
 
     at: datetime.datetime
     rank: int
@@ -77,7 +77,7 @@ def place_of(text: str) -> Cursor:
 
 
 def end_of(day: datetime.date, zone: datetime.tzinfo) -> Cursor:
-    """Return the place where a day ends; raises BadPlace for the last day of the calendar."""
+    """Return the place where a day ends; raises BadPlace for the calendar's last day."""
     try:
         midnight = datetime.datetime.combine(
             day + datetime.timedelta(days=1), datetime.time(), tzinfo=zone
@@ -98,7 +98,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True)
 class TimelinePage:
-    """A page of the timeline, newest first, and where the newer and older pages begin, if any."""
+    """A page of the timeline, newest first, and where the newer and older pages, if any, begin."""
 
     moments: Sequence[TimelineEvent]
     newer: Cursor | None
@@ -113,16 +113,16 @@ def page(
     after: Cursor | None = None,
     limit: int = PAGE,
 ) -> TimelinePage:
-    """Return the page just before or just after a place; if no place is given, the newest page.
+    """Return the page just before or just after a place or, if no place is given, the newest page.
 
-    `rows` maps the kinds to show to the rows that may be shown.
+    `rows` maps each kind to show to the rows that may be shown.
     """
     forward = after is not None
     start = after if forward else before
     found: list[TimelineEvent] = []
     for name, chosen in rows.items():
         kind = KINDS[name]
-        # Reading one row more than fits on the page shows whether there are further rows.
+        # Read one more row than fits on the page to find out whether there are further rows.
         part = _beyond(chosen.filter(**{kind.user: user}), kind, start, forward)[: limit + 1]
         found += (TimelineEvent(_place(kind, row), kind, row) for row in part)
     found.sort(key=lambda moment: moment.place, reverse=not forward)
@@ -144,12 +144,12 @@ def _place(kind: EventSource, row: Any) -> Cursor:
 def _beyond(
     rows: QuerySet[Any], kind: EventSource, start: Cursor | None, forward: bool
 ) -> QuerySet[Any]:
-    """Return the rows of one kind before or after the place, nearest first."""
+    """Return the rows of one kind that lie before or after the place, nearest first."""
     if start is not None:
         rank = _RANKS[kind.name]
         way = "gt" if forward else "lt"
         if rank == start.rank:
-            # The first condition, although redundant, lets PostgreSQL use the index.
+            # The first condition is redundant, but lets PostgreSQL use the index.
             rows = rows.filter(
                 Q(**{f"{kind.at}__{way}e": start.at}),
                 Q(**{f"{kind.at}__{way}": start.at}) | Q(**{f"{kind.tie}__{way}": start.tie}),
@@ -162,5 +162,5 @@ def _beyond(
 
 
 def chosen(names: Collection[str]) -> Sequence[EventSource]:
-    """Return the kinds with these names, or all kinds if none of the names is known."""
+    """Return the kinds with these names, or all kinds if none of the names are known."""
     return [kind for kind in KINDS.values() if kind.name in names] or list(KINDS.values())

@@ -1,4 +1,4 @@
-"""Reports on a backtest: its progress, its findings, and whether it suffices for an approval."""
+"""Backtest reports: progress, findings, and whether a backtest is sufficient for approval."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +17,15 @@ from memory.models.alerts import Severity
 from memory.models.backtests import BacktestState, UserState
 from memory.temporal.backtest_sampling import in_order
 
-# The maximum number of users, and of problems, that a summary lists.
+# The maximum number of users, and of problems, listed in a summary.
 NAMED = 10
 
 
 @dataclass(frozen=True)
 class Tested:
-    """Whether a version's backtests suffice to approve the version, and why.
+    """Whether a version's backtests are sufficient to approve it, and why.
 
-    `backtest` is the backtest on which the answer is based, if any.
+    `backtest` is the backtest that the answer is based on, if any.
     """
 
     enough: bool
@@ -44,7 +44,7 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
         workspace=version.constraint.workspace_id, head__isnull=False
     )
     if not with_project.exists():
-        nobody = "There is no user to backtest on: no user in the workspace has a project."
+        nobody = "There are no users to backtest on: no user in the workspace has a project."
         return Tested(True, nobody, newest)
     if newest is None:
         return Tested(
@@ -54,12 +54,12 @@ def tested(version: WorkspaceConstraintVersion) -> Tested:
 
 
 def conclusion(backtest: Backtest) -> str:
-    """Return a sentence about a backtest's progress or, once it has ended, its result."""
+    """Describe a backtest's progress or, once it has ended, its result in one sentence."""
     done, of = progress(backtest)
     match backtest.state:
         case BacktestState.FINISHED if not of:
             return (
-                f"There was no user to backtest on: the constraint applies to none of"
+                f"There were no users to backtest on: the constraint applies to none of"
                 f" {backtest.looked_at} users."
             )
         case BacktestState.FINISHED:
@@ -75,7 +75,7 @@ def conclusion(backtest: Backtest) -> str:
 
 
 def progress(backtest: Backtest) -> tuple[int, int]:
-    """Return how many users a backtest has evaluated, and how many it covers in total."""
+    """Return how many users a backtest has evaluated so far, and how many it covers in total."""
     counted = backtest.users.aggregate(
         of=Count("pk"), done=Count("pk", filter=~Q(state=UserState.WAITING))
     )
@@ -83,13 +83,13 @@ def progress(backtest: Backtest) -> tuple[int, int]:
 
 
 def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
-    """Select the findings of a backtest, with their users."""
+    """Select a backtest's findings, with their users."""
     found = BacktestFinding.objects.filter(result__backtest=backtest)
     return found.select_related("result__user")
 
 
 def summary(backtest: Backtest) -> dict[str, Any]:
-    """Return a summary of a backtest or, while it is running, of what has been done so far."""
+    """Return a summary of a backtest or, while it is running, of its progress so far."""
     users = backtest.users.all()
     found = findings_of(backtest).order_by()
     done, of = progress(backtest)
@@ -125,13 +125,13 @@ def summary(backtest: Backtest) -> dict[str, Any]:
 
 
 def _are_others(backtest: Backtest) -> bool:
-    """Return whether there are users who were not matched against the constraint's shapes."""
+    """Return whether there are users who weren't matched against the constraint's shapes."""
     version = backtest.version
     return version is not None and in_order(version).filter(place__gt=backtest.cursor).exists()
 
 
 def _problems(users: QuerySet[BacktestUser]) -> list[dict[str, Any]]:
-    """Return the first problems, each with the user's id."""
+    """Return the first few problems, each with the user's id."""
     troubled = users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED))
     found: list[dict[str, Any]] = []
     for row in troubled.select_related("user").order_by("pk")[:NAMED]:

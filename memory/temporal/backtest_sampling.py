@@ -1,4 +1,4 @@
-"""Sampling: the choice of the users over whose histories a backtest runs."""
+"""Sampling: choosing the users whose histories a backtest runs over."""
 
 from itertools import islice
 from typing import Any
@@ -12,14 +12,14 @@ from memory.project import Outline
 from memory.project.shapes import ShapeError, match, needs_of
 from memory.work import leases
 
-# How many users are matched against a shape at a time.
+# How many users to match against a shape at a time.
 BATCH = 500
 
 
 def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
-    """Return the users with a project, ordered by a hash of version and user (`place`).
+    """Return the users who have a project, ordered by a hash of the version and the user (`place`).
 
-    The order is always the same, and nobody can influence it.
+    The order is deterministic, but nobody can influence it.
     """
     seed = Value(str(version.pk))
     return (
@@ -30,19 +30,19 @@ def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
 
 
 def pick(backtest: Backtest) -> None:
-    """Match users against the version's shapes until enough users match or no users are left.
+    """Match users against the version's shapes until enough of them match or none are left.
 
-    The progress is stored after each batch, so that another worker can continue. Raises LeaseLost
-    if the worker no longer holds the backtest.
+    Progress is stored after each batch, so that another worker can take over. Raises LeaseLost if
+    the worker no longer holds the backtest.
     """
     assert backtest.version is not None
     try:
         needs = needs_of(backtest.version.source)
-    except ShapeError:  # the version passed an earlier release's checks; it fits no user
+    except ShapeError:  # it passed an earlier release's checks, but fits no user
         needs = None
     rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
     room = backtest.most_users - backtest.users.count()
-    # One query serves all batches, since ordering by hash sorts all users anyway.
+    # Use one query for all batches: ordering by hash has to sort every user anyway.
     order = rest.values_list("pk", "place").iterator(chunk_size=BATCH)
     while not backtest.picked:
         places = dict(islice(order, BATCH if needs and room else 0))
@@ -53,7 +53,7 @@ def pick(backtest: Backtest) -> None:
         }
         found = [pk for pk in places if pk in fits][:room]
         last = len(places) < BATCH
-        if len(found) == room:  # users after the last one chosen do not count as matched
+        if len(found) == room:  # users after the last one chosen don't count as looked at
             places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
         room -= len(found)
         with transaction.atomic():

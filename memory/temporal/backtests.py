@@ -1,9 +1,9 @@
 """Backtests: which alerts a constraint would have raised on users' past states.
 
-The constraint runs on the versions of users' projects at the moments when its result could have
-changed (`workers/execution/backtesting.py`). Its findings are combined by the rules of
-`memory.alerting.reconcile`, but nobody is notified. A version of a workspace constraint may be
-approved once a backtest of that version has finished.
+The constraint runs on users' project versions at the times when its result could have changed
+(`workers/execution/backtesting.py`). Its findings are combined according to the rules in
+`memory.alerting.reconcile`, but nobody is notified. A workspace constraint's version may be
+approved once a backtest of it has finished.
 """
 
 import datetime
@@ -40,15 +40,15 @@ TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000
-# The maximum number of findings, and of problems, that are kept for each user.
+# The maximum number of findings, and of problems, kept per user.
 MAX_FINDINGS = 1000
 MAX_PROBLEMS = 20
-# How long a backtest is kept after its end.
+# How long a backtest is kept after it has ended.
 KEPT = datetime.timedelta(days=90)
 
 
 class BadBacktest(ValueError):
-    """The requested backtest cannot be run; `field` names the invalid argument."""
+    """The requested backtest can't be run; `field` names the invalid argument."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class NoSuchConstraint(BadBacktest):
 
 
 class NotTestable(Exception):
-    """The version has not passed the checks, so it must not run on anybody's records."""
+    """The version hasn't passed the checks, so it must not run on anybody's records."""
 
 
 class NotGoingOn(Exception):
@@ -75,13 +75,13 @@ def start(
     most_users: int = USERS,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start a backtest of a version over the histories of the users to whom it applies.
+    """Start a backtest of a version over the histories of users it applies to.
 
     A history is what was known at each moment or, if `times` is `By.OCCURRED`, what was true at
-    each moment. A user whose history cannot be computed counts as failed. If a backtest of this
+    each moment. A user whose history can't be computed counts as failed. If a backtest of this
     version is already running, it is returned if it has the same arguments, and cancelled
-    otherwise. Raises BadBacktest if an argument is out of range, and NotTestable if the version has
-    not passed the checks.
+    otherwise. Raises BadBacktest if an argument is out of range, and NotTestable if the version
+    hasn't passed the checks.
     """
     _check("days", days, MAX_DAYS)
     _check("users", most_users, MAX_USERS)
@@ -120,12 +120,12 @@ def start_own(
     source: str | None = None,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start a backtest of a constraint in the user's newest version over the user's history.
+    """Start a backtest of a constraint from the user's newest version over the user's history.
 
-    If `source` is given, it is run instead of that constraint's source; a worker first checks it
-    against the policy. `path` is the constraint's path or its name. Raises BadBacktest if an
-    argument is invalid, and states.CannotBeTold if the history by the entries' own times cannot be
-    computed.
+    If `source` is given, it is run instead of the constraint's own source, after a worker has
+    checked it against the policy. `path` is the constraint's path or just its name. Raises
+    BadBacktest if an argument is invalid, and states.CannotBeTold if the history by the entries'
+    own times can't be computed.
     """
     _check("days", days, MAX_DAYS)
     path = path if "/" in path else f"constraints/{path}.py"
@@ -168,7 +168,7 @@ def start_own(
 
 
 def own_source(backtest: Backtest) -> str:
-    """Return the source of the user's own constraint that a backtest runs, or "" if redacted."""
+    """Return the source of the user's own constraint that a backtest runs; "" if redacted."""
     return Blob.objects.get(user=backtest.user, hash=backtest.source_hash).content or ""
 
 
@@ -197,7 +197,7 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
 
 
 def cancel(backtest: Backtest, *, by: str) -> Backtest:
-    """Cancel a running backtest, keeping its findings so far. Raises NotGoingOn if it has ended."""
+    """Cancel a running backtest, keeping its findings so far; raises NotGoingOn if it has ended."""
     if not _cancel(Backtest.objects.filter(pk=backtest.pk), f"by {by}"):
         backtest.refresh_from_db()
         raise NotGoingOn(f"This backtest is already {backtest.get_state_display()}.")
@@ -206,13 +206,13 @@ def cancel(backtest: Backtest, *, by: str) -> Backtest:
 
 
 def supersede(constraint: WorkspaceConstraint, number: int) -> None:
-    """Cancel running backtests of a constraint's earlier versions after a new one was written."""
+    """Cancel running backtests of a constraint's earlier versions now that there is a new one."""
     earlier = Backtest.objects.filter(version__constraint=constraint, version__number__lt=number)
     _cancel(earlier, f"version {number} was written")
 
 
 def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
-    """Cancel those of these backtests that are running; their workers lose the leases.
+    """Cancel whichever of these backtests are running; their workers lose their leases.
 
     Returns how many were cancelled.
     """
@@ -227,10 +227,10 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete up to `limit` findings of the oldest expired backtest; return how many were deleted.
+    """Delete up to `limit` of the oldest expired backtest's findings; return how many were deleted.
 
-    If that backtest has no findings left, the backtest itself is deleted. The backtest that
-    justifies the approval of a constraint's newest or live version is kept.
+    If that backtest has no findings left, the backtest itself is deleted. Backtests that justify
+    the approval of a constraint's newest or live version are kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
@@ -248,7 +248,7 @@ def purge(limit: int) -> int:
     oldest = old.order_by("finished_at").first()
     if oldest is None:
         return 0
-    # The findings that remain for now must not look like a complete result.
+    # Don't let the findings that remain for now look like a complete result.
     told = {"state": BacktestState.CANCELLED, "reason": f"deleted after {KEPT.days} days"}
     Backtest.objects.filter(pk=oldest.pk).update(**told)
     findings = BacktestFinding.objects.filter(result__backtest=oldest)
@@ -259,14 +259,14 @@ def purge(limit: int) -> int:
 
 
 def waiting() -> QuerySet[Backtest]:
-    """Select the unfinished backtests, except those that are paused."""
+    """Select the unfinished backtests that aren't paused."""
     return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
 def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: Any) -> None:
-    """Store a backtest's result for one user, unless the user has been erased.
+    """Store a backtest's result for a user, unless the user has been erased.
 
-    `columns` are additional columns of the user's row. Raises LeaseLost if the worker no longer
+    `columns` are additional columns for the user's row. Raises LeaseLost if the worker no longer
     holds the backtest.
     """
     zone = ZoneInfo(row.user.time_zone)
@@ -279,7 +279,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
         **columns,
     }
     with transaction.atomic():
-        # Reset the attempts, so that the next user gets the full number of attempts.
+        # Start counting attempts from 0 again for the next user.
         backtest.attempts = 0
         leases.write(backtest, attempts=0, last_error="")
         if not BacktestUser.objects.filter(pk=row.pk).update(**columns):
@@ -304,7 +304,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
 
 
 def finish(backtest: Backtest) -> None:
-    """Finish a backtest that has covered all its users.
+    """Finish a backtest that has covered all of its users.
 
     Raises LeaseLost if the worker no longer holds the backtest.
     """
@@ -314,37 +314,37 @@ def finish(backtest: Backtest) -> None:
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
-    """Mark a backtest as failed because it cannot continue.
+    """Mark a backtest that can't continue as failed.
 
-    If `ours` is set, the server is to blame, so the staff may retry the backtest. Raises LeaseLost
-    if the worker no longer holds the backtest.
+    If `ours` is set, the server is to blame, so staff may retry the backtest. Raises LeaseLost if
+    the worker no longer holds the backtest.
     """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
 
 
 class NotGivenUp(Exception):
-    """The backtest did not fail permanently through a fault of the server."""
+    """The backtest did not fail permanently because of a server fault."""
 
 
 def retry(backtest: Backtest) -> Backtest:
     """Resume a backtest that failed permanently.
 
-    Raises NotGivenUp if it did not fail permanently, or if another backtest runs in its place.
+    Raises NotGivenUp if it didn't fail permanently, or if another backtest has replaced it.
     """
     if not try_again(Backtest.objects.filter(pk=backtest.pk)):
         raise NotGivenUp(
-            "Only a backtest that failed permanently through a fault of the server can be resumed,"
-            " and only if no other backtest runs in its place: start a new backtest."
+            "Only a backtest that failed permanently because of a server fault can be resumed, and"
+            " only if no other backtest has replaced it. Start a new backtest instead."
         )
     backtest.refresh_from_db()
     return backtest
 
 
 def try_again(chosen: QuerySet[Backtest]) -> int:
-    """Resume backtests that failed permanently through a fault of the server.
+    """Resume backtests that failed permanently because of a server fault.
 
-    A failed backtest is left as it is if another backtest is already running in its place. Returns
-    how many were resumed.
+    Failed backtests that have been replaced by a running one stay as they are. Returns how many
+    were resumed.
     """
     number = 0
     for backtest in chosen.filter(dead_since__isnull=False):

@@ -1,4 +1,4 @@
-"""Differences between two versions: changed records, with the entries that caused each change."""
+"""Differences between two versions: the changed records, and which entries caused each change."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from memory.project.typed import encode
 
 @dataclass(frozen=True)
 class RecordChange:
-    """The change to one record: its typed JSON before and after, or None where it did not exist.
+    """A change to a record: its typed JSON before and after, or None where it didn't exist.
 
-    `entries` are the entries that are cited by the edits that made the change.
+    `entries` are the entries cited by the edits that made the change.
     """
 
     record: RecordId
@@ -27,7 +27,7 @@ class RecordChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two versions, with records sorted by domain, collection and key."""
+    """The differences between two versions, with records sorted by domain, collection and key."""
 
     added: list[RecordChange] = field(default_factory=list)
     changed: list[RecordChange] = field(default_factory=list)
@@ -36,10 +36,10 @@ class Difference:
 
 
 def difference(before: Checkpoint | None, after: Checkpoint | None) -> Difference:
-    """Return what changed from one version of a user's project to another, older or newer.
+    """Return what changed from one version of a user's project to another (older or newer) one.
 
-    Only files that differ are read. `files` of the result lists the differing schemas, constraints
-    and tests.
+    Only files that differ are read. The result's `files` lists schemas, constraints and tests that
+    differ.
     """
     differing = differing_paths(before, after)
     were = {record: value for record, (_, value) in records_in(before, differing).items()}
@@ -51,9 +51,9 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
         if _say_the_same(was, now):
             continue
         cited = set(causes.get(record, ()))
-        if record not in causes:  # the version was restored or imported
+        if record not in causes:  # a rollback or an import made the change
             cited |= set(_sources(now)) ^ set(_sources(was))
-        if not cited and now is not None:  # a field of its class was renamed
+        if not cited and now is not None:  # its class had a field renamed
             cited = of_classes.get((record.domain, now["$record"]), cited)
         change = RecordChange(record, was, now, sorted(cited))
         kind = found.added if was is None else found.retired if now is None else found.changed
@@ -70,9 +70,9 @@ def differing_paths(before: Checkpoint | None, after: Checkpoint | None) -> set[
 def records_in(
     checkpoint: Checkpoint | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
-    """Return the records in some files of a version as typed JSON, each with its file's path.
+    """Map each record in some of a version's files to its file's path and its typed JSON.
 
-    Raises Redacted if one of the files was redacted.
+    Raises Redacted if any of the files was redacted.
     """
     if checkpoint is None:
         return {}
@@ -88,7 +88,7 @@ def records_in(
 
 
 def _say_the_same(was: Any, now: Any) -> bool:
-    """Return whether two states of a record are equal, treating None like an absent field."""
+    """Return whether two states of a record are equal, treating None like a missing field."""
     if was is None or now is None or was == now:
         return bool(was == now)
     told = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
@@ -102,16 +102,16 @@ def _sources(record: Any) -> Sequence[int]:
 def _causes(
     before: Checkpoint | None, after: Checkpoint | None
 ) -> tuple[dict[RecordId, set[int]], dict[tuple[str, str], set[int]]]:
-    """Return the entries that are cited by the edits between two versions, as two mappings.
+    """Return the entries cited by the edits between two versions, as two mappings.
 
-    The first mapping has the entries for each record. The second has the entries for each domain
-    and class, for edits that affect all records of the class.
+    The first mapping is keyed by record. The second, for edits that affect all of a class's
+    records, is keyed by domain and class.
     """
     user = (after or before).user_id if (after or before) else None  # type: ignore[union-attr]
     low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())
     causes: dict[RecordId, set[int]] = {}
     of_classes: dict[tuple[str, str], set[int]] = {}
-    if before and after and (before.told or after.told):  # by the entries' own times
+    if before and after and (before.told or after.told):  # states by the entries' own times
         for record in before.told.keys() | after.told.keys():
             told = set(before.told.get(record, ())) ^ set(after.told.get(record, ()))
             causes[RecordId(*record)] = told

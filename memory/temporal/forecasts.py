@@ -1,9 +1,9 @@
-"""Forecasts: the alerts that constraints will raise if nothing changes but the clock.
+"""Forecasts: which alerts constraints will raise if nothing but the clock changes.
 
-After each run of the constraints, a worker computes a forecast
-(`workers/execution/forecasting.py`). The constraints then run again when the next change is
-forecast, instead of daily. A forecast never counts as a finding: at the moment that it names, the
-constraints are run. Without a forecast, they keep running daily.
+After each constraint run, a worker computes a forecast (`workers/execution/forecasting.py`). The
+constraints then run again when the next change is forecast, rather than daily. A forecast is never
+a finding in itself: it only determines when the constraints run next. Without a forecast, they keep
+running daily.
 """
 
 import datetime
@@ -28,18 +28,18 @@ from memory.work import runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.forecast"
-# The maximum number of events in a forecast, for all constraints together. Any further events are
-# left to a later forecast.
+# The maximum total number of events in a forecast, across all constraints. Further events are left
+# to a later forecast.
 MAX_EVENTS = 5000
-# Part of the hash of a forecast's inputs. Increase this number whenever the way in which days are
+# Part of the hash of a forecast's inputs. Increment this number whenever the way that days are
 # counted or moments are compared changes.
 RULES = 1
 
 
 def basis_of(user: MemoryUser, standings: Iterable[Applicability]) -> str:
-    """Return a hash of a forecast's inputs other than the version.
+    """Return a hash of a forecast's inputs, other than the version.
 
-    These inputs are the user's time zone, the workspace constraints with the records that they are
+    These inputs are the user's time zone, the workspace constraints with the records they are
     given, and the settings.
     """
     theirs = [
@@ -66,10 +66,10 @@ def after_run(
     instant: datetime.datetime,
     standings: Sequence[Applicability],
 ) -> None:
-    """Schedule the next run of the constraints as forecast, or request a new forecast.
+    """Schedule the next constraint run as forecast, or request a new forecast.
 
-    `instant` is the evaluation time of the run that has just ended. Call this function in the
-    transaction that ends the run, after `reconcile.apply`.
+    `instant` is the evaluation time of the run that has just ended. Call this in the transaction
+    that ends the run, after `reconcile.apply`.
     """
     if not settings.UAC_FORECAST_DAYS:
         return
@@ -81,23 +81,23 @@ def after_run(
 
 
 def want(user: MemoryUser) -> None:
-    """Request a forecast, which starts immediately if no run is waiting.
+    """Request a forecast, which starts right away if no runs are waiting.
 
-    A forecast that is already under way is repeated.
+    If a forecast is already being computed, it is repeated.
     """
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
-    if not runs.are_waiting():  # otherwise the dispatcher sends the hint later, when there is room
+    if not runs.are_waiting():  # otherwise the dispatcher sends the hint once there is room
         hint(TASK, user.pk, workspace_pk=user.workspace_id)
 
 
 def is_fresh(
     forecast: Forecast, checkpoint: Checkpoint, instant: datetime.datetime, basis: str
 ) -> bool:
-    """Return whether a forecast is still valid at an instant.
+    """Return whether a forecast is still valid at the given time.
 
-    It is valid if it has this version and basis, and the instant is in the first half of its
-    period.
+    It is valid if it was made for this version and basis, and the time is in the first half of the
+    period that it covers.
     """
     if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
         return False
@@ -114,19 +114,19 @@ def renewed_at(forecast: Forecast) -> datetime.datetime:
 
 
 def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None:
-    """Schedule the constraints for the next change in the forecast that comes after `after`.
+    """Schedule the constraints to run at the forecast's next change after `after`.
 
-    `after` is the evaluation time of the constraints' last run. The caller must hold the lock on
-    the user's row.
+    `after` is the evaluation time of the last constraint run. The caller must hold the lock on the
+    user's row.
     """
     assert forecast.known_until is not None
     events = coming(forecast, after)
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
-    # Renew it at the daily hour, never earlier: a run at midnight would report the new day too
-    # early.
+    # Renew the forecast at the daily hour, never before: a run at midnight would report the new day
+    # too early.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
     # A forecast that ends soon must not make the constraints run more often than they would without
-    # a forecast.
+    # one.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
     known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
@@ -139,7 +139,7 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
 
 
 def coming(forecast: Forecast, after: datetime.datetime) -> list[dict[str, Any]]:
-    """Return the events that are forecast for after an instant, in chronological order."""
+    """Return the forecast events after the given time, in chronological order."""
     return [
         event for event in forecast.timeline if datetime.datetime.fromisoformat(event["at"]) > after
     ]
@@ -158,7 +158,7 @@ def waiting() -> QuerySet[Forecast]:
 def forget(user: MemoryUser) -> None:
     """Discard a user's forecast and request a new one.
 
-    A worker that is computing the old forecast will not be able to store it.
+    If a worker is still computing the old forecast, it won't be able to store it.
     """
     Forecast.objects.filter(user=user).update(
         token=F("token") + 1,
@@ -182,10 +182,10 @@ def forget(user: MemoryUser) -> None:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The combined forecast of all constraints: its events in order, and how complete it is.
+    """The combined forecast for all constraints: its events, in order, and how complete it is.
 
-    `needs_daily` is set if a constraint could not be forecast, so that the constraints have to run
-    daily.
+    `needs_daily` is set if a constraint couldn't be forecast, which means that the constraints have
+    to run daily.
     """
 
     timeline: list[dict[str, Any]]
@@ -199,11 +199,11 @@ def foreseen(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> Foreseen:
-    """Combine the constraints' forecasts into a single forecast that begins at `start`.
+    """Combine the individual constraints' forecasts into one that begins at `start`.
 
     `results` maps each constraint's path to its forecast, which has `error`, `findings`, `changes`
-    and `until`, as the sandbox returns them. A reused result may begin earlier; its events up to
-    `start` are already past, and are left out.
+    and `until`, as returned by the sandbox. A reused result may begin earlier; its events up to
+    `start` are in the past and are left out.
     """
     events: list[dict[str, Any]] = []
     known = end
@@ -233,12 +233,12 @@ def foreseen(
 
 
 def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events, each with its `causes`, which consist of constraint, fingerprint and key.
+    """Return the events with their `causes`, each of which has a constraint, fingerprint and key.
 
-    A finding that a user's own constraint and a workspace constraint share is one alert
-    (`memory.alerting.duplicates`). So if the findings of both change at the same moment, with the
-    same severity and records, there is one event. If there is only one record, which may have
-    several problems, both findings must also have the same key.
+    If a user's own constraint and a workspace constraint share a finding, it is a single alert
+    (`memory.alerting.duplicates`). So if both constraints' findings change at the same time, with
+    the same severity and records, there is a single event. If there is only one record, which may
+    have several problems, both findings must also have the same key.
     """
     told: list[dict[str, Any]] = []
     single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -258,7 +258,7 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
-    """Return the constraints that have no forecast, or whose forecast ends before the others'."""
+    """Return the constraints that have no forecast, or whose forecast ends before the others."""
     found = []
     for path, result in forecast.results.items():
         if result["error"] is not None or result["until"] is not None:
@@ -268,7 +268,7 @@ def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
 
 
 def instant_of(moment: str, time_zone: str) -> datetime.datetime:
-    """Return a forecast's moment as an instant; a day means the user's daily hour on that day."""
+    """Convert a forecast's moment to an instant; a day means the user's daily hour on that day."""
     if len(moment) != len("2026-01-01"):
         return datetime.datetime.fromisoformat(moment)
     day = datetime.date.fromisoformat(moment)
@@ -279,7 +279,7 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
-    shown: _Told = {}  # a constraint has no findings while it fails, but its alerts stay
+    shown: _Told = {}  # while a constraint fails, it has no findings, but its alerts stay
     for number, (at, error, found) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
         told = {
@@ -307,9 +307,9 @@ _Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
 def _gravest(
     found: Sequence[Sequence[Any]], findings: Sequence[tuple[ConstraintFinding, str]]
 ) -> _Told:
-    """Return the most severe finding for each fingerprint.
+    """Map each fingerprint to its most severe finding.
 
-    Each value has the finding's severity, its index, the finding and its fingerprint.
+    Each value consists of the finding's severity, its index, the finding and its fingerprint.
     """
     by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
     for place, severity in found:

@@ -1,8 +1,8 @@
-"""Past knowledge: what was known about a user at an earlier moment.
+"""Past knowledge: what was known about a user at an earlier time.
 
-A version is *what we knew* when the newest entry that it takes into account was the newest entry in
-the log. Entries that it does not contain yet are pending. States between versions, and states by
-the entries' own times, are computed (`memory.temporal.states`). Nothing here writes to the log.
+A version is *what we knew* when the newest entry it takes into account was the newest entry in the
+log. Entries that it doesn't include yet are pending. States between versions, and states by the
+entries' own times, are computed (`memory.temporal.states`). Nothing here writes to the log.
 """
 
 import datetime
@@ -24,13 +24,13 @@ from memory.privacy import redaction
 from memory.temporal import states
 from memory.temporal.instants import MOMENT_FORMS, BadMoment, instant_of
 
-# The maximum number of pending entries that an answer lists.
+# The maximum number of pending entries listed in an answer.
 PENDING_NAMED = 1000
-# A text names an entry by its number, a version such as v7, or a moment.
+# A text can specify an entry (by its number), a version such as v7, or a moment.
 _SEQ = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
-    "Give the number of an entry (120), a version (v7), a day (2026-03-01), or a moment"
+    "Give an entry's number (120), a version (v7), a day (2026-03-01), or a moment"
     " (2026-03-01T09:00 in the user's time zone, or 2026-03-01T09:00+01:00 with a UTC offset)."
 )
 
@@ -40,11 +40,11 @@ class UnknownMoment(BadMoment):
 
 
 class NotByOccurred(BadMoment):
-    """An entry or a version was given, but by the entries' own times, only moments have states."""
+    """An entry or version was given, but by the entries' own times, only moments have states."""
 
 
 class BeingRedacted(Exception):
-    """The newest version may contain recently redacted content, so nothing is shown for now."""
+    """The newest version may still contain content that is being redacted, so nothing is shown."""
 
     def __init__(self) -> None:
         super().__init__("A redaction of this user's memory is under way: try again in a moment.")
@@ -52,15 +52,15 @@ class BeingRedacted(Exception):
 
 @dataclass(frozen=True)
 class Known:
-    """The state of knowledge when the entry `seq` was the newest in the log.
+    """What was known when the entry `seq` was the newest in the log.
 
-    It consists of a version, if there was one, and the entries up to `seq` that the version did not
-    contain yet: `pending_count` is the number of these entries, and `pending` lists the first of
-    them. For the present state, they are not counted.
+    It consists of a version, if there was one, and the entries up to `seq` that the version didn't
+    include yet: `pending_count` is their number, and `pending` lists the first of them. For the
+    present state, they are not counted.
 
-    If `up_to` is set, the state includes only those edits of the version that are based on entries
-    up to `up_to`. If `by` is OCCURRED, the state is what was true at `moment` according to the
-    entries' own times.
+    If `up_to` is set, the state includes only those of the version's edits that are based on
+    entries up to `up_to`. If `by` is OCCURRED, the state is what was true at `moment` according to
+    the entries' own times.
     """
 
     user: MemoryUser
@@ -74,14 +74,14 @@ class Known:
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The version, or the state computed from it. May raise states.CannotBeTold."""
+        """The version, or the state computed from it; may raise states.CannotBeTold."""
         if self.stored is None or not self.is_computed:
             return self.stored
         return _state(self.stored, self.by, self.moment, self.up_to)
 
     @property
     def version(self) -> int | None:
-        """The number of the version, if there was one."""
+        """The version's number, if there was a version."""
         return self.stored.version if self.stored else None
 
     @property
@@ -96,11 +96,11 @@ class Known:
 
     @property
     def place(self) -> list[str | int]:
-        """What distinguishes this state from others of its version; empty for the version."""
+        """What tells this state apart from others of its version; empty for the version itself."""
         return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return a description of a past state for use in answers; None for the present state."""
+        """Describe a past state for use in answers; return None for the present state."""
         if self.is_now:
             return None
         return {
@@ -125,7 +125,7 @@ def _state(
 
 
 def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
-    """Return `Known.place` for a description that `Known.to_json` returned."""
+    """Return `Known.place`, given the description returned by `Known.to_json`."""
     if not (told or {}).get("computed"):
         return []
     assert told is not None
@@ -133,7 +133,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
 
 
 def state_of(run: Run) -> Checkpoint:
-    """Return the state that a run reads: its version, or a state that is recomputed from it.
+    """Return the state a run reads: its version, or a state that is recomputed from the version.
 
     May raise states.CannotBeTold.
     """
@@ -148,7 +148,7 @@ def state_of(run: Run) -> Checkpoint:
 
 
 def now(user: MemoryUser) -> Known:
-    """Return the present state. Raises BeingRedacted during a redaction."""
+    """Return the present state; raises BeingRedacted during a redaction."""
     refuse_being_redacted(user)
     return Known(user, user.last_seq, user.head)
 
@@ -156,13 +156,13 @@ def now(user: MemoryUser) -> Known:
 def as_of(user: MemoryUser, text: str) -> Known:
     """Return what was known about the user as of an entry's number, a version or a moment.
 
-    As of an entry's number, the result is what follows from the entries up to that number, however
-    they were batched. As of a moment, it is what was known at that moment from the entries that had
+    As of an entry's number, this is what follows from the entries up to that number, regardless of
+    how they were batched. As of a moment, it is what was known then, from the entries that had
     arrived and the versions that existed.
 
     Raises BadMoment if the text is none of these, or if the moment is before the first entry or in
     the future; Redacted if the answer would reveal content that has since been redacted;
-    BeingRedacted during a redaction; and states.CannotBeTold if the state cannot be computed.
+    BeingRedacted during a redaction; and states.CannotBeTold if the state can't be computed.
     """
     refuse_being_redacted(user)
     versions = Checkpoint.objects.filter(user=user).select_related("user")
@@ -181,13 +181,13 @@ def as_of(user: MemoryUser, text: str) -> Known:
 
 
 def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
-    """Return what was true at a moment (by default now) according to the entries' own times.
+    """Return what was true at a moment (now, by default) according to the entries' own times.
 
-    The result is based on all typed entries that are known now and had occurred by that moment.
+    This is based on all typed entries that are known now and had occurred by that moment.
 
     Raises BadMoment if the moment is invalid or in the future; NotByOccurred if the text is an
-    entry or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state
-    cannot be computed.
+    entry or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state can't
+    be computed.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
@@ -225,18 +225,17 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
     before = versions.filter(seen_seq__lte=seq).order_by("-version").first()
     whole = states.version_with(user, seq, before)
     found = before if whole is None else whole
-    # An entry that was rejected together with later entries is part of no state, and is not
-    # pending.
+    # An entry that was rejected together with later entries isn't part of any state, but isn't
+    # pending, either.
     settled = Q(outcome=Outcome.REJECTED)
     known = _known(user, seq, found, _until(user, seq, found), settled=settled)
     return known if whole is None else replace(known, up_to=seq)
 
 
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
-    """Return the time by which the entry had arrived and the version (if any) existed.
+    """Return the time by which the entry had arrived and the version, if any, existed.
 
-    If no version contains the entry and it is a typed entry, its outcome had been decided by then,
-    too.
+    If it is a typed entry that no version contains, its outcome had also been decided by then.
     """
     (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
     moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
@@ -257,8 +256,8 @@ def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None:
         raise UnknownMoment(
-            "This moment is before the first entry of this user's log was recorded. Use"
-            " by=occurred for the state at that moment by the entries' own times."
+            "This moment is before the first entry in this user's log was recorded. Use"
+            " by=occurred for the state at that moment according to the entries' own times."
         )
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
     return replace(_known(user, seq, then.order_by("-version").first(), moment), moment=moment)
@@ -270,11 +269,12 @@ def _known(
     checkpoint: Checkpoint | None,
     until: datetime.datetime,
     *,
-    settled: Q = Q(pk=None),  # noqa: B008 - it is not changed
+    settled: Q = Q(pk=None),  # noqa: B008 - never modified
 ) -> Known:
-    """Return what was known at `until`.
+    """Return what was known at the time `until`.
 
-    Entries settled later, or by a newer version, count as pending unless they match `settled`.
+    Entries that were settled later, or by a newer version, count as pending unless they match
+    `settled`.
     """
     decided = Q(checkpoint=None)
     if checkpoint is not None:
@@ -287,14 +287,14 @@ def _known(
 
 
 def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
-    """Return how many of these entries belong to the user, and the numbers of the first ones."""
+    """Return how many of these entries belong to the user, and the first ones' numbers."""
     entries = entries.filter(user=user)
     named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
 
 
 def refuse_being_redacted(user: MemoryUser) -> None:
-    """Raise BeingRedacted if the user's newest version may contain redacted content."""
+    """Raise BeingRedacted if the user's newest version may still contain redacted content."""
     if user.redacting_since is not None:
         raise BeingRedacted
 
@@ -306,5 +306,5 @@ def refuse_redacted(checkpoint: Checkpoint) -> None:
         raise Redacted(
             f"Version {checkpoint.version} is based on entry {seq}, which was redacted later."
         )
-    if checkpoints.is_redacted(checkpoint):  # made while the entry was being redacted
+    if checkpoints.is_redacted(checkpoint):  # it was made during the redaction
         raise Redacted(f"Version {checkpoint.version} is based on content that was redacted later.")

@@ -1,4 +1,4 @@
-"""Instants: reading a day or a time, in a user's time zone, from a text."""
+"""Instants: parsing a day or a time in a user's time zone."""
 
 import datetime
 import re
@@ -17,20 +17,20 @@ MOMENT_FORMS = (
 
 
 class BadMoment(ValueError):
-    """The text names no moment of this user's log."""
+    """The text doesn't specify a moment in this user's log."""
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that a text names; for a day, noon on that day.
+    """Parse a moment; a day stands for noon on that day.
 
-    A time without a UTC offset is read in the user's time zone. Raises BadMoment if the text names
-    no moment.
+    A time without a UTC offset is interpreted in the user's time zone. Raises BadMoment if the text
+    is not a moment.
     """
     return instant_in(user.time_zone, text)
 
 
 def instant_in(time_zone: str, text: str) -> datetime.datetime:
-    """Return the same as `instant_of`, but for a given time zone."""
+    """Like `instant_of`, but for the given time zone."""
     try:
         zone = zoneinfo.ZoneInfo(time_zone)
         if _DAY.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Rollback: make an earlier version the newest again, without changing the log."""
+"""Rollback: making an earlier version the newest again without changing the log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +19,16 @@ from memory.temporal.differences import difference, differing_paths, records_in
 from memory.temporal.history import refuse_being_redacted, refuse_redacted
 from memory.work import lanes
 
-# The beginning of the reason that is stored for entries that a rollback has excluded.
+# The start of the reason that is stored for entries excluded by a rollback.
 UNDONE = "excluded by the rollback to version"
 # REOPENED is the key under which a verdict stores the entries that its version reopened. AS_BEFORE
-# is the reason stored when the reopening is undone, for those of these entries that had not been
-# covered before.
+# is the reason stored for those of them that weren't covered before, if the reopening is undone.
 REOPENED = "reopened"
 AS_BEFORE = "as it was before it was reopened"
 
 
 class NothingToRestore(Exception):
-    """The newest version is already identical to the version to restore."""
+    """The newest version is already identical to the one to restore."""
 
 
 class NoSuchVersion(NothingToRestore):
@@ -38,12 +37,12 @@ class NoSuchVersion(NothingToRestore):
 
 @dataclass(frozen=True)
 class Excluded:
-    """What a rollback to an earlier version excludes.
+    """What a rollback to an earlier version would exclude.
 
-    `records` are the records that the earlier version does not contain. `alerts` are the live
-    alerts that will resolve, because they are based on these records or belong to constraints that
-    the earlier version does not have. `may_resolve` are the live alerts based on records that
-    differ in the earlier version. `entries` are the entries that only later versions contain.
+    `records` are the records that the earlier version doesn't contain. `alerts` are the live alerts
+    that will be resolved because they are based on these records or belong to constraints that the
+    earlier version doesn't have. `may_resolve` are live alerts based on records that are different
+    in the earlier version. `entries` are the entries that only later versions contain.
     """
 
     records: Sequence[RecordId]
@@ -55,7 +54,7 @@ class Excluded:
 def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     """Return what a rollback to this version would exclude, without performing it.
 
-    More alerts may resolve when the constraints run on the restored records.
+    Further alerts may be resolved when the constraints run on the restored records.
 
     Raises NothingToRestore if there is no such version or the newest version is identical to it;
     Redacted if the version is based on redacted content; and BeingRedacted during a redaction.
@@ -103,13 +102,13 @@ def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkp
 def restore(
     user: MemoryUser, version: int, *, reopen: bool, by: str, reason: str = ""
 ) -> Checkpoint:
-    """Roll back: store the content of an earlier version as a new version; the log stays unchanged.
+    """Roll back: store an earlier version's content as a new version. The log stays unchanged.
 
     Entries that only later versions contain are dismissed, with the reason. If `reopen` is set,
-    these entries become pending instead and are processed again; their records get the keys that
-    they had, and facts derived from messages are processed instead of the messages. If `reopen` is
-    not set, entries that were reopened after the earlier version get their earlier outcomes back.
-    Work under way is repeated on the restored version.
+    these entries become pending instead and are processed again; their records get the same keys as
+    before, and facts derived from messages are processed in place of the messages. If `reopen` is
+    not set, entries that were reopened after the earlier version get their previous outcomes back.
+    Work in progress is repeated on the restored version.
 
     Raises NothingToRestore if there is no such version or nothing would change; Redacted if the
     version is based on redacted content; and BeingRedacted during a redaction.
@@ -133,7 +132,7 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            # The new version itself does not reopen the entries that the target reopened.
+            # If the target reopened any entries, the new version itself doesn't.
             verdict={
                 **{name: part for name, part in target.verdict.items() if name != REOPENED},
                 "restored": restored,
@@ -156,7 +155,7 @@ def _move_records(
     locations = RecordLocation.objects.filter(user=head.user_id)
     for record, (path, _) in back.items():
         if record in were and were[record][0] == path:
-            continue  # as for most records, of which only the content differs
+            continue  # like most records: only its content differs
         locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
             path=path, retired_version=None
         )
@@ -164,14 +163,14 @@ def _move_records(
         row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
         if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
             row.update(retired_version=checkpoint.version)
-    if reopen:  # this includes records that had already been retired
+    if reopen:  # including records that had already been retired
         locations.filter(
             added_version__gt=target.version, retired_version__lt=checkpoint.version
         ).delete()
 
 
 def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
-    """Select the outcomes of the entries that the project contains, but the target does not."""
+    """Select the outcomes of entries that the project contains but the target doesn't."""
     messages = LogEntry.objects.filter(user=target.user_id, kind=EntryKind.MESSAGE)
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     return (
@@ -182,7 +181,7 @@ def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:
 
 
 def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
-    """Return the later versions that reopened entries and have not been rolled back.
+    """Return later versions that reopened entries and haven't been rolled back.
 
     See `memory.reopening`.
     """
@@ -199,9 +198,9 @@ def _reopenings_since(target: Checkpoint) -> list[Checkpoint]:
 def _undo_reopenings(
     target: Checkpoint, reopenings: Sequence[Checkpoint], restored: Mapping[str, Any]
 ) -> None:
-    """Give reopened entries the outcomes that they had before they were first reopened.
+    """Give reopened entries back the outcomes they had before they were first reopened.
 
-    Entries that the target does not contain are dismissed, like all later entries.
+    Entries that the target doesn't contain are dismissed, like all later entries.
     """
     user = target.user
     were: dict[int, tuple[str | None, int | None]] = {}
@@ -224,7 +223,7 @@ def _undo_reopenings(
 
     decided = []
     for seq, (was, version) in sorted(were.items()):
-        if was is not None:  # that is, if it was not pending
+        if was is not None:  # None means that it was pending
             outcome, reason = again(was, version)
             made_by = versions.get(version)
             decided.append(
@@ -244,7 +243,7 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     made = states.within(states.lineage(target), "checkpoint__")
     outcomes = EntryOutcome.objects.filter(user=target.user_id, checkpoint__isnull=False)
     undone = _undone(target)
-    # An earlier rollback may have excluded entries that the target contains. Undo that here.
+    # An earlier rollback may have excluded entries that the target contains: undo that.
     outcomes.filter(made, outcome=Outcome.DISMISSED, reason__startswith=UNDONE).update(
         outcome=Outcome.COVERED, reason=""
     )
@@ -252,8 +251,8 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
     if first is None:
         return
     if not restored["reopened"]:
-        # Keep the reference to the version that contained the entry: as of that version, the entry
-        # is not pending.
+        # Keep the reference to the version that contained the entry, because as of that version,
+        # the entry isn't pending.
         undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
         return
     undone.delete()

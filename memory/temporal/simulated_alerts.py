@@ -1,6 +1,6 @@
 """Simulated alerts: a constraint's findings over time, combined into alerts.
 
-The rules are those for real alerts (`memory.alerting.reconcile`).
+The rules are the same as for real alerts (`memory.alerting.reconcile`).
 """
 
 import datetime
@@ -16,11 +16,11 @@ from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Effec
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestIssue:
-    """A reason why a constraint would not have alerted, at one moment or for a while.
+    """A reason why a constraint would not have fired, at one moment or for a while.
 
     The kinds are `error` (the constraint failed), `alert_limit` (it would have been paused),
-    `redacted` (its input has since been redacted) and `unknown` (its findings from then on are
-    unknown).
+    `redacted` (its input has since been redacted) and `unknown` (its findings are unknown from then
+    on).
     """
 
     kind: str
@@ -34,7 +34,7 @@ class BacktestIssue:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The findings of a constraint on one version of a user's project, from the instant `at` on."""
+    """A constraint's findings on a version of a user's project, valid from `at` on."""
 
     at: datetime.datetime
     version: int
@@ -44,7 +44,7 @@ class Evaluation:
 
 @dataclass
 class Episode:
-    """A simulated alert, from the evaluation that would have opened it."""
+    """A simulated alert, starting with the evaluation that would have opened it."""
 
     opened: ConstraintFinding
     at: datetime.datetime
@@ -64,11 +64,11 @@ class UserResult:
 
 
 def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> UserResult:
-    """Combine evaluations, in chronological order, into alerts by the rules for real alerts.
+    """Combine evaluations, in chronological order, into alerts by the same rules as real alerts.
 
     While the constraint has a problem, it opens no alerts, and its open alerts stay open. If it
-    would have been paused, this counts as a problem at that moment only, as if the constraint had
-    been resumed immediately.
+    would have been paused, this counts as a problem only at that moment, as if the constraint had
+    been resumed right away.
     """
     told = UserResult()
     live: dict[str, Episode] = {}

@@ -1,10 +1,10 @@
 """States that are not stored as versions: computed exactly from typed entries, or not at all.
 
-Entries that are settled together share one version. The state as of one of these entries is the
-previous version plus the edits of the entries up to and including that entry, which is possible
-because edits are recorded entry by entry. *What was true* at a moment, according to the entries'
-own times, is the project that would result if each typed entry had arrived when it occurred. Edits
-that a language model or a person made from several entries cannot be separated. In that case,
+Entries that are settled together share a version. The state as of one of these entries is the
+previous version plus the edits for the entries up to and including it, which works because edits
+are recorded entry by entry. *What was true* at a moment, according to the entries' own times, is
+the project that would result if each typed entry had arrived when it occurred. Edits that a
+language model or a person made from several entries can't be separated. In that case,
 `CannotBeTold` says what to ask for instead.
 """
 
@@ -31,22 +31,21 @@ from memory.project import (
 )
 from memory.project.told import Telling, edits_up_to
 
-# The kinds of entries whose outcomes affect a state; the outcomes of messages and redactions do
-# not.
+# The kinds of entries whose outcomes affect a state; those of messages and redactions don't.
 STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
-# The kinds of edits that change no record.
+# The kinds of edits that don't change any records.
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
-# The maximum number of entries that an error message names.
+# The maximum number of entries named in an error message.
 _NAMED = 3
 
 
-# The maximum number of typed entries that are compiled again for one request, which takes about
-# five seconds.
+# The maximum number of typed entries recompiled for a single request, which takes about five
+# seconds.
 MAX_TOLD = 20_000
 
 
 class CannotBeTold(Exception):
-    """The state cannot be computed exactly; the message says why, and what to ask for instead."""
+    """The state can't be computed exactly; the message says why, and what to ask for instead."""
 
 
 # -- States as of an entry ------------------------------------------------------------------------
@@ -55,8 +54,8 @@ class CannotBeTold(Exception):
 def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Checkpoint | None:
     """Return the version that, cut off after this entry, is the state as of the entry.
 
-    Returns None if that state is `before`, the newest version that takes no later entry into
-    account. Raises CannotBeTold if the state cannot be separated from that of later entries.
+    Returns None if that state is `before`, the newest version that takes no later entries into
+    account. Raises CannotBeTold if the state can't be separated from that of later entries.
     """
     version = before.version if before else 0
     later = EntryOutcome.objects.filter(
@@ -90,8 +89,8 @@ def _in_one_go(
     instead = [f"v{one.version}" for one in (before, holders[-1]) if one is not None]
     return (
         f"{what} not processed individually, but in version {holders[-1].version}, together with"
-        f" later entries: there is no exact state as of entry {seq}. Ask as of a version"
-        f" ({' or '.join(instead)}), or of a moment."
+        f" later entries: there is no exact state as of entry {seq}. Ask for the state as"
+        f" of a version ({' or '.join(instead)}) or a moment instead."
     )
 
 
@@ -102,10 +101,10 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def up_to(version: Checkpoint, seq: int) -> Checkpoint:
-    """Return the state that a version of typed entries would have if it ended at this entry.
+    """Return the state a version made from typed entries would have if it ended at this entry.
 
-    The state is the previous version plus the edits up to this entry. Raises CannotBeTold if these
-    edits cannot be applied.
+    This is the previous version plus the edits up to this entry. Raises CannotBeTold if these edits
+    can't be applied.
     """
     parent = version.parent
     edits = list(edits_up_to(map(edit_from_json, version.edits), seq))
@@ -115,14 +114,14 @@ def up_to(version: Checkpoint, seq: int) -> Checkpoint:
             for edit in edits:
                 apply(project, edit)
         except (EditError, ProjectError):
-            # The index of records describes the newest version, so read all files instead.
+            # The record index describes the newest version, so read all files instead.
             project = Project.from_files(checkpoints.read_files(parent) if parent else {})
             for edit in edits:
                 apply(project, edit)
     except EditError as error:
         raise CannotBeTold(
-            f"The edits of version {version.version} cannot be applied one by one ({error}): ask"
-            f" as of v{version.version}."
+            f"Version {version.version}'s edits cannot be applied one by one ({error}): ask for"
+            f" the state as of v{version.version} instead."
         ) from None
     change = project.change()
     files = {path: text for path, text in change.files.items() if text is not None}
@@ -142,7 +141,7 @@ def _computed(
     *,
     seen_seq: int,
 ) -> Checkpoint:
-    """Return a state as an unsaved version with the number of the version it was computed from."""
+    """Return a state as an unsaved version with the number of the version it is computed from."""
     state = Checkpoint(
         user=version.user,
         version=version.version,
@@ -174,7 +173,7 @@ def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
 
 
 def lineage(version: Checkpoint) -> list[tuple[int, int]]:
-    """Return the ranges of versions that led to this one, leaving out those rolled back."""
+    """Return the ranges of versions that led to this one, without those that were rolled back."""
     returns = Checkpoint.objects.filter(user=version.user_id, origin=Origin.RESTORED)
     skipped = dict(returns.values_list("version", "verdict__restored__version"))
     found, last = [], version.version
@@ -186,7 +185,7 @@ def lineage(version: Checkpoint) -> list[tuple[int, int]]:
 
 
 def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
-    """Return a filter for rows whose version is in one of the ranges.
+    """Return a filter for rows whose version is in one of these ranges.
 
     `prefix` is the lookup path to the version, such as `checkpoint__`.
     """
@@ -197,12 +196,12 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 
 
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
-    """Return what was true at a moment, according to the times at which typed entries occurred.
+    """Return what was true at a moment, according to when the typed entries occurred.
 
-    The result is the project that would exist if each of the version's typed entries had arrived
-    when it occurred; entries that occurred at the same moment are in the order of the log. The
-    constraints are those of the version. Raises CannotBeTold if the version is based on anything
-    other than typed entries.
+    This is the project that would exist if each of the version's typed entries had arrived when it
+    occurred; entries that occurred at the same moment are in the order of the log. The constraints
+    are the version's own. Raises CannotBeTold if the version is based on anything but typed
+    entries.
     """
     telling, entries = _telling(head), _occurred(head, moment)
     rejected = telling.tell([log.record_entry(entry) for entry in entries])
@@ -212,11 +211,11 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
 def occurrences(
     head: Checkpoint, since: datetime.datetime, until: datetime.datetime
 ) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
-    """Yield the states during a period, by the entries' own times, each with the time it began.
+    """Yield the states during a period, by the entries' own times, with the time each one began.
 
-    The first is the state at the beginning of the period, if there was one. Another follows for
-    each moment at which something occurred before the end. Raises CannotBeTold if the states cannot
-    be computed from typed entries.
+    The first is the state at the beginning of the period, if there was one. It is followed by one
+    for each moment before the end at which something occurred. Raises CannotBeTold if the states
+    can't be computed from typed entries.
     """
     telling, entries = _telling(head), _occurred(head, until)
     rejected: dict[int, str] = {}
@@ -255,7 +254,7 @@ def _as_told(
 
 
 def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
-    """Return those typed entries of a version that had occurred by a moment."""
+    """Return a version's typed entries that had occurred by a moment."""
     made = within(lineage(head), "checkpoint__")
     covered = EntryOutcome.objects.filter(
         made, user=head.user_id, seq=OuterRef("seq"), outcome=Outcome.COVERED
@@ -266,8 +265,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     found = list(entries.order_by("occurred_at", "seq")[: MAX_TOLD + 1])
     if len(found) > MAX_TOLD:
         raise CannotBeTold(
-            f"More than {MAX_TOLD:,} typed entries had occurred by then: the state by their own"
-            " times is not computed. Ask for an earlier moment, or without by=occurred."
+            f"More than {MAX_TOLD:,} typed entries had occurred by then, so the state according"
+            " to their own times is not computed. Ask for an earlier moment, or omit by=occurred."
         )
     forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
     if forgotten:
@@ -276,8 +275,8 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
         if kept := [seq for seq in forgotten if seq not in redacted]:
             noun = "entry" if len(kept) == 1 else "entries"
             raise CannotBeTold(
-                f"Retention has deleted the text of {noun} {_listed(kept)}: the state by the"
-                " entries' own times cannot be computed. Ask without by=occurred."
+                f"Retention has deleted the text of {noun} {_listed(kept)}, so the state"
+                " according to the entries' own times cannot be computed. Omit by=occurred."
             )
     return found
 
@@ -285,16 +284,16 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 def refuse_untyped(head: Checkpoint) -> None:
     """Raise CannotBeTold if a version is not based on typed entries alone.
 
-    That is the case if a language model, an import or proposed edits changed classes or records
-    other than by widening fields.
+    This is the case if a language model, an import or proposed edits changed classes or records in
+    any way other than by widening fields.
     """
     _widened_by_hand(head)
 
 
 def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
-    """Return the edits that widen fields but were not made from typed entries.
+    """Return the edits that widen fields but weren't made from typed entries.
 
-    Raises CannotBeTold if other edits were not made from typed entries.
+    Raises CannotBeTold if any other edits weren't made from typed entries.
     """
     widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
@@ -309,9 +308,9 @@ def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
             made_by = Origin(origin).label
             raise CannotBeTold(
                 f"Version {version} ({made_by}) changed classes or records other than through"
-                " typed entries, and these changes have no time of their own: the state by the"
-                " entries' own times cannot be computed. Ask without by=occurred, as of a version"
-                f" (v{version - 1 or version}) or of a moment."
+                " typed entries, and these changes have no time of their own, so the state"
+                " according to the entries' own times cannot be computed. Omit by=occurred, and ask"
+                f" for the state as of a version (v{version - 1 or version}) or a moment."
             )
         widened += (cast("WidenField", edit_from_json(edit)) for edit in wider)
     return widened

@@ -1,8 +1,8 @@
-"""Scheduling the language model's work for a user in batches, since each attempt costs money.
+"""Scheduling language model work for a user in batches, because each attempt costs money.
 
 Work is due as soon as enough entries are waiting, no entry has arrived for a while, the oldest
 entry has waited long enough, or an entry is urgent (`"urgent": true` in its metadata). The
-operator's settings (`UAC_STRUCTURE_…`) apply to all workspaces; a workspace may override them.
+operator's settings (`UAC_STRUCTURE_…`) apply to all workspaces unless a workspace overrides them.
 """
 
 import datetime
@@ -12,12 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-# The number up to which waiting entries are counted.
+# Waiting entries are counted only up to this number.
 MAX_ENTRIES = 1000
 
-# Work that is already due stays due; otherwise, when it becomes due depends on the new entries
-# together with those already waiting. New entries also shorten the wait after a failure: to the
-# longest time that an entry may wait, or to zero if one of them is urgent.
+# Work that is already due stays due. Otherwise, the new entries and those already waiting determine
+# when it becomes due. New entries also shorten the wait after a failure: to the longest time an
+# entry may wait, or to zero if one of them is urgent.
 ANNOUNCE = """
 UPDATE memory_lane AS lane SET
     waiting = lane.waiting + %(number)s,
@@ -54,10 +54,10 @@ def announce(
     urgent: bool,
     now: datetime.datetime,
 ) -> bool:
-    """Add `number` waiting entries, recorded between `first` and `last`; set when work is due.
+    """Add `number` waiting entries, recorded between `first` and `last`, and set when work is due.
 
-    The caller must have locked the user's row. Returns whether to wake the workers, that is,
-    whether this call made the work due and there is a model to do it.
+    The caller must have locked the user's row. Returns whether to wake the workers, which is the
+    case if this call made the work due and there is a model to do it.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -79,14 +79,14 @@ def announce(
 
 
 def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
-    """Return whether an entry with this metadata is to be processed without waiting."""
+    """Return whether an entry with this metadata should be processed without waiting."""
     return metadata is not None and metadata.get("urgent") is True
 
 
 def in_words(holds: Mapping[str, int]) -> str:
-    """Describe, for the staff, when work begins with these settings."""
+    """Tell staff when work begins with these settings."""
     return (
-        f"when {holds['structure_entries']} entries of a user are waiting, no entry has arrived for"
-        f" {holds['structure_idle_seconds']} s, the oldest entry has waited for"
+        f"when {holds['structure_entries']} of a user's entries are waiting, no entry has arrived"
+        f" for {holds['structure_idle_seconds']} s, the oldest entry has waited for"
         f" {holds['structure_age_seconds']} s, or an entry is urgent"
     )

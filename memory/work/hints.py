@@ -1,8 +1,8 @@
-"""Wake-up hints in Redis, which announce that work is waiting or that a result is ready.
+"""Wake-up hints: Redis messages saying that work is waiting or that a result is ready.
 
-PostgreSQL holds the data and the work queue. Redis may lose everything at any moment without any
-work being lost: the dispatcher finds work that no hint has announced, and a waiting request that is
-not woken answers `202` with the URL of the result.
+PostgreSQL holds the data and the work queue. Redis may lose everything at any time without any work
+being lost: the dispatcher finds work that no hint has announced, and a waiting request that isn't
+woken answers `202` with the result's URL.
 """
 
 import functools
@@ -28,22 +28,22 @@ from memory.work.hosts import SHARED_QUEUE, route
 
 logger = structlog.get_logger(__name__)
 
-# Seconds after which a hint is dropped; the dispatcher has sent another one by then.
+# Seconds after which a hint is dropped; by then, the dispatcher has sent another one.
 HINT_SECONDS = 10
-# Extra latency, in seconds, allowed when Redis hangs, beyond the wait that was asked for.
+# If Redis hangs, how many seconds a call may take beyond the wait that was asked for.
 PATIENCE_SECONDS = 2.0
-# The same, in seconds, for requests that can do without an answer from Redis.
+# The same for requests that can do without an answer from Redis.
 QUICK_SECONDS = 0.25
-# Maximum number of connections per process, which is more than a process has threads.
+# The maximum number of connections per process, which is more than a process has threads.
 CONNECTIONS = 100
-# Seconds to wait before a closed connection is opened again.
+# Seconds to wait before reopening a closed connection.
 RETRY_SECONDS = 0.02
 _silent_until = 0.0
-# Seconds for which a signal is kept for a request that has not begun to wait for it yet.
+# How many seconds to keep a signal for a request that hasn't started waiting for it yet.
 SIGNAL_SECONDS = 60
-# The maximum number of hints per workspace that wait at the front of a queue. Further hints of that
-# workspace wait behind the front hints of all workspaces (with the priority BEHIND), so that a busy
-# workspace does not delay the others.
+# How many hints per workspace may wait at the front of a queue. A workspace's further hints wait
+# behind all workspaces' front hints (with the priority BEHIND), so that a busy workspace doesn't
+# delay the others.
 IN_FRONT = 16
 BEHIND = 9
 
@@ -63,9 +63,9 @@ class Script:
             return client.eval(self._text, 1, key, *arguments)
 
 
-# The count of a workspace's hints at the front expires once all of them must have been taken or
-# dropped. Without this, if a worker died without reporting which hint it took, the count would stay
-# wrong forever.
+# The count of a workspace's front hints expires once all of them must have been taken or dropped.
+# Otherwise, if a worker died without reporting which hint it took, the count would stay wrong
+# forever.
 GO_IN_FRONT = Script("""
 local waiting = redis.call('INCR', KEYS[1])
 if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
@@ -86,9 +86,8 @@ return waiting
 def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.Redis:
     """Return this process's client for commands that block for up to `wait_seconds`.
 
-    Its connection pool is safe to share between threads and bounded: when it is exhausted, a
-    command fails immediately. A closed connection is opened again once; a command that gets no
-    answer is not repeated.
+    Its connection pool is thread-safe and bounded: when it is exhausted, commands fail immediately.
+    A closed connection is reopened once; a command that gets no answer is not repeated.
     """
     patience = PATIENCE_SECONDS if patience is None else patience
     return redis.Redis.from_url(
@@ -109,7 +108,7 @@ def hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Wake a worker once the current transaction has committed: see `send_hint`."""
+    """Wake a worker once the current transaction has committed; see `send_hint`."""
     whose = {"workspace_pk": workspace_pk, "user_pk": user_pk}
     transaction.on_commit(lambda: send_hint(task, arguments, **whose, kind=kind), robust=True)
 
@@ -122,11 +121,11 @@ def send_hint(
     user_pk: int | None = None,
     kind: str = "",
 ) -> None:
-    """Wake a worker now: the user's sandbox host if a user is given, else any worker for the task.
+    """Wake a worker now: the user's sandbox host if a user is given, or any worker for the task.
 
-    At most IN_FRONT hints of a workspace wait at the front of a queue; its other hints wait behind,
-    and any host may take them. `kind` distinguishes slow work from fast work of the same task. If
-    the broker does not answer, this costs time, but no work is lost; no further hints are then sent
+    At most IN_FRONT of a workspace's hints wait at the front of a queue; its other hints wait
+    behind, where any host may take them. `kind` tells slow work apart from fast work for the same
+    task. If the broker doesn't answer, this takes time, but no work is lost; no more hints are sent
     for a while, so that not every request has to wait for the failure.
     """
     if _is_silent():
@@ -151,7 +150,7 @@ def send_hint(
 
 
 def taken(place: str) -> None:
-    """Record that a worker took a front hint; `place` is the header of the hint's message."""
+    """Record that a worker took a front hint; `place` is the header from the hint's message."""
     try:
         LEAVE_FRONT(redis_client(patience=QUICK_SECONDS), place)
     except redis.RedisError as error:
@@ -165,7 +164,7 @@ def _kind(task: str) -> str:
 
 
 def _is_silent() -> bool:
-    """Return whether Redis has failed recently, in which case it is not called for a while."""
+    """Return whether Redis failed recently, in which case we don't call it for a while."""
     return time.monotonic() < _silent_until
 
 
@@ -175,7 +174,7 @@ def _be_silent() -> None:
 
 
 def signal_done(run_id: uuid.UUID) -> None:
-    """Wake the requests that are waiting for this run."""
+    """Wake any requests that are waiting for this run."""
     if _is_silent():
         return
     key = _done(run_id)
@@ -190,17 +189,17 @@ def signal_done(run_id: uuid.UUID) -> None:
 
 
 def wait_done(run_id: uuid.UUID, seconds: float) -> None:
-    """Wait until the run is signalled as done or Redis fails, for at most `seconds`."""
+    """Wait up to `seconds` until the run is signalled as done or Redis fails."""
     key = _done(run_id)
     try:
-        # Each signal wakes one waiting request, so this puts the element back for any others.
+        # Each signal wakes only one waiting request, so put the element back for any others.
         redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
 
 
 def signal_events(workspace_pk: int) -> None:
-    """Once the transaction commits, wake the requests that wait for events in the workspace."""
+    """Once the transaction commits, wake requests that are waiting for events in the workspace."""
 
     def publish() -> None:
         if _is_silent():
@@ -216,10 +215,10 @@ def signal_events(workspace_pk: int) -> None:
 
 @contextmanager
 def events_signalled(workspace_pk: int | None = None) -> Iterator[Callable[[float], None]]:
-    """Listen for events in this workspace or, if None, in any; yield a function that waits for one.
+    """Listen for events in a workspace (or, if None, in any); yield a function that waits for one.
 
-    No signal sent since the beginning of the block is missed. If Redis fails, signals are lost, and
-    the function waits for the whole time that it is given.
+    No signal sent after the block was entered is missed. If Redis fails, signals are lost, and the
+    function waits for all of the time it is given.
     """
     with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
 

@@ -1,8 +1,8 @@
-"""Sandbox hosts: the workers that run users' code, and the routing of users to them.
+"""Sandbox hosts: the workers that run users' code, and how users are routed to them.
 
-A host keeps its most recent users' sandboxes for a short while, with their projects loaded.
-Therefore a user's hints go to the same host for as long as it lives. This affects speed only: any
-host may do any work, and hosts take over work that another host has not started
+A host keeps its most recent users' sandboxes around for a short while, with their projects loaded,
+so a user's hints go to the same host for as long as it is live. This only affects speed: any host
+may do any work, and hosts take over work that another host hasn't started
 (`workers.service.hosting`).
 """
 
@@ -17,17 +17,17 @@ from django.db.models.functions import Now
 
 from memory.models import SandboxHost
 
-# The queue from which every host takes work.
+# The queue that every host takes work from.
 SHARED_QUEUE = "sandbox"
 
 HEARTBEAT_SECONDS = 2.0
-# A host that has sent no heartbeat for this long no longer gets hints of its own.
+# A host that hasn't sent a heartbeat for this long no longer gets hints of its own.
 SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
-# The row of a host that has sent no heartbeat for this long is deleted.
+# After a host hasn't sent a heartbeat for this long, its row is deleted.
 FORGOTTEN = datetime.timedelta(days=1)
-# Seconds for which a process relies on its list of hosts, instead of querying it for every hint.
+# How many seconds a process reuses its list of hosts, rather than querying it for every hint.
 BELIEVED_SECONDS = 1.0
-# The key in a host's report under which it says why it takes no work; absent if it takes work.
+# The key in a host's report that says why it takes no work; absent if it does take work.
 PROBLEM = "problem"
 
 _live: Collection[str] = ()
@@ -35,14 +35,14 @@ _believed_until = 0.0
 
 
 def queue_of(host: str) -> str:
-    """Return the name of the queue from which only this host takes work."""
+    """Return the name of the queue that only this host takes work from."""
     return f"{SHARED_QUEUE}.{host}"
 
 
 def route(user_pk: int) -> str:
     """Return the name of the queue for a user's work: that of the host chosen for the user.
 
-    If fewer than two hosts are live, or if the database does not answer, it is the shared queue.
+    If fewer than two hosts are live, or if the database doesn't answer, this is the shared queue.
     """
     try:
         hosts = live()
@@ -52,7 +52,7 @@ def route(user_pk: int) -> str:
 
 
 def choose(hosts: Collection[str], user_pk: int) -> str:
-    """Choose the host for a user by rendezvous hashing (Thaler and Ravishankar, 1998).
+    """Choose a user's host by rendezvous hashing (Thaler and Ravishankar, 1998).
 
     When a host comes or goes, only the users who move to or from that host are affected.
     """
@@ -60,7 +60,7 @@ def choose(hosts: Collection[str], user_pk: int) -> str:
 
 
 def live() -> Collection[str]:
-    """Return the names of the live hosts that take work; the list is at most one second old."""
+    """Return the names of live hosts that take work; the list is at most one second old."""
     global _live, _believed_until
     if time.monotonic() >= _believed_until:
         spoke = SandboxHost.objects.filter(seen_at__gt=Now() - SILENT)
@@ -78,7 +78,7 @@ def others(name: str) -> bool:
 def beat(
     name: str, *, started_at: datetime.datetime, threads: int, report: Mapping[str, Any]
 ) -> None:
-    """Write this host's heartbeat. `seen_at` is set by the database's clock."""
+    """Write this host's heartbeat; `seen_at` is set by the database's clock."""
     host = SandboxHost(
         name=name, started_at=started_at, seen_at=Now(), threads=threads, report=dict(report)
     )
@@ -91,6 +91,6 @@ def beat(
 
 
 def leave(name: str) -> None:
-    """Delete the row of this host, and those of hosts that were killed long ago."""
+    """Delete this host's row, along with those of hosts that were killed long ago."""
     SandboxHost.objects.filter(name=name).delete()
     SandboxHost.objects.filter(seen_at__lt=Now() - FORGOTTEN).delete()

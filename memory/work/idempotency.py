@@ -1,7 +1,7 @@
-"""Idempotent writes: a client sends a key with a write and can then repeat the request safely.
+"""Idempotent writes: a client sends a key with a write and can then safely repeat the request.
 
-The key is stored in the same transaction as the write. So neither exists without the other, even if
-a process is killed, and the key of a write that failed can be used again.
+The key is stored in the same transaction as the write, so neither exists without the other, even if
+a process is killed, and a failed write's key can be used again.
 """
 
 import datetime
@@ -26,8 +26,8 @@ class KeyInProgress(Exception):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The first request with the Idempotency-Key {key!r} is still being processed;"
-            " repeat this request in a moment."
+            f"The first request with the Idempotency-Key {key!r} is still being processed."
+            " Repeat this request in a moment."
         )
 
 
@@ -37,7 +37,7 @@ class KeyReused(Exception):
     def __init__(self, key: str) -> None:
         super().__init__(
             f"The Idempotency-Key {key!r} belongs to a request with a different method, path"
-            " or body; use a new key for a new request."
+            " or body. Use a new key for a new request."
         )
 
 
@@ -46,7 +46,7 @@ class Write(Generic[Result]):
     """A write, with functions that store its result as JSON and read it back."""
 
     do: Callable[[], Result]
-    # Returns the user whom the result concerns; None if there is none, or if nothing about the user
+    # Returns the user the result is about, or None if there is none or if nothing about the user
     # may be kept.
     user_of: Callable[[Result], MemoryUser | None]
     refer: Callable[[Result], Any]
@@ -59,12 +59,12 @@ class Write(Generic[Result]):
 def once(
     workspace: Workspace, key: str, fingerprint: str, write: Write[Result]
 ) -> tuple[Result, bool]:
-    """Do the write unless it was already done under this key.
+    """Do the write, unless it has already been done under this key.
 
-    `fingerprint` identifies the request. Returns the write's result, and whether it had already
-    been done. Raises KeyReused if the key was used with a different fingerprint, KeyInProgress
-    while the first request with the key is being processed, and any error of the write itself; in
-    that case nothing is stored, and the key may be used again.
+    `fingerprint` identifies the request. Returns the write's result and whether it had already been
+    done. Raises KeyReused if the key was used with a different fingerprint, KeyInProgress while the
+    first request with the key is being processed, and any error from the write itself; in that
+    case, nothing is stored and the key may be used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -75,7 +75,7 @@ def once(
             .first()
         )
         if known is not None and known.user is not None and known.user.erased_at is not None:
-            known.delete()  # an erased user's key that the erasure has not deleted yet
+            known.delete()  # an erased user's key that the erasure hasn't deleted yet
             known = None
         if known is not None:
             if known.fingerprint not in (fingerprint, _nameless(fingerprint)):

@@ -1,4 +1,4 @@
-"""Lanes: a user's entries that wait for one kind of work, and the state of that work."""
+"""Lanes: a user's entries that are waiting for one kind of work, and that work's state."""
 
 import datetime
 from collections.abc import Callable, Collection, Sequence
@@ -26,14 +26,14 @@ KINDS = {
 }
 
 
-# A batch ends with the entry that brings its size above this number of bytes.
+# A batch ends with the entry that takes its size beyond this number of bytes.
 BATCH_BYTES = 2 * 1024 * 1024
 
 
 def due(name: LaneName) -> QuerySet[Lane]:
-    """Select the lanes of this kind in which work is due, even if they are held or backing off.
+    """Select the lanes of this kind that have work due, even if they are held or backing off.
 
-    Work on typed records is due immediately. While entries of a user are being redacted, neither of
+    Typed records are due immediately. While any of a user's entries are being redacted, neither of
     the user's lanes is selected.
     """
     lanes = Lane.objects.filter(workable(), name=name, due_at__isnull=False)
@@ -43,7 +43,7 @@ def due(name: LaneName) -> QuerySet[Lane]:
 
 
 def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep the lanes whose workspace has a language model; others would only occupy workers."""
+    """Keep the lanes whose workspace has a language model; others would just keep workers busy."""
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
@@ -54,10 +54,10 @@ def pending(
     kinds: Sequence[EntryKind] = (),
     without: Collection[int] = (),
 ) -> list[LogEntry]:
-    """Return the oldest entries of the lane that have no outcome yet, in order.
+    """Return the lane's oldest entries without an outcome, in order.
 
-    Returns at most `limit` entries, or fewer if they are large. If `kinds` are given, only entries
-    of these kinds are returned. The entries whose numbers are in `without` are left out.
+    Returns at most `limit` entries, fewer if they are large. If `kinds` are given, only entries of
+    these kinds are returned. Entries whose numbers are in `without` are left out.
     """
     found = undecided(lane)
     if kinds:
@@ -75,7 +75,7 @@ def pending(
 
 
 def undecided(lane: Lane) -> QuerySet[LogEntry]:
-    """Select the entries of the lane that have no outcome yet, oldest first."""
+    """Select the lane's entries that have no outcome yet, oldest first."""
     decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
     return LogEntry.objects.filter(
         ~Exists(decided),
@@ -86,13 +86,13 @@ def undecided(lane: Lane) -> QuerySet[LogEntry]:
 
 
 def advance(lane: Lane, seq: int) -> None:
-    """Record that all entries of the lane up to `seq` have outcomes, to speed up later queries."""
+    """Record that all entries in the lane up to `seq` have outcomes, to speed up later queries."""
     lane.cursor_seq = seq
     Lane.objects.filter(pk=lane.pk, token=lane.token).update(cursor_seq=seq)
 
 
 def hurry(lanes: QuerySet[Lane]) -> int:
-    """Make the pending work of these lanes due now; return how many lanes have pending work."""
+    """Make these lanes' pending work due now; return how many lanes have pending work."""
     now = timezone.now()
     return lanes.filter(due_at__isnull=False).update(
         due_at=Least("due_at", Value(now)), run_after=now, hinted_at=None
@@ -100,7 +100,7 @@ def hurry(lanes: QuerySet[Lane]) -> int:
 
 
 class LaneState(models.TextChoices):
-    """The state of the language model's work for a user."""
+    """The state of language model work for a user."""
 
     IDLE = "idle", "idle"
     WAITING = "waiting", "waiting"
@@ -111,10 +111,10 @@ class LaneState(models.TextChoices):
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """The status of the language model's work for a user.
+    """The status of language model work for a user.
 
-    `waiting` is the number of waiting entries, `until` the time when work begins or is retried, if
-    known, and `reason` says why it has not begun.
+    `waiting` is the number of waiting entries, `until` is when work will begin or be retried, if
+    known, and `reason` says why it hasn't begun.
     """
 
     state: LaneState
@@ -128,10 +128,10 @@ def standing(
     lane: Lane | None = None,
     pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
 ) -> LaneStatus:
-    """Return the status of the language model's work for a user, to show to the staff.
+    """Return the status of language model work for a user, to show to staff.
 
     If `lane` is not given, it is looked up. `pause_of` returns the pause that applies to a user, if
-    there is one.
+    any.
     """
     lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
     now = timezone.now()
@@ -156,7 +156,7 @@ def standing(
 
 
 def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
-    """Describe how many users of the workspace are ahead, and how many are being processed."""
+    """Describe how many of the workspace's users are ahead, and how many are being processed."""
     others = Lane.objects.filter(
         name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
     ).exclude(pk=lane.pk)
@@ -175,11 +175,10 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
 
 
 def release(lane: Lane) -> bool:
-    """Give the lane back after success; return whether to wake the workers because more is due.
+    """Release the lane after success; return whether to wake workers because more is due.
 
-    Raises LeaseLost if the caller has lost the lane. Like this function, an append begins by
-    locking the user's row, so either this function sees the new entry, or the append finds the lane
-    free.
+    Raises LeaseLost if the caller has lost the lane. Appends, like this function, begin by locking
+    the user's row, so either this function sees a new entry, or the append finds the lane free.
     """
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
@@ -189,8 +188,8 @@ def release(lane: Lane) -> bool:
             "lease_expires_at": None,
             "attempts": 0,
             "last_error": "",
-            # Set to now, so that any remaining work comes after that of other users in the
-            # workspace.
+            # Set to now, so that any remaining work has to queue behind the workspace's other
+            # users.
             "run_after": timezone.now(),
         }
         row = Lane.objects.filter(pk=lane.pk)
@@ -203,7 +202,7 @@ def release(lane: Lane) -> bool:
 
 
 def recount(user_pk: int) -> bool:
-    """Reschedule the language model's work, based on the pending entries and their times.
+    """Reschedule language model work based on the pending entries and their times.
 
     The caller must have locked the user's row. Returns whether to wake the workers.
     """
@@ -225,7 +224,7 @@ def recount(user_pk: int) -> bool:
 
 
 def interrupt(user_pk: int) -> None:
-    """Take the leases of both lanes away, since workers must not write results of outdated reads.
+    """Revoke both lanes' leases, because workers must not write results based on outdated reads.
 
     The caller must have locked the user's row.
     """
@@ -238,10 +237,10 @@ def interrupt(user_pk: int) -> None:
 
 
 def begin_again(user_pk: int, seq: int) -> None:
-    """Make both lanes start again at entry `seq`, since some later entries are pending again.
+    """Make both lanes start over at entry `seq`, as some entries from there on are pending again.
 
-    A worker that holds a lane has read outdated data, so its writes are refused. The caller must
-    have locked the user's row.
+    A worker that holds a lane has read data that is now outdated, so its writes are rejected. The
+    caller must have locked the user's row.
     """
     interrupt(user_pk)
     Lane.objects.filter(user=user_pk).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))

@@ -1,15 +1,15 @@
-"""Leases: which worker holds which work until when, and the fencing tokens that stop late writes.
+"""Leases: which worker holds which work until when, and fencing tokens that stop late writes.
 
-A piece of work is a row: a `Lane` of a user, a `Run`, or any other `LeasedWork`. A claim gives the
-row an owner, an expiry and the next token. When a worker dies, its lease expires, another worker
+A piece of work is a row: a user's `Lane`, a `Run`, or any other `LeasedWork`. Claiming a row gives
+it an owner, an expiry and the next token. When a worker dies, its lease expires, another worker
 claims the row, and the higher token stops late writes by the first worker (a fencing token:
 Kleppmann, "How to do distributed locking", 2016).
 
 A process whose clock is wrong (`memory.database.clock`) claims no work and considers its leases
 lost.
 
-A claim commits without waiting until it is on disk, so a database crash may undo it, and its token
-may then be issued a second time. A lease is therefore identified by its token and owner together.
+A claim is committed without waiting for the disk, so a database crash may undo it, and its token
+may then be issued again. That is why a lease is identified by both its token and its owner.
 """
 
 import datetime
@@ -41,7 +41,7 @@ logger = structlog.get_logger(__name__)
 Leased = TypeVar("Leased", bound=LeasedWork)
 
 
-# Clocks synchronised by NTP differ by less than this, and every wait is longer than this.
+# Clocks synchronised by NTP differ by less than this, and any wait is longer than this.
 SKEW = datetime.timedelta(seconds=0.5)
 
 
@@ -50,18 +50,18 @@ class LeaseLost(Exception):
 
 
 def free(now: datetime.datetime | Parameter) -> Q:
-    """Match the rows that no worker holds and whose wait after a failure is over.
+    """Match rows that no worker holds and whose wait after a failure is over.
 
-    The clock of the process that wrote `run_after` may be slightly ahead, so SKEW is allowed.
+    SKEW is added because the clock of the process that wrote `run_after` may be slightly ahead.
     """
     idle = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
     return idle & Q(run_after__lte=now + SKEW)
 
 
 class ClaimQuery(Generic[Leased]):
-    """A claim that is made so often that the SQL to select its rows is built only once.
+    """A claim that is made so often that we build the SQL that selects its rows only once.
 
-    `rows` returns the queryset of these rows, which contains `Parameter`s.
+    `rows` returns a queryset of these rows that contains `Parameter`s.
     """
 
     def __init__(self, rows: Callable[[], QuerySet[Leased]]) -> None:
@@ -71,7 +71,7 @@ class ClaimQuery(Generic[Leased]):
         )
 
     def claim(self, columns: Mapping[str, Any], **values: Any) -> Leased | None:
-        """Claim the first free row for these parameter values, as the function `claim` does."""
+        """Claim the first free row for these parameter values, just like the function `claim`."""
         if not clock.is_right():
             return None
         now = timezone.now()
@@ -83,9 +83,9 @@ class ClaimQuery(Generic[Leased]):
 
 
 def claim(work: QuerySet[Leased], **columns: Any) -> Leased | None:
-    """Claim the first free row of the queryset; return it with its new token, or None.
+    """Claim the first free row in the queryset; return it with its new token, or None.
 
-    `columns` are set in the same statement. Rows that another transaction has locked are skipped.
+    `columns` are set in the same statement. Rows locked by other transactions are skipped.
     """
     if not clock.is_right():
         return None
@@ -110,7 +110,7 @@ def _claim(
     claimed = model._default_manager.raw(
         f"UPDATE {model._meta.db_table}"  # noqa: S608  # nosec B608 # our own names
         f" SET token = token + 1, attempts = attempts + 1, {assignments}"
-        # Joined rows are not locked, because the user's row is written all the time.
+        # Don't lock joined rows: the user's row is written all the time.
         f" WHERE id = ({free_rows} LIMIT 1"
         f" FOR NO KEY UPDATE OF {model._meta.db_table} SKIP LOCKED)"
         f" RETURNING {columns_of(model)},"
@@ -122,9 +122,9 @@ def _claim(
 
 @contextmanager
 def kept(row: LeasedWork) -> Iterator[None]:
-    """Renew the lease in the background while the block runs, for at most UAC_WORK_SECONDS.
+    """Renew the lease in the background while the block runs, for up to UAC_WORK_SECONDS.
 
-    Work that takes longer is considered hung: its thread cannot be stopped, but its lease can
+    Work that takes longer is considered hung: its thread can't be stopped, but its lease can
     expire, so that another worker does the work. Raises LeaseLost if the block fails because the
     user was erased.
     """
@@ -140,20 +140,20 @@ def kept(row: LeasedWork) -> Iterator[None]:
 
 
 def works_on(user_pk: int) -> bool:
-    """Return whether this process is doing work for a user, even if it has lost the lease."""
+    """Return whether this process is working for a user, even if it has lost the lease."""
     return any(getattr(row, "user_id", None) == user_pk for row in _keeper.held())
 
 
 class _Keeper:
-    """Renews the leases of this process in a thread that runs while there are any.
+    """Renews this process's leases in a thread that runs as long as there are any.
 
-    The thread ends with the process, so a killed worker stops renewing its leases.
+    The thread dies with the process, so a killed worker stops renewing its leases.
     """
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[LeasedWork, float]] = {}
-        # All rows that this process is working on; `_rows` has only those whose leases are still
-        # being renewed.
+        # All rows this process is working on; `_rows` only has those whose leases are still being
+        # renewed.
         self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
@@ -226,14 +226,14 @@ def _renew(row: LeasedWork) -> None:
 
 
 def give_back_all() -> int:
-    """Give back all work that this process holds, because it is exiting; return how many rows.
+    """Give back all of this exiting process's work; return how many rows were given back.
 
-    The interrupted attempts do not count, and later writes by this process's threads are refused.
+    The interrupted attempts don't count, and later writes by this process's threads are rejected.
     """
     number = 0
     for row in _keeper.drop_all():
         with transaction.atomic():
-            # If the row is locked, its holder is about to finish the work, so skip it.
+            # If the row is locked, its holder is about to finish, so skip it.
             if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
                 number += _mine(row).update(
                     token=F("token") + 1,
@@ -246,7 +246,7 @@ def give_back_all() -> int:
 
 
 def check(row: LeasedWork) -> None:
-    """Lock the row until the transaction ends; raise LeaseLost if the caller has lost its lease."""
+    """Lock the row until the transaction ends; raise LeaseLost if the caller has lost the lease."""
     if not _mine(row).select_for_update(no_key=True).values("pk").first():
         raise _lost(row)
 
@@ -256,9 +256,9 @@ def fail(
 ) -> None:
     """Give the row back after a server failure, to be retried later, and store the error.
 
-    The work is not retried before `until`. Attempts are counted when a row is claimed, so that the
-    attempts of killed workers count, too. With `counts=False` this attempt is not counted, for work
-    that only has to wait.
+    The work is not retried before `until`. Attempts are counted when a row is claimed, so that
+    killed workers' attempts count, too. Pass `counts=False` not to count this attempt, for work
+    that merely has to wait.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(
@@ -271,7 +271,7 @@ def fail(
 
 
 def write(row: LeasedWork, **columns: Any) -> None:
-    """Write these columns of the row; raise LeaseLost if the caller has lost its lease."""
+    """Write these columns of the row; raise LeaseLost if the caller has lost the lease."""
     if not _mine(row).update(**columns):
         raise _lost(row)
 
@@ -281,7 +281,7 @@ def _lost(row: LeasedWork) -> LeaseLost:
 
 
 def _mine(row: Leased) -> QuerySet[Leased]:
-    """Select the row if the caller still has its lease, and nothing if it has lost it."""
+    """Select the row if the caller still holds its lease, or else nothing."""
     rows = type(row)._default_manager
     if not clock.is_right():
         return rows.none()
@@ -295,8 +295,7 @@ def _duration() -> datetime.timedelta:
 def _backoff(row: LeasedWork) -> datetime.timedelta:
     """Return how long to wait after `row.attempts` consecutive failures: 1 s, 2 s, 4 s … 5 min.
 
-    For the language model's lane, where each attempt costs money, the waits are 30 s, 1 min, 2 min
-    … 1 h.
+    In the language model's lane, where each attempt costs money, it is 30 s, 1 min, 2 min … 1 h.
     """
     doubled = 2 ** min(max(row.attempts - 1, 0), 9)
     if isinstance(row, Lane) and row.name == LaneName.STRUCTURE:

@@ -1,4 +1,4 @@
-"""Describing the work under way for a user to those who are waiting for it."""
+"""Describing a user's work in progress to those who are waiting for it."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ from memory.models.runs import RunKind, RunStatus
 from memory.models.users import LaneName
 from memory.work import lanes, leases, stuck
 
-# The maximum number of pending entries to count, and of runs to read.
+# How many pending entries to count, and how many runs to read.
 MAX_PENDING = 1000
 MAX_RUNS = 20
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A piece of work: what it is, whether a worker holds it, and since when it is held or due."""
+    """A piece of work: what it is, whether a worker holds it, and when it began or became due."""
 
     what: str
     is_held: bool
@@ -30,9 +30,9 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class Progress:
-    """All work under way for a user, and the pending entries, counted up to `MAX_PENDING`.
+    """All of a user's work in progress, and the number of pending entries (up to `MAX_PENDING`).
 
-    `again_at` is the next time at which failed work will be retried; None if there is none.
+    `again_at` is when failed work will next be retried, or None if there is none.
     """
 
     works: Sequence[WorkItem]
@@ -41,11 +41,11 @@ class Progress:
 
     @property
     def is_working(self) -> bool:
-        """Whether work is under way, so that it makes sense to check again soon."""
+        """Whether work is in progress, so that it makes sense to check again soon."""
         return bool(self.works)
 
     def in_words(self, now: datetime.datetime) -> str:
-        """Describe the work in one line that contains nothing written by a person."""
+        """Describe the work in a single line that contains nothing written by a person."""
         told = [
             f"{one.what}: {'in progress' if one.is_held else 'waiting'}{_for(one.since, now)}"
             for one in self.works
@@ -74,9 +74,9 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
-    """Return the user's work that is under way or could begin now; `own` comes from `lanes_of`.
+    """Return the user's work that is in progress or could begin now; `own` comes from `lanes_of`.
 
-    The pending entries are counted, unless their number is given as `pending`.
+    Pending entries are counted, unless their number is given as `pending`.
     """
     due = [lane for lane in own if lane.due_at is not None]
     if pending is None:
@@ -94,7 +94,7 @@ def _pending(due: Sequence[Lane]) -> int:
 
 
 def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
-    """Yield the lanes that a worker holds or could claim now; the others still have to wait."""
+    """Yield the lanes that a worker holds or could claim now; others still have to wait."""
     now = timezone.now()
     for lane in due:
         is_held = lane.lease_expires_at is not None and lane.lease_expires_at > now
@@ -103,7 +103,7 @@ def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
 
 
 def _runs(user: MemoryUser) -> Iterator[WorkItem]:
-    """Yield the user's unfinished runs, and unfinished backtests of the user's own constraints."""
+    """Yield the user's unfinished runs and any unfinished backtests of their own constraints."""
     asked = Run.objects.filter(user=user).exclude(status=RunStatus.DONE).order_by()
     tests = Backtest.objects.filter(user=user, state__in=GOING_ON).order_by()
     found = asked.values_list("kind", "status", "queued_at", "started_at").union(

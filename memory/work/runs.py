@@ -1,4 +1,4 @@
-"""Runs: every execution is written as a row before it starts, and the row is kept afterwards."""
+"""Runs: every execution is recorded as a row before it starts, and the row is kept afterwards."""
 
 import datetime
 import functools
@@ -22,15 +22,15 @@ from memory.work.hints import hint, signal_done, wait_done
 
 TASK = "workers.tasks.execute_run"
 ANSWER_TASK = "workers.tasks.answer"
-# A worker that waits for a run reads the run's row at this interval, in seconds, if no signal
-# arrives, and never more often than every MIN_WAIT_SECONDS.
+# If no signal arrives, a worker that is waiting for a run reads the run's row at this interval, in
+# seconds, and never more often than every MIN_WAIT_SECONDS.
 WAIT_SECONDS = 5.0
 MIN_WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of an execution. `error`, if any, has a type, a message, a path and a line."""
+    """An execution's result. `error`, if any, has a type, a message, a path and a line."""
 
     outcome: RunOutcome
     output: Any = None
@@ -52,11 +52,11 @@ def queue(
     answer_key: str = "",
     asked_by: str = "",
 ) -> Run:
-    """Queue a run and, once it is committed, wake a worker. `instant` defaults to now.
+    """Queue a run and, once that is committed, wake a worker. `instant` defaults to now.
 
-    A run of the constraints also schedules the next daily run, which the forecast made after the
-    run may postpone. `asked_by` names the member of the staff who requested the run, if any. Raises
-    `usage.Exceeded` if too many requested runs are queued or running.
+    A constraint run also schedules the next daily run, which the forecast made afterwards may
+    postpone. `asked_by` is the name of the staff member who requested the run, if any. Raises
+    `usage.Exceeded` if too many requested runs are already queued or running.
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
@@ -92,16 +92,16 @@ def questions() -> QuerySet[Run]:
 
 
 def _open() -> QuerySet[Run]:
-    """Select the unfinished runs whose user is neither paused, merged nor being redacted.
+    """Select the unfinished runs of users who are not paused, merged or being redacted.
 
-    Runs that a language model requested while doing other work continue during a pause.
+    Runs that a language model requested as part of other work continue during a pause.
     """
     of_work = Q(trigger=RunTrigger.MODEL)
     return Run.objects.exclude(status=RunStatus.DONE).filter(undisturbed(), of_work | unpaused())
 
 
 _OPEN = leases.ClaimQuery(lambda: _open().filter(pk=Parameter("pk")))
-# Reads the columns of a version and of its user that an execution needs.
+# Reads the columns of a version and its user that an execution needs.
 _TO_EXECUTE = Statement(
     lambda: Checkpoint.objects.filter(pk=Parameter("pk")).order_by(),
     *("version", "tree", "outline", "user__user_id", "user__public_id", "user__time_zone"),
@@ -110,10 +110,10 @@ _TO_EXECUTE = Statement(
 
 
 def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
-    """Queue a run of the constraints on a new version.
+    """Queue a constraint run on a new version.
 
     If such a run is already queued, it is moved to the new version and keeps its place in the
-    queue, so that even a user whose project changes all the time gets alerts.
+    queue, so that even users whose projects change all the time get alerts.
     """
     waiting = Run.objects.filter(
         user=user,
@@ -133,11 +133,11 @@ def are_waiting() -> bool:
 def claim(
     run_id: str, *, host: str = "", take: Callable[..., Run | None] | None = None
 ) -> Run | None:
-    """Claim the run for a host if it is waiting, and no worker holds it.
+    """Claim the run for a host if it is waiting and no worker holds it.
 
-    Runs of paused users, or of users with a redaction under way, cannot be claimed. The run is
-    returned with its checkpoint and user, with the columns that an execution needs. If `take` is
-    given, it is called instead of `leases.claim`.
+    Paused users' runs can't be claimed, nor can those of users with a redaction in progress. The
+    run is returned with the columns of its checkpoint and user that an execution needs. If `take`
+    is given, it is called instead of `leases.claim`.
     """
     columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": host}
     if take is None:
@@ -153,13 +153,13 @@ def claim(
 
 
 def close(chosen: QuerySet[Run], why: str) -> None:
-    """Close all unfinished runs among these, even if a worker holds them; `why` is the reason."""
+    """Close any unfinished runs among these, even if a worker holds them; `why` is the reason."""
     error = {"type": "closed", "message": why, "path": None, "line": None, "infrastructure": True}
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
 
 def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) -> int:
-    """Close all unfinished runs among these with this outcome; return how many."""
+    """Close any unfinished runs among these with this outcome; return how many were closed."""
     closed = 0
     for pk in list(chosen.exclude(status=RunStatus.DONE).values_list("pk", flat=True)):
         closed += (
@@ -180,15 +180,15 @@ def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) ->
 
 
 class NotToBeCancelled(Exception):
-    """The run cannot be cancelled: it is done, or the server started it itself."""
+    """The run can't be cancelled: it is done, or the server started it itself."""
 
 
 class NotToBeRetried(Exception):
-    """The run cannot be retried: it did not fail permanently."""
+    """The run can't be retried: it did not fail permanently."""
 
 
 def cancel(run: Run, *, by: str) -> None:
-    """Cancel a run that somebody requested; a worker that holds it can no longer write results.
+    """Cancel a requested run; a worker that holds it can no longer write results.
 
     Raises NotToBeCancelled if nobody requested the run, or if it is done.
     """
@@ -200,14 +200,14 @@ def cancel(run: Run, *, by: str) -> None:
         raise NotToBeCancelled(f"This run is already done: {run.get_outcome_display()}.")
     error = {"type": "cancelled", "message": f"Cancelled by {by}.", "path": None, "line": None}
     if not _close(Run.objects.filter(pk=run.pk), RunOutcome.CANCELLED, error):
-        raise NotToBeCancelled("This run has just finished: read it again.")
+        raise NotToBeCancelled("This run has just finished. Read it again.")
 
 
 def retry(run: Run) -> None:
-    """Queue a run again; raises NotToBeRetried unless it has failed permanently."""
+    """Requeue a run; raises NotToBeRetried unless it has failed permanently."""
     if not try_again(Run.objects.filter(pk=run.pk)):
         raise NotToBeRetried(
-            "Only a run that failed permanently (abandoned) can be retried; send a new request"
+            "Only a run that failed permanently (abandoned) can be retried. Send a new request"
             " instead."
         )
     task = ANSWER_TASK if run.kind in BY_MODEL else TASK
@@ -216,10 +216,10 @@ def retry(run: Run) -> None:
 
 
 def finish(run: Run, result: Result) -> None:
-    """Store the run's result, and wake the requests that wait for it once it is committed.
+    """Store the run's result and, once that is committed, wake the requests waiting for it.
 
-    Call this in the transaction that writes the effects of the run, so that either both are stored
-    or neither is. Raises LeaseLost if the caller has lost the run.
+    Call this in the transaction that writes the run's effects, so that either both are stored or
+    neither is. Raises LeaseLost if the caller has lost the run.
     """
     now = timezone.now()
     leases.write(
@@ -242,7 +242,7 @@ def finish(run: Run, result: Result) -> None:
 
 
 def try_again(chosen: QuerySet[Run]) -> int:
-    """Queue permanently failed runs again, except redacted ones; return how many were queued."""
+    """Requeue permanently failed runs, except redacted ones; return how many were queued."""
     again = chosen.filter(outcome=RunOutcome.ABANDONED).exclude(error__type="redacted")
     return again.update(
         status=RunStatus.QUEUED,
@@ -257,9 +257,9 @@ def try_again(chosen: QuerySet[Run]) -> int:
 
 
 def wait(run: Run, seconds: float) -> None:
-    """Wait in a worker until the run is done, for at most `seconds`, and refresh the run.
+    """Wait up to `seconds`, in a worker, until the run is done, and refresh the run.
 
-    Signals may be lost and Redis may be down, so the run's row is also read every few seconds.
+    Signals can get lost and Redis may be down, so the run's row is also read every few seconds.
     """
     deadline = time.monotonic() + seconds
     while run.status != RunStatus.DONE and (left := deadline - time.monotonic()) > 0:

@@ -1,9 +1,9 @@
-"""All kinds of work that the workers do, and which work of each kind is stuck.
+"""All the kinds of work that workers do, and which work of each kind is stuck.
 
 Work is *waiting* while a worker could claim it but none has, *held* while a worker has claimed it,
 *failing* after several unsuccessful attempts, and *dead* once it has failed permanently: dead work
-is retried only if the staff request it. Failing work is retried forever at growing intervals,
-except runs, webhook messages, forecasts and backtests, which eventually fail permanently.
+is retried only if staff request it. Failing work is retried forever at increasing intervals, except
+for runs, webhook messages, forecasts and backtests, which eventually fail permanently.
 """
 
 import datetime
@@ -39,12 +39,12 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkKind:
-    """A kind of work. `work` selects all work of this kind that is to be done, now or later.
+    """A kind of work. `work` selects all work of this kind that has to be done, now or later.
 
-    `since` is the column with the time since which the work has been due, or "" if there is none.
-    `whose` is the field that refers to the owner of the work: a user, a workspace or another row.
-    Work that is not `urgent` yields to other work. `mortal` selects the work that may fail
-    permanently, and `again` retries such work.
+    `since` is the column that says since when the work has been due, or "" if there is none.
+    `whose` is the field that refers to the work's owner: a user, a workspace or another row. Work
+    that is not `urgent` yields to other work. `mortal` selects work that may fail permanently, and
+    `again` retries such work.
     """
 
     name: str
@@ -140,7 +140,7 @@ KINDS: Mapping[str, WorkKind] = {
         ),
         WorkKind(
             name="erasures",
-            title="erasures of users",
+            title="user erasures",
             queue="default",
             work=user_erasure.waiting,
             since="due_at",
@@ -148,7 +148,7 @@ KINDS: Mapping[str, WorkKind] = {
         ),
         WorkKind(
             name="merges",
-            title="merges of users",
+            title="user merges",
             queue="default",
             work=merging.waiting,
             since="due_at",
@@ -167,7 +167,7 @@ KINDS: Mapping[str, WorkKind] = {
         ),
         WorkKind(
             name="versions",
-            title="workspace constraints to be checked",
+            title="unchecked workspace constraints",
             queue="sandbox",
             work=workspace_constraints.unjudged,
             since="created_at",
@@ -175,7 +175,7 @@ KINDS: Mapping[str, WorkKind] = {
         ),
         WorkKind(
             name="mails",
-            title="emails to the staff",
+            title="emails to staff",
             queue="default",
             work=lambda: staff_mail.waiting(timezone.now()),
             since="",
@@ -226,10 +226,10 @@ STANDINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WorkStatus:
-    """The status of a kind of work: how many pieces are waiting, held, failing and dead.
+    """A kind of work's status: how many pieces of work are waiting, held, failing and dead.
 
-    `oldest` is the longest time, in seconds, for which waiting work has been ready to begin;
-    `longest` is the longest time, in seconds, for which work that is now held has been due.
+    `oldest` is how long, in seconds, the oldest waiting work has been ready to begin; `longest` is
+    the longest time, in seconds, that work which is now held has been due.
     """
 
     kind: WorkKind
@@ -242,7 +242,7 @@ class WorkStatus:
 
 
 def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
-    """Yield the status of every kind of work, or of these kinds, using a single SQL statement."""
+    """Yield the status of these (or all) kinds of work, using a single SQL statement."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
     if not kinds:
@@ -250,7 +250,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
     counts = [
         rows.order_by()
         .values(of=Value(kind.name), how=Value(how))
-        # Work that is backing off is not waiting for a worker until its `run_after`.
+        # Work that is backing off isn't waiting for a worker until its `run_after`.
         .annotate(number=Count("pk"), began=Min(Greatest(kind.since or "run_after", "run_after")))
         for kind in kinds
         for how, rows in by_standing(kind, now).items()
@@ -275,7 +275,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
 
 
 def by_standing(kind: WorkKind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
-    """Map each status (`waiting`, `held`, `failing`, `dead`) to the work of a kind that has it."""
+    """Map each status (`waiting`, `held`, `failing`, `dead`) to the kind's work that has it."""
     work = kind.work()
     return {
         "waiting": kind.ready() if kind.ready else work.filter(leases.free(now)),
@@ -294,7 +294,7 @@ class Stuck:
     """A piece of work that is failing or dead.
 
     `since` is when the work became due or, if it is dead, when it failed permanently; `again_at` is
-    when it will be retried, None if it is dead.
+    when it will be retried, or None if it is dead.
     """
 
     kind: WorkKind
@@ -333,7 +333,7 @@ def _stuck(kind: WorkKind, row: Any, *, is_dead: bool) -> Stuck:
 def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
     """Retry these pieces of failing or dead work now; return how many will be retried.
 
-    Work that has been settled or redacted in the meantime is left as it is.
+    Work that has been settled or redacted in the meantime is left alone.
     """
     now = timezone.now()
     failing = kind.work().filter(pk__in=keys)

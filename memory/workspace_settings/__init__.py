@@ -1,1 +1,1 @@
-"""The table of all settings, and the overrides with which a workspace changes some of them."""
+"""The table of all settings, and the overrides a workspace can use to change some of them."""

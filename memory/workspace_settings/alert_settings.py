@@ -1,7 +1,7 @@
-"""A workspace's alert settings: when alerts are escalated, and the alert limits per constraint.
+"""A workspace's alert settings: when alerts are escalated, and alert limits per constraint.
 
-The operator's settings (`UAC_` followed by the field's name in capitals) apply to all workspaces; a
-workspace may override them.
+The operator's settings (`UAC_` followed by the field's name in capitals) apply to all workspaces
+unless a workspace overrides them.
 """
 
 import datetime
@@ -14,7 +14,7 @@ DAY = datetime.timedelta(hours=24)
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """The settings that take effect. In the `_minutes` fields, 0 means never."""
+    """The settings in effect. In the `_minutes` fields, 0 means never."""
 
     escalate_critical_minutes: int
     escalate_warning_minutes: int
@@ -23,13 +23,13 @@ class EffectiveSettings:
     openings_per_day: int
 
     def escalates_after(self, severity: str) -> datetime.timedelta | None:
-        """Return after how long an alert of this severity is escalated, or None if it never is."""
+        """Return how long until an alert of this severity is escalated, or None if it never is."""
         minutes = int(getattr(self, f"escalate_{severity}_minutes"))
         return datetime.timedelta(minutes=minutes) if minutes else None
 
 
 def in_words(limits: EffectiveSettings) -> list[str]:
-    """Describe the effective settings to the staff."""
+    """Describe the effective settings to staff."""
     escalation = ", ".join(
         f"{severity} {_duration(limits.escalates_after(severity))}"
         for severity in ("critical", "warning", "info")

@@ -1,6 +1,6 @@
-"""A workspace's overrides of the server's settings: which values take effect, and which are valid.
+"""A workspace's overrides for server settings: which values take effect, and which are valid.
 
-The settings themselves, and the checks of each single value, are in
+The settings themselves, and the checks for individual values, are in
 `memory.workspace_settings.table`.
 """
 
@@ -12,7 +12,7 @@ from django.conf import settings
 from memory.workspace_settings import table
 from memory.workspace_settings.table import Group, Setting, plain
 
-# Maps each field to its override; None inherits the server's setting.
+# Maps each field to its override; None means that the server's setting applies.
 Overrides = Mapping[str, float | None]
 
 
@@ -26,13 +26,13 @@ def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
 
 
 def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
-    """For each field with an invalid override, return the problem and what to choose instead."""
+    """Map each field with an invalid override to the problem and what to choose instead."""
     found = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
     return {field: f"It {problem}" for field, problem in found.items()}
 
 
 def validate_server_settings() -> dict[str, str]:
-    """For each of the server's numeric settings that is out of range, return the problem."""
+    """Map each numeric server setting that is out of range to the problem."""
     numbers = [one for one in table.SETTINGS.values() if one.minimum is not None]
     values = {setting.name: getattr(settings, setting.name) for setting in numbers}
     found = _validate(numbers, values, lambda setting: setting.name)
@@ -42,10 +42,10 @@ def validate_server_settings() -> dict[str, str]:
 def _validate(
     numbers: Collection[Setting], values: Overrides, key: Callable[[Setting], str]
 ) -> dict[str, str]:
-    """For each setting with an invalid value, return the problem, keyed by the setting's `key`.
+    """Map the `key` of each setting with an invalid value to the problem.
 
-    A setting that is not in `values` has the server's value. If two settings contradict each other,
-    the problem is reported for the lower one, unless only the upper one is in `values`.
+    Settings that are not in `values` have the server's value. If two settings contradict each
+    other, the problem is reported for the lower one, unless only the upper one is in `values`.
     """
 
     def value_of(setting: Setting) -> float:

@@ -1,6 +1,6 @@
-"""The names of a workspace's limits on its requests, and the highest quota.
+"""The names of a workspace's request limits, and the highest possible quota.
 
-`memory.admission` enforces these limits.
+The limits are enforced by `memory.admission`.
 """
 
 READS = "reads_per_minute"
@@ -8,5 +8,5 @@ WRITES = "writes_per_minute"
 COSTLY = "costly_per_minute"
 ENTRIES = "entries_per_minute"
 PROCESSOR = "processor_percent"
-# The highest value that a quota can have.
+# The highest value a quota can have.
 MAX_VALUE = 2**31 - 1

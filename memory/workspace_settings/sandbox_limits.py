@@ -1,9 +1,9 @@
-"""The limits of sandboxes: the server's defaults and ceilings, and a workspace's overrides.
+"""Sandbox limits: the server's defaults and ceilings, and a workspace's overrides.
 
 For each limit, the operator sets a default (`UAC_SANDBOX_` followed by the limit's name in
-capitals) and a ceiling (the same name followed by `_MOST`). A workspace may override the default up
-to the ceiling. Limits depend on each other: where they conflict, a limit without an override is
-lowered to fit those with one.
+capitals) and a ceiling (the same name followed by `_MOST`). A workspace may override the default
+with any value up to the ceiling. Limits depend on each other: if they conflict, a limit without an
+override is lowered to fit those that have one.
 """
 
 import math
@@ -15,13 +15,13 @@ from memory.workspace_settings import overrides, table
 from memory.workspace_settings.overrides import Overrides
 
 LIMITS = table.SANDBOXES.overridable
-# How much of a container's memory is reserved for the kernel's own needs.
+# How much of a container's memory is reserved for the kernel itself.
 RESERVED_MIB = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """The limits that take effect, each in the unit that its name states."""
+    """The limits in effect, each in the unit given in its name."""
 
     wall_seconds: float
     total_seconds: float
@@ -36,18 +36,18 @@ class SandboxLimits:
 
 
 def ceiling(name: str) -> float:
-    """Return the highest value that a workspace may choose for this limit."""
+    """Return the highest value a workspace may choose for this limit."""
     return float(getattr(settings, str(LIMITS[name].maximum)))
 
 
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
-    """Return how much memory, in MiB, one process may use in a container of this size.
+    """Return how much memory, in MiB, a process may use in a container of this size.
 
-    The container also holds the process from which this one was forked, which may use as much, and
-    data written to the tmpfs counts as memory, too. Since each process may use less than half of
-    the rest, Python always reaches its limit first and raises MemoryError. So the kernel kills a
-    container for lack of memory only if the machine itself runs out of memory, which is not the
-    fault of the user's code.
+    The container also holds the process this one was forked from, which may use as much, and data
+    written to the tmpfs counts as memory, too. Because each process may use less than half of the
+    rest, Python always reaches its limit first and raises MemoryError. So the kernel kills a
+    container for lack of memory only if the machine itself runs out, which is not the fault of the
+    user's code.
     """
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
@@ -75,12 +75,12 @@ def effective(own: Overrides) -> SandboxLimits:
 
 
 def validate_overrides(own: Overrides) -> dict[str, str]:
-    """For each field with an invalid override, return the problem and what to choose instead."""
+    """Map each field with an invalid override to the problem and what to choose instead."""
     return overrides.validate_overrides(table.SANDBOXES, own) or _contradictions(own)
 
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
-    """Return the problem of each limit that has no effect or leaves a process too little memory."""
+    """Map limits that have no effect, or leave a process too little memory, to the problem."""
     found: dict[str, str] = {}
     holds = effective(chosen)
     wall, cpu = chosen.get("wall_seconds"), chosen.get("cpu_seconds")
@@ -113,14 +113,14 @@ def _contradictions(chosen: Overrides) -> dict[str, str]:
 
 
 def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
-    """Return how much memory, in MiB, a container needs so that a process may use this much."""
+    """Return how much memory, in MiB, a container needs for a process to be allowed this much."""
     return 2 * process_memory_mib + RESERVED_MIB + holds.tmpfs_mib
 
 
 def validate_server_settings() -> dict[str, str]:
-    """For each server limit that contradicts another, return the problem, if all are in range.
+    """Map each server limit that contradicts another to the problem, provided all are in range.
 
-    As in a workspace, defaults are lowered to fit each other, so an operator need not set them all.
+    As in a workspace, defaults are lowered to fit each other, so operators needn't set all of them.
     """
     if {one.name for one in table.SANDBOXES.settings} & overrides.validate_server_settings().keys():
         return {}

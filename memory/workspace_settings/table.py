@@ -1,10 +1,10 @@
-"""Every environment variable that configures the server: its default, unit, range and meaning.
+"""All environment variables that configure the server: defaults, units, ranges and meanings.
 
-The table also names the field with which a workspace overrides a setting. It determines the
-settings (`uac_site.environment`), the validation of the settings and of a workspace's overrides
-(`memory.workspace_settings.overrides`), the help texts of the form for overrides, and
-`docs/configuration.md` (`uac_site.configuration`). The settings import it, so it imports nothing
-from Django.
+The table also has the field that a workspace can use to override a setting. It is the source for
+the settings (`uac_site.environment`), for validating them and workspaces' overrides
+(`memory.workspace_settings.overrides`), for the overrides form's help texts, and for
+`docs/configuration.md` (`uac_site.configuration`). It is imported by the settings, so it must not
+import anything from Django.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ class Setting:
     """One environment variable.
 
     `maximum` may be the name of another setting, whose value is then the maximum. If `zero` is
-    given, 0 is allowed even outside the range, and `zero` says what 0 means. `field` is the name of
-    the field with which a workspace overrides the setting.
+    given, 0 is allowed even if it is out of range, and `zero` says what it means. `field` is the
+    name of the field that a workspace uses to override the setting.
     """
 
     name: str
@@ -31,29 +31,29 @@ class Setting:
     zero: str = ""
     reason: str = ""
     field: str = ""
-    # The type of the value, if it differs from that of the default.
+    # The value's type, if it differs from the default's.
     kind: type[Any] | None = None
-    # The default in development, if it is different.
+    # The default in development, if different.
     development: Any = None
 
     @property
     def value_type(self) -> type[Any]:
-        """The type of the value."""
+        """The value's type."""
         return self.kind or type(self.default)
 
     @property
     def help_text(self) -> str:
-        """Return the help text of the field in the workspace form."""
+        """The field's help text in the workspace form."""
         return f"{self.meaning} 0 means {self.zero}." if self.zero else self.meaning
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is in range, ignoring a maximum set by another setting."""
+        """Return whether a value is in range, ignoring any maximum set by another setting."""
         above = self.minimum is None or value >= self.minimum
         below = not isinstance(self.maximum, int | float) or value <= self.maximum
         return (above and below) or bool(self.zero and value == 0)
 
     def explain(self, value: float, maximum: float | None) -> str:
-        """Return a message that says which values are valid instead of this one."""
+        """Return a message that says which values would be valid instead of this one."""
         minimum = plain(self.minimum or 0)
         bounds = (
             f"at least {minimum}" if maximum is None else f"between {minimum} and {plain(maximum)}"
@@ -68,7 +68,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Group:
-    """Settings on one topic, and the id of the system check that reports their invalid values."""
+    """Settings on the same topic, and the id of the system check that reports invalid values."""
 
     title: str
     settings: Sequence[Setting]
@@ -76,7 +76,7 @@ class Group:
 
     @cached_property
     def overridable(self) -> dict[str, Setting]:
-        """The settings that a workspace may override, keyed by field."""
+        """The settings a workspace may override, keyed by field."""
         return {setting.field: setting for setting in self.settings if setting.field}
 
 
@@ -89,13 +89,13 @@ _INTERPRETER = "The interpreter needs at least this much to start, compile and a
 _LIFE = "A sandbox lives for only a few minutes, in which all checks of a proposal must finish."
 _BUSY = "A busy machine needs this long even for an empty program."
 _FRAME = "An answer must fit into one frame of the protocol."
-# The maximum of an integer column in the database.
+# The highest value of an integer column in the database.
 _COLUMN = 2**31 - 1
-# A year: a longer wait would in effect mean never.
+# A year; a longer wait would effectively mean never.
 _YEAR_MINUTES = 366 * 24 * 60
-# A century: a longer time would in effect mean for ever.
+# A century; a longer time would effectively mean for ever.
 _CENTURY_DAYS = 36_525
-# How long a wake-up hint is valid, and so how long it stays in a queue that nobody reads.
+# How long a wake-up hint is valid, and thus stays in a queue that nobody reads.
 _HINT_SECONDS = 10
 
 # Laid out as a table with two or three lines per row.
@@ -109,12 +109,11 @@ SERVER = Group("Server", (
             " Required in production."),
     Setting("CSRF_TRUSTED_ORIGINS", [], "Other origins from which forms may be submitted, such as"
             " `https://admin.example.org`, separated by commas."),
-    Setting("UAC_BASE_URL", "", "URL at which the staff reach this server, used for links in"
-            " e-mails.",
+    Setting("UAC_BASE_URL", "", "URL at which staff reach this server, used for links in e-mails.",
             development="http://127.0.0.1:8000"),
     Setting("UAC_BEHIND_PROXY", False, "Whether a proxy terminates TLS and sets"
             " `X-Forwarded-Proto`."),
-    Setting("UAC_DRAIN_FILE", "", "While a file of this name exists, `/readyz` answers 404, so"
+    Setting("UAC_DRAIN_FILE", "", "While a file with this name exists, `/readyz` answers 404, so"
             " that load balancers send no new requests."),
     Setting("SECURE_SSL_REDIRECT", True, "Redirect http to https, except for `/livez` and"
             " `/readyz`.", development=False),
@@ -201,7 +200,7 @@ SANDBOXES = Group("Sandboxes", check="uac.E005", settings=(
     Setting("UAC_SANDBOX_RESULT_DEPTH", 32, "Maximum nesting depth of a query's value.",
             "levels", 1, "UAC_SANDBOX_RESULT_DEPTH_MOST",
             field="result_depth"),
-    Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "Memory of one container in MiB. The loaded project may"
+    Setting("UAC_SANDBOX_MEMORY_MIB", 1024, "Memory per container, in MiB. The loaded project may"
             " use a little less than half of it.", "MiB", 128, "UAC_SANDBOX_MEMORY_MIB_MOST",
             reason=_INTERPRETER, field="memory_mib"),
     Setting("UAC_SANDBOX_PIDS", 32, "Maximum number of processes in one container. User code cannot"
@@ -236,7 +235,7 @@ CONSTRAINTS = Group("Constraints", check="uac.E014", settings=(
             " user's time zone.", "hour", 0, 23),
     Setting("UAC_INSTANT_MINUTES", 5, "Time after which a user's constraints run again if one of"
             " them reads the current time and has no forecast.", "minutes", 1, 24 * 60),
-    Setting("UAC_FORECAST_DAYS", 365, "How far ahead the findings of constraints are forecast.",
+    Setting("UAC_FORECAST_DAYS", 365, "How far ahead constraint findings are forecast.",
             "days", 0, 1830, zero="no forecasts, but daily runs"),
 ))
 ALERTS = Group("Alerts", check="uac.E009", settings=(
@@ -253,8 +252,8 @@ ALERTS = Group("Alerts", check="uac.E009", settings=(
             " at once; a constraint that raises more is paused.", "alerts", 1, 1000,
             reason="More than 1000 alerts do not fit into one response.",
             field="alerts_per_constraint"),
-    Setting("UAC_OPENINGS_PER_DAY", 50, "Maximum number of alerts for a user that a constraint may"
-            " open within 24 hours; a constraint that would open more is paused.", "alerts", 1,
+    Setting("UAC_OPENINGS_PER_DAY", 50, "Maximum number of alerts that a constraint may open for a"
+            " user within 24 hours; a constraint that would open more is paused.", "alerts", 1,
             10_000, field="openings_per_day"),
 ))
 SEARCH = Group("Search", check="uac.E032", settings=(
@@ -286,22 +285,22 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
             " For Ollama, vLLM and llama.cpp, name the model `openai:…` and give that server's URL,"
             " such as `http://ollama:11434/v1`.", field="llm_base_url"),
     Setting("UAC_LLM_API_KEY", "", "The model provider's API key, sent only to it."),
-    Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Time limit for each attempt at a call to the"
-            " language model.", "seconds",
+    Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Time limit for each attempt to call the language"
+            " model.", "seconds",
             1),
-    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts at a call that fails because of a"
-            " temporary problem.",
+    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts to make a call that fails because of"
+            " a temporary problem.",
             minimum=1),
-    Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt at a call; each further"
-            " wait is twice as long, or as long as the provider requests.", "seconds", 0),
-    Setting("UAC_LLM_BACKOFF_SECONDS_MOST", 30.0, "Longest wait between two attempts at a call.",
-            "seconds", 0),
+    Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt to make a call; each"
+            " further wait is twice as long, or as long as the provider requests.", "seconds", 0),
+    Setting("UAC_LLM_BACKOFF_SECONDS_MOST", 30.0, "Longest wait between two attempts to make a"
+            " call.", "seconds", 0),
     Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Maximum length of the language model's answer.",
             "tokens", 1),
     Setting("UAC_LLM_CONCURRENCY", 6, "Maximum number of concurrent calls to the language model per"
             " workspace, across all workers.", "calls", 1, field="llm_concurrency"),
     Setting("UAC_LLM_TURN_SECONDS", 30.0, "How long a piece of work waits for its turn to make its"
-            " first call; it waits for its later calls up to 20 times as long.", "seconds", 0),
+            " first call; it waits up to 20 times as long for later calls.", "seconds", 0),
     Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer than this counts as slow. A"
             " third of the concurrent calls is kept free until calls become slow, so that slow"
             " calls do not hold up other work.", "seconds", 0),
@@ -324,25 +323,25 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
             " calls, which a weak model answers better."),
     Setting("UAC_GATE_SECONDS", 600.0, "How long a language model worker waits for a sandbox worker"
             " to check the model's edits.", "seconds", 1),
-    Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store the prompts and answers of calls,"
+    Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store calls' prompts and answers,"
             " encrypted."),
     Setting("UAC_ENCRYPTION_KEYS", [], "Keys for encrypted content, separated by commas, newest"
             " first; each is 32 bytes in URL-safe base64. After you add a key, run `manage.py"
             " reencrypt`; the older keys are then no longer needed."),
 ))
-TRACK_RECORD = Group("Track record of the language model", check="uac.E006", settings=(
+TRACK_RECORD = Group("Language model track record", check="uac.E006", settings=(
     Setting("UAC_LLM_JUDGED_SESSIONS", 50, "A model is judged by at most this many of its most"
             " recent sessions.", "sessions", 1, 500, field="llm_judged_sessions"),
-    # Calls may be deleted after a day, and the results of their sessions are deleted with them.
+    # Calls may be deleted after a day, along with their sessions' results.
     Setting("UAC_LLM_JUDGED_DAYS", 7, "Only sessions that began at most this many days before the"
             " newest one count.", "days", 1, 90, field="llm_judged_days"),
     Setting("UAC_LLM_JUDGED_MINIMUM", 20, "A model is judged only if it has at least this many"
             " sessions.",
             "sessions", 1, "UAC_LLM_JUDGED_SESSIONS", field="llm_judged_minimum"),
-    Setting("UAC_LLM_REFUSED_PERCENT", 80, "A model is stopped when, after all attempts, the gate"
+    Setting("UAC_LLM_REFUSED_PERCENT", 80, "A model is stopped if, after all attempts, the gate"
             " refused more than this share of its sessions; 100 means never.", "percent", 0, 100,
             field="llm_refused_percent"),
-    Setting("UAC_LLM_UNDONE_PERCENT", 50, "A model is stopped when more than this share of its"
+    Setting("UAC_LLM_UNDONE_PERCENT", 50, "A model is stopped if more than this share of its"
             " accepted edits were undone by a rollback to an earlier version, or by reopening their"
             " entries; 100 means never.", "percent", 0, 100, field="llm_undone_percent"),
 ))
@@ -366,19 +365,19 @@ QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
             " exports and backtests.", "requests", 1, _COLUMN, field="costly_per_minute"),
     Setting("UAC_ENTRIES_PER_MINUTE", 120_000, "Maximum number of entries appended to logs per"
             " minute.", "entries", 1, _COLUMN, field="entries_per_minute"),
-    Setting("UAC_PROCESSOR_PERCENT", 20, "While other workspaces make requests, the percentage of a"
-            " processor that requests may use in each web process; at 100, there is no limit.",
+    Setting("UAC_PROCESSOR_PERCENT", 20, "Percentage of a processor that requests may use in each"
+            " web process while other workspaces make requests; at 100, there is no limit.",
             "percent", 1, 100, field="processor_percent"),
     Setting("UAC_MAX_USERS", 1_000_000, "Maximum number of users.", "users", 1, _COLUMN,
             field="max_users"),
-    Setting("UAC_MAX_ENTRIES", 100_000_000, "Maximum number of entries in the logs of all users.",
+    Setting("UAC_MAX_ENTRIES", 100_000_000, "Maximum total number of entries in all users' logs.",
             "entries", 1, _COLUMN, field="max_entries"),
     Setting("UAC_MAX_ENTRIES_PER_USER", 10_000_000, "Maximum number of entries in one user's log.",
             "entries", 1, _COLUMN, field="max_entries_per_user"),
     Setting("UAC_MAX_LOG_MIB", 100 * 1024, "Maximum total size of all users' entries in MiB.",
             "MiB", 1, _COLUMN, field="max_log_mib"),
-    Setting("UAC_MAX_PENDING_ENTRIES", 1_000_000, "Maximum number of pending entries; at this"
-            " number, new entries are refused.",
+    Setting("UAC_MAX_PENDING_ENTRIES", 1_000_000, "Maximum number of pending entries; once it is"
+            " reached, new entries are rejected.",
             "entries", 1, _COLUMN, field="max_pending_entries"),
     Setting("UAC_MAX_WAITING_RUNS", 1_000, "Maximum number of queued and running queries,"
             " questions, proposals and imports.", "runs", 1, _COLUMN, field="max_waiting_runs"),
@@ -386,14 +385,14 @@ QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
             "backtests", 1, _COLUMN, field="max_backtests"),
 ))
 RETENTION = Group("Retention", check="uac.E031", settings=(
-    Setting("UAC_KEEP_MESSAGES_DAYS", 0, "Time after which the text of messages is deleted; data"
-            " derived from it stays.", "days", 1, _CENTURY_DAYS, zero="for ever",
+    Setting("UAC_KEEP_MESSAGES_DAYS", 0, "Time after which message text is deleted; data derived"
+            " from it stays.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_messages_days"),
     Setting("UAC_KEEP_RUNS_DAYS", 0, "Time after which runs are deleted, except the last run to"
             " report each live alert.", "days", 8, _CENTURY_DAYS, zero="for ever",
             reason="A request with an Idempotency-Key may be repeated for a week, and the repeated"
             " request is answered from the stored run.", field="keep_runs_days"),
-    Setting("UAC_KEEP_LLM_CALLS_DAYS", 90, "Time after which calls to language models are deleted;"
+    Setting("UAC_KEEP_LLM_CALLS_DAYS", 90, "Time after which language model calls are deleted;"
             " their cost stays on record.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_llm_calls_days"),
 ))
@@ -408,13 +407,13 @@ WEBHOOKS = Group("Webhooks", check="uac.E008", settings=(
     Setting("UAC_WEBHOOK_PER_MINUTE", 600, "Maximum number of calls to one endpoint per minute.",
             "calls", 1),
     Setting("UAC_WEBHOOK_RETRY_SECONDS", [5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0,
-            72_000.0, 86_400.0], "Waits between the attempts to deliver one message, separated by"
-            " commas; each is at most a week.", "seconds"),
+            72_000.0, 86_400.0], "Waits between attempts to deliver a message, separated by commas;"
+            " each is at most a week.", "seconds"),
     Setting("UAC_WEBHOOK_DISABLE_DAYS", 5.0, "Time after which an endpoint is disabled if all calls"
             " to it fail.", "days", 0),
     Setting("UAC_WEBHOOK_LOG_DAYS", 30, "How long the log of deliveries is kept.", "days", 1),
 ))
-MAIL = Group("E-mail to the staff", (
+MAIL = Group("E-mail to staff", (
     Setting("EMAIL_URL", "dummymail://", "URL of the mail server, such as"
             " `smtp+tls://user:password@host:587`. Without it, no e-mail is sent; in development,"
             " e-mails are printed.",
@@ -441,8 +440,8 @@ WORKERS = Group("Workers", (
             " and its lease is no longer renewed.", "seconds"),
     Setting("UAC_STOP_SECONDS", 7.0, "Time that a worker has to finish its work when it is told to"
             " stop; it returns unfinished work to the queue.", "seconds"),
-    Setting("UAC_CLOCK_SECONDS", 4.0, "Maximum difference between the clocks of a process and the"
-            " database; a process that exceeds it does not start, or pauses until its clock is"
+    Setting("UAC_CLOCK_SECONDS", 4.0, "Maximum difference between a process's clock and the"
+            " database's; a process that exceeds it does not start, or pauses until its clock is"
             " right.", "seconds", zero="no check"),
 ))
 MONITORING = Group("Monitoring", check="uac.E019", settings=(
@@ -454,8 +453,8 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
             " [metrics.md](metrics.md)."),
     Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "Full URL of the OpenTelemetry endpoint for"
             " traces, used instead of `OTEL_EXPORTER_OTLP_ENDPOINT`."),
-    Setting("UAC_STUCK_ATTEMPTS", 5, "Number of failed attempts after which work is shown to the"
-            " staff as failing.", minimum=1),
+    Setting("UAC_STUCK_ATTEMPTS", 5, "Number of failed attempts after which work is shown to staff"
+            " as failing.", minimum=1),
     Setting("UAC_ALARM_SECONDS", 15.0, "Interval between alarm checks. See"
             " [operations.md](operations.md).", "seconds", 0, zero="never"),
     Setting("UAC_ALARM_WAITING_SECONDS", 300, "Raise an alarm when work has waited for longer than"
@@ -476,5 +475,5 @@ GROUPS = (
     MONITORING,
 )
 SETTINGS = {setting.name: setting for group in GROUPS for setting in group.settings}
-# For each variable, the id of the system check that reports an invalid value.
+# Maps each variable to the id of the system check that reports invalid values.
 CHECKS = {setting.name: group.check for group in GROUPS for setting in group.settings}

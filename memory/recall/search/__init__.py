@@ -1,7 +1,7 @@
-"""Search in a user's log by words and by meaning, without a language model.
+"""Searching a user's log by words and by meaning, without a language model.
 
 `finding.find` is the entry point. `words` turns texts into terms, `ranking` has the formula,
-`segments` defines the format of an index, `index` reads its rows, `index_maintenance` writes them,
+`segments` defines the index format, `index` reads the index rows, `index_maintenance` writes them,
 `filters` defines the conditions that narrow a search, and `followups` completes a question from the
-conversation before it.
+preceding conversation.
 """

@@ -1,4 +1,4 @@
-"""Requests to index a log's newest entries, which searches read directly until then."""
+"""Requests to index a log's newest entries; until they are indexed, searches read them directly."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from memory.models import LogEntry, MemoryUser, SearchIndex
 from memory.work.hints import hint
 
 TASK = "workers.tasks.index_log"
-# A segment is built from at least this many entries or characters.
+# Entries are indexed once there are at least this many of them, or this many characters.
 TAIL = 64
 TAIL_CHARACTERS = 20_000
 
@@ -18,7 +18,7 @@ WANTED = "SELECT due_at IS NOT NULL FROM memory_searchindex WHERE user_id = %s F
 
 
 def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
-    """Request indexing if these new entries make the log's unindexed tail too long.
+    """Request indexing if, with these new entries, the log's unindexed tail is too long.
 
     Call this in the transaction that appends the entries.
     """
@@ -29,9 +29,9 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 
 
 def want(user_pk: int, workspace_pk: int | None = None) -> None:
-    """Request indexing of a user's log; a request that is already pending is kept.
+    """Request indexing of a user's log, unless a request is already pending.
 
-    Before a worker releases the index, it waits for this transaction to end and checks for new
+    Before a worker releases the index, it waits for this transaction to end and then checks for new
     entries.
     """
     with connection.cursor() as cursor:
@@ -48,5 +48,5 @@ def want(user_pk: int, workspace_pk: int | None = None) -> None:
 
 
 def waiting() -> QuerySet[SearchIndex]:
-    """Select the indexes that have pending work."""
+    """Select the indexes with pending work."""
     return SearchIndex.objects.filter(due_at__isnull=False)

@@ -1,4 +1,4 @@
-"""Candidates: ranked passages, best first, and their entries as read from the log."""
+"""Candidates: ranked passages, best first, with their entries read from the log."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ from memory.recall.search.excerpts import MAX_TEXT_READ
 from memory.recall.search.passages import Passage
 from memory.recall.search.ranking import Corpus, Ranking
 
-# Candidates are read from the log in groups, best first. FIRST_READ is the size of the first group,
-# and GROWTH how many times larger each group is than the one before it.
+# Candidates are read from the log in groups, best first. The first group has FIRST_READ of them,
+# and each group is GROWTH times as large as the previous one.
 FIRST_READ = 16
 GROWTH = 4
-# The maximum size of such a group.
+# The maximum size of a group.
 MAX_READ = 5000
-# Entries are looked up one by one: given a list, the planner might scan the user's whole log.
+# Look up entries one by one: with an IN list, the planner might scan the user's whole log.
 _WANTED = """
 SELECT e.id FROM unnest(%s::bigint[]) AS wanted (seq)
 JOIN memory_logentry e ON e.user_id = %s AND e.seq = wanted.seq
@@ -37,7 +37,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class RankedCorpus:
-    """The passages of a corpus, their scores, and the last entry that a search may return."""
+    """A corpus's passages, their scores, and the number of the last entry a search may return."""
 
     corpus: Corpus
     up_to: int | None
@@ -53,20 +53,20 @@ class RankedCorpus:
         return int(self.corpus.begins[place]), int(self.corpus.ends[place])
 
     def rank_of(self, place: int) -> int:
-        """Return the rank of a passage's score among the best scores of all entries."""
+        """Return where a passage's score ranks among all entries' best scores."""
         better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
         return 1 + len(self._best) - int(better)
 
     @cached_property
     def _counts(self) -> NDArray[np.bool_]:
-        """A mask of the passages whose entries a search may return."""
+        """A mask that selects the passages whose entries a search may return."""
         if self.up_to is None:
             return np.ones(len(self.corpus.seqs), np.bool_)
         return self.corpus.seqs <= self.up_to
 
     @cached_property
     def _best(self) -> NDArray[np.float64]:
-        """The score of the best passage of each entry that a search may return, ascending."""
+        """The best score of each entry that a search may return, in ascending order."""
         seqs, scores = self.corpus.seqs[self._counts], self.ranking.scores[self._counts]
         order = np.lexsort((scores, seqs))
         is_last = np.diff(seqs[order], append=0) != 0
@@ -79,9 +79,9 @@ _Candidate = tuple[CorpusName, int, int]
 def list_candidates(
     rankings: Mapping[CorpusName, RankedCorpus], threshold: float, size: int
 ) -> Iterator[list[_Candidate]]:
-    """Yield groups of scored passages (corpus, place, seq), best first and, if equal, newest first.
+    """Yield groups of scored passages (corpus, place, seq), best first; ties are newest first.
 
-    `size` is the size of the first group.
+    `size` is the first group's size.
     """
     corpora = list(rankings)
     places = [
@@ -110,7 +110,7 @@ def list_candidates(
 def _best_first(
     scores: NDArray[np.float64], seqs: NDArray[np.int64], size: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield groups of indices, best score first; most are sorted only when they are needed."""
+    """Yield groups of indices, best score first; most of them are sorted only if needed."""
     least = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
     for part in (np.flatnonzero(scores >= least), np.flatnonzero(scores < least)):
         order = part[np.lexsort((-seqs[part], -scores[part]))]
@@ -126,10 +126,10 @@ def read_candidates(
     where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
-    """Read from the log those candidates that are not redacted and pass the filter.
+    """Yield the candidates that pass the filter and aren't redacted, with their entries.
 
-    If the filter excludes nearly everything, the whole log is read. If reading takes longer than a
-    single statement may take, an error is raised that `database.took_too_long` recognises.
+    A filter that excludes nearly everything makes this read the whole log. If that takes longer
+    than a single statement may take, it raises an error that `database.took_too_long` recognises.
     """
     allowed = (
         LogEntry.objects.filter(redacted_at=None)

@@ -1,4 +1,4 @@
-"""Comparison of a question with passages by meaning, using the vectors of one or more models."""
+"""Comparing a question with passages by meaning, using vectors from one or more models."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -17,7 +17,7 @@ from memory.recall.search.vectors import Floats
 
 logger = structlog.get_logger(__name__)
 
-# The closeness values of two models are put on the same scale if each has compared at least this
+# Two models' closeness values are put on the same scale if each model has compared at least this
 # many passages.
 MIN_COMPARABLE = 32
 
@@ -25,7 +25,7 @@ MIN_COMPARABLE = 32
 def embed_question(
     user: MemoryUser, question: str
 ) -> tuple[Embedder | None, Floats | None, str | None]:
-    """Return the model and its vector for the question or, if it failed, the problem."""
+    """Return (model, vector of the question, problem); if the model failed, only the problem."""
     try:
         model = embedder(user, hurried=True)
         if model is None:
@@ -39,9 +39,9 @@ def embed_question(
 
 
 class Comparison:
-    """Compares a question with passages, each by means of the model that made its vector.
+    """Compares a question with passages, using for each passage the model that made its vector.
 
-    An earlier model is called only once, when the first of its vectors is encountered.
+    Each earlier model is called only once, when the first of its vectors is encountered.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Comparison:
         if model is not None:
             self._questions[model.name] = vector
         self.model, self.problem = model, problem
-        # Maps the name of each model to the number of passages that it has compared.
+        # Maps each model's name to the number of passages it has compared.
         self.models: dict[str, int] = {}
         self.mismatch = ""
 
     @property
     def is_on(self) -> bool:
-        """Return whether to compare meaning: a model embedded the question or just failed to."""
+        """Whether meanings are compared: a model embedded the question, or just failed to do so."""
         return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
-        """Return how close each segment's passages are to the question; NaN stands for unknown.
+        """Return how close each segment's passages are to the question, with NaN for "unknown".
 
         Returns None if the model failed and no other model has compared any passages.
         """
@@ -88,7 +88,7 @@ class Comparison:
         held = segment.vectors
         if held is None:
             return unknown
-        if not held.dimensions:  # vectors of texts without words
+        if not held.dimensions:  # the texts have no words
             return np.zeros(len(segment.seqs), np.float32)
         if (vector := self._ask(held.model)) is None:
             return unknown
@@ -115,10 +115,10 @@ class Comparison:
 def _put_on_one_scale(
     names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
 ) -> None:
-    """Scale all models' values to the mean and deviation of the model with the most passages.
+    """Scale all values to the mean and deviation of the model that compared the most passages.
 
-    Without this, the values of different models could not be compared: a cosine of 0.7 is high for
-    one model and means nothing for another.
+    Without this, values from different models couldn't be compared: a cosine of 0.7 is high for one
+    model and meaningless for another.
     """
     measures = {}
     for name in models:
@@ -141,7 +141,7 @@ def _put_on_one_scale(
 
 
 def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -> Meaning:
-    """Describe to what extent meaning was compared in these corpora, with the problem, if any."""
+    """Describe to what extent meanings were compared in these corpora, and the problem, if any."""
     problem = compared.problem
     close = [one.corpus.closeness for one in rankings if one.corpus.closeness is not None]
     number = sum(int(np.isfinite(one).sum()) for one in close)
@@ -156,9 +156,9 @@ def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -
 
 
 def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
-    """Return the names of the models, beginning with the one that compared the most passages.
+    """Return the models' names, starting with the one that compared the most passages.
 
-    If no passage was compared, return the name of the model that could have compared them.
+    If no passages were compared, returns the name of the model that could have compared them.
     """
     if not close:
         return None

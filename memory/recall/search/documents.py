@@ -1,4 +1,4 @@
-"""For each log entry: the documents to index, and the text to display."""
+"""What to index for each log entry (its documents), and what to display (its text)."""
 
 import datetime
 import re
@@ -29,13 +29,13 @@ KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
     CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
 }
 _NAME = re.compile(r"\w+")
-# Matches values that may be the key of another record. Numbers and times are not keys, and a key
-# with spaces is found by its words.
+# Matches values that may be another record's key. Numbers and times are never keys, and a key that
+# contains spaces is found by its words.
 _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
-# Entries with one of these roles, or without a role (such as facts and records), were said by the
-# person or are about the person; all others are answers.
+# Entries with one of these roles or none (such as facts and records) are by or about the user; all
+# others are answers.
 OWN_ROLES = ("user", "", None)
-# The numbers that stand for the corpora in an index.
+# The numbers that identify the corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
 CORPUS_OF = {kind: corpus for corpus, kinds in KINDS.items() for kind in kinds}
 
@@ -47,7 +47,7 @@ READ = (
 
 
 def text_of(entry: LogEntry) -> str:
-    """Return the text of an entry; for a typed record, its class, key and fields."""
+    """Return an entry's text; for a typed record, this is its class, key and fields."""
     if entry.kind != EntryKind.RECORD:
         return entry.content or ""
     data = entry.data or {}
@@ -67,12 +67,12 @@ def key_of(entry: LogEntry) -> str:
 
 
 def class_mark(domain: str, name: str) -> str:
-    """Return the index mark for the records of a class; no term begins with its prefix."""
+    """Return the index mark for a class's records; its prefix can't be the start of a term."""
     return f"%{domain}.{name}"
 
 
 def value_mark(value: str) -> str:
-    """Return the index mark for records with this value, which may be another record's key."""
+    """Return the index mark for records that contain this value, possibly another record's key."""
     return f"={value}"
 
 
@@ -101,10 +101,10 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
 
 
 def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, the end and the text of each passage of an entry.
+    """Yield the start, end and text of each passage in an entry.
 
-    For typed records, the class and the domain are repeated in each passage, since they say what
-    the record is, and compound names are also split, since `drugClass` is about drugs.
+    For typed records, each passage repeats the class and the domain, because they tell what the
+    record is. Compound names are also split into words: `drugClass` is about drugs.
     """
     text = text_of(entry)
     data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
@@ -117,7 +117,7 @@ def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
 
 
 def _marks_of(entry: LogEntry) -> Iterator[str]:
-    """Yield the marks of a typed record: for its class, and for possible keys of other records."""
+    """Yield a typed record's marks: its class, and values that may be other records' keys."""
     if entry.kind == EntryKind.RECORD and (data := entry.data):
         yield class_mark(data.get("domain", DEFAULT_DOMAIN), str(data.get("type")))
         yield from map(value_mark, filter(_KEY.fullmatch, _texts(data.get("data"))))
@@ -138,7 +138,7 @@ def _taken_apart(name: re.Match[str]) -> str:
 
 
 def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
-    """Return a moment's date in a time zone (at the ends of the calendar, in its own zone)."""
+    """Return a moment's date in a time zone, or in its own zone at the ends of the calendar."""
     try:
         return moment.astimezone(zone).date()
     except OverflowError:  # at the ends of the calendar
@@ -146,13 +146,13 @@ def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
 
 
 def _session(entry: LogEntry, day: datetime.date) -> int:
-    """Return a number for the session; entries without a session are grouped by day."""
+    """Return a number that identifies the session; entries without a session are grouped by day."""
     name = f"session {entry.session_id}" if entry.session_id is not None else f"day {day}"
     return zlib.crc32(name.encode("utf-8", "surrogatepass"))
 
 
 def _plain(value: Any) -> Iterator[str]:
-    """Yield the scalar values in a JSON value as text, at any depth."""
+    """Yield the scalars in a JSON value, at any depth, as text."""
     match value:
         case dict():
             for name, inner in value.items():

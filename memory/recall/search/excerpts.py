@@ -1,4 +1,4 @@
-"""Excerpts: the text of an entry's matching passages."""
+"""Excerpts: the text of the passages that match in an entry."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,18 +12,18 @@ from memory.recall.search.words import best_part
 
 # The separator between passages that are not consecutive.
 GAP = "… "
-# The maximum number of characters of a text that are returned, and that are read from its start.
+# How many characters of a text to return at most, and how many to read from its start.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 20_000
-# The best part of a passage is sought in its first MAX_PASSAGE characters. A passage can be longer
-# only because of spaces.
+# Only a passage's first MAX_PASSAGE characters are searched for its best part. A passage can be
+# longer only if it contains long runs of spaces.
 MAX_PASSAGE = 4 * MAX_TEXT
-# Up to this length, the text between two passages counts as empty.
+# Text between two passages that is no longer than this counts as empty.
 SHORT_GAP = 2
 
 
 def read_passage(entry: LogEntry, passage: Passage) -> str:
-    """Return a passage's text; if it is far into a very long text, it is read from the log."""
+    """Return a passage's text; if it lies far into a very long text, read it from the log."""
     start, end = passage
     if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
         return text_of(entry)[start:end]
@@ -37,9 +37,9 @@ def read_passage(entry: LogEntry, passage: Passage) -> str:
 def excerpt_of(
     entry: LogEntry, passages: Sequence[Passage], asked: Sequence[str]
 ) -> tuple[str, bool]:
-    """Return the text of an entry's passages, in order, and whether the entry has more text.
+    """Return (text, is_cut): the text of an entry's passages, and whether the entry has more text.
 
-    `passages` are sorted by relevance; only the first that fit in 10,000 characters are used.
+    `passages` are sorted by relevance; as many of them are used as fit into 10,000 characters.
     """
     parts: list[Passage] = []
     for start, end in sorted(_fitting(passages)):
@@ -55,9 +55,9 @@ def excerpt_of(
 
 
 def _fitting(passages: Sequence[Passage]) -> Iterator[Passage]:
-    """Yield the first passage, cut if it is very long, and further passages as long as they fit.
+    """Yield the first passage, truncated if it is very long, then further passages while they fit.
 
-    The length is limited because finding the best part of a text takes time in proportion to its
+    The first passage is truncated because finding a text's best part takes time proportional to its
     length.
     """
     (start, end), *others = passages
@@ -72,5 +72,5 @@ def _fitting(passages: Sequence[Passage]) -> Iterator[Passage]:
 
 
 def _is_empty(entry: LogEntry, gap: Passage) -> bool:
-    """Return whether the text between two passages is empty; a very short text counts as empty."""
+    """Return whether the text between two passages is blank or very short."""
     return gap[1] - gap[0] <= SHORT_GAP or not read_passage(entry, gap).strip()

@@ -4,8 +4,8 @@
              {"occurred_at": {"gte": "2026-03-01", "lt": "2026-04-01"}},
              {"NOT": {"metadata.channel": {"in": ["mail", "chat"]}}}]}
 
-An object with several keys requires all of them. A value without an operator means `eq`. If an
-entry lacks the key of a condition, the condition is true only with `ne`.
+If an object has several keys, all of them must match. A value without an operator means `eq`. If an
+entry lacks a condition's key, the condition is true only for `ne`.
 """
 
 import datetime
@@ -25,19 +25,19 @@ OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
 METADATA = "metadata."
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
-# The maximum number of values in all lists of a filter together: all values are sent to the
-# database along with each group of entries.
+# The maximum total number of values in a filter's lists: all of them are sent to the database again
+# with each group of entries.
 MAX_LISTED = 2000
 MAX_TEXT = 1000
 
 _GROUPS = {"AND": " AND ", "OR": " OR "}
-# Values that `json` keeps but `jsonb` cannot hold, such as lone surrogates, count as absent.
+# Values that `json` accepts but `jsonb` doesn't, such as lone surrogates, count as absent.
 _PARSED = (
     '(CASE WHEN pg_input_is_valid("memory_logentry"."metadata"::text, \'jsonb\')'
     ' THEN "memory_logentry"."metadata"::jsonb END)'
 )
-# Metadata is parsed once for each entry, however many conditions use it (OFFSET keeps the planner
-# from inlining the expression into each condition).
+# Metadata is parsed only once per entry, no matter how many conditions use it (OFFSET keeps the
+# planner from inlining the expression into each condition).
 _HELD = '"parsed"."metadata"'
 _ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608  # nosec B608
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
@@ -45,7 +45,7 @@ _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
 
 class BadFilter(ValueError):
-    """An invalid filter; the message names the place, the fault and the fix."""
+    """An invalid filter; the message says where it is wrong, why, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class _Sql:
 
 @dataclass(frozen=True)
 class Column:
-    """The SQL expression on "memory_logentry" that a filter's key stands for, and its type."""
+    """The SQL expression on "memory_logentry" that a filter key stands for, and its type."""
 
     sql: str
     holds: Literal["text", "kind", "number", "time"]
 
 
 def column(name: str, holds: Literal["text", "kind", "number", "time"] = "text") -> Column:
-    """Return the column of the log that has this name."""
+    """Return the log's column with this name."""
     return Column(f'"memory_logentry"."{name}"', holds)
 
 
@@ -77,15 +77,15 @@ KEYS = (*COLUMNS, f"{METADATA}<name>")
 
 
 def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
-    """Return the condition for filtering a queryset of entries; may raise BadFilter.
+    """Return the filter as a condition on a queryset of entries; raises BadFilter if it is invalid.
 
-    Dates are interpreted in `time_zone`, the user's time zone. `columns` defines the keys that can
-    be used in addition to metadata keys.
+    Dates are interpreted in `time_zone`, the user's time zone. `columns` defines which keys can be
+    used in addition to metadata keys.
     """
     compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
     compiled = compiler.object(filters, "filters", 1)
     text = _ONCE.replace("%s", compiled.text) if _HELD in compiled.text else compiled.text
-    # The SQL consists of constants only; everything that the caller sent is a parameter.
+    # The SQL consists only of constants; everything the caller sent is passed as a parameter.
     return RawSQL(text, compiled.parameters, BooleanField())  # noqa: S611  # nosec B611
 
 
@@ -193,7 +193,7 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
 
 
 def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
-    """Compare metadata as JSON: a value of a different type is never equal, greater or less."""
+    """Compare metadata as JSON: values of different types are never equal, greater or less."""
     names = path.split(".")
     if not all(names):
         raise BadFilter(f"{here}: give a metadata key, such as {METADATA}channel.")
@@ -235,7 +235,7 @@ def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
 
 
 def _true(text: str, *parameters: Any) -> _Sql:
-    """Turn NULL into false, because NOT applied to NULL would be NULL rather than true."""
+    """Turn NULL into false, because applying NOT to NULL yields NULL rather than true."""
     return _Sql(f"coalesce({text}, false)", parameters)
 
 

@@ -1,4 +1,4 @@
-"""Searches of a user's log by words and meaning."""
+"""Searching a user's log by words and meaning."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ from memory.recall.search.results import Explanation, Found, Hit, Term
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
 from memory.recall.search.words import identity, number_of_words
 
-# Limits on the number of terms searched for, and on the number of consecutive passages that do not
-# fit into the word limit.
+# The maximum number of terms to search for, and of consecutive passages that don't fit into the
+# word limit before the search stops.
 MAX_TERMS = 100
 MAX_MISSED = 100
 # The maximum number of passages returned per entry.
@@ -45,19 +45,19 @@ def find(
     explain: bool = False,
     outline: Outline | None = None,
 ) -> Found:
-    """Return the entries that best answer a question, judged by words, meaning and speakers.
+    """Return the entries that best answer a question, judging by words, meaning and speakers.
 
     Passages are ranked, but each entry is returned only once, with its matching passages. At most
-    `top_k` entries are returned, with at most `words` words in total: an entry that does not fit is
-    left out, and later ones that fit are returned. `where` is created by `filters.condition`.
-    Entries after `up_to`, or with a score below `threshold`, are not returned. Only the first 100
-    distinct terms of a question are used, and the search stops after 100 consecutive passages that
-    do not fit. Redacted entries are never found; all others can be. The completion of a `Question`
-    is searched for as well, with less weight. `outline` is the outline of the newest version; if it
-    is not given, it is read.
+    `top_k` entries are returned, with at most `words` words in total: an entry that doesn't fit is
+    skipped in favour of later ones that do. `where` comes from `filters.condition`. Entries after
+    `up_to`, or with a score below `threshold`, are not returned. Only a question's first 100
+    distinct terms are used, and the search stops after 100 consecutive passages that don't fit.
+    Redacted entries are never found; all others can be. A `Question`'s completion is searched for
+    as well, with less weight. `outline` is the newest version's outline; if it is not given, it is
+    read.
 
-    If the model fails, only words are used, and `meaning` says so. Passages that have only an
-    earlier model's vectors are compared by that model, if it can be used.
+    If the model fails, only words are used, and `meaning` says so. Passages that only have an
+    earlier model's vectors are compared by that model, if it can still be used.
     """
     question = Question(question) if isinstance(question, str) else question
     terms = _read_terms(question)
@@ -83,7 +83,7 @@ def find(
 
 @dataclass(frozen=True)
 class _Terms:
-    """The search terms, and the identities that they have as words and as speakers' names."""
+    """The search terms, with their identities as words and as speakers' names."""
 
     asked: Sequence[str]
     identities: Sequence[int]
@@ -92,7 +92,7 @@ class _Terms:
 
 
 def _read_terms(question: Question) -> _Terms:
-    """Return the first distinct terms of a question, up to the limit."""
+    """Return a question's first distinct terms, up to the limit."""
     weights = question.weights()
     asked = list(weights)[:MAX_TERMS]
     return _Terms(
@@ -111,7 +111,7 @@ def _read_corpora(
     compared: Comparison,
     outline: Outline | None,
 ) -> dict[CorpusName, Corpus]:
-    """Read the wanted corpora from the user's index, and compare them with the question."""
+    """Read the wanted corpora from the user's index and compare them with the question."""
     described = (
         records.classes_described(user, terms.asked, outline) if CorpusName.FACTS in wanted else {}
     )
@@ -136,7 +136,7 @@ def _read_corpora(
 def _rank_corpora(
     read: Mapping[CorpusName, Corpus], terms: _Terms, *, explain: bool
 ) -> dict[CorpusName, Ranking]:
-    """Rank the passages of each corpus by words, and by meaning where it was compared."""
+    """Rank each corpus's passages by words and, where it was compared, by meaning."""
     ranked = [
         (corpus, rank(corpus, terms.identities, terms.names, terms.weights, explain=explain))
         for corpus in read.values()
@@ -148,7 +148,7 @@ def _rank_corpora(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """An entry, and the positions of the passages to return with it, best first."""
+    """An entry and the positions of the passages to return with it, best first."""
 
     corpus: CorpusName
     entry: LogEntry
@@ -161,7 +161,7 @@ def _choose_passages(
     top_k: int,
     words: int | None,
 ) -> list[_Chosen]:
-    """Choose passages in the given order until `top_k` entries or `words` words are reached."""
+    """Choose passages in the given order, up to `top_k` entries or `words` words."""
     chosen: dict[tuple[CorpusName, int], _Chosen] = {}
     room, missed = words, 0
     for name, place, entry in read:
@@ -187,7 +187,7 @@ def _choose_passages(
 
 
 def _make_hit(chosen: _Chosen, ranked: RankedCorpus, terms: _Terms, *, explain: bool) -> Hit:
-    """Return a chosen entry as a hit, with the text of its passages."""
+    """Turn a chosen entry into a hit with the text of its passages."""
     best = chosen.places[0]
     passages = [ranked.passage(place) for place in chosen.places]
     text, is_cut = excerpt_of(chosen.entry, passages, terms.asked)

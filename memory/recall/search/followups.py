@@ -1,10 +1,10 @@
 """Follow-up questions, which depend on earlier turns: "And in May?", "When was she there?"
 
-No language model is called here. A complete question is left as it is. A follow-up takes words from
-earlier turns: for "she" the last person named, for "there" a place, for "then" a date, and
-otherwise words on the topic of these turns (newest turns first, and the person's own before the
-assistant's). Words that are taken count for less than those of the question itself, so a wrong
-guess costs little. The same applies to a completion by a language model, if a request asks for one
+No language model is called here. A complete question is left unchanged. A follow-up borrows words
+from earlier turns: for "she" the last person named, for "there" a place, for "then" a date, and
+otherwise words about the topic of these turns (newest turns first, and the person's own turns
+before the assistant's). Borrowed words count for less than the question's own, so a wrong guess
+costs little. The same goes for a completion by a language model, if a request asks for one
 (`memory.api.completing`).
 """
 
@@ -30,28 +30,28 @@ from memory.recall.search.words import UNSPACED, number_of_words, terms
 from memory.texts import with_few_marks
 
 USER, ASSISTANT = "user", "assistant"
-# The ways to complete a question: with words from earlier turns, or by a language model.
+# Ways to complete a question: with words from earlier turns, or by a language model.
 WORDS, MODEL = "words", "model"
-# Only the newest MAX_TURNS turns are read, and only the last MAX_CHARACTERS characters of each.
+# Only the newest MAX_TURNS turns are read, and of each only the last MAX_CHARACTERS characters.
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A question longer than MAX_QUESTION characters is considered complete. A question completed by a
-# model may have MAX_COMPLETED characters.
+# A question longer than MAX_QUESTION characters is considered complete. One that was completed by a
+# model may have up to MAX_COMPLETED characters.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
-# Limits on the number of words taken in total and from one turn, and the number of words after
-# which no earlier exchange is read.
+# The maximum number of words to take in total and from a single turn, and how many are enough to
+# stop looking at earlier exchanges.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
-# The weights of words from earlier turns; words in the question itself have the weight 1. REFERENT
-# is for a pronoun's referent and for a language model's words, OWN for the person's words, and
-# OTHERS for the assistant's. FURTHER is the factor for each exchange further back.
+# Weights for words from earlier turns; the question's own words have a weight of 1. REFERENT is for
+# a pronoun's referent and for a language model's words, OWN for the person's words, and OTHERS for
+# the assistant's. With each exchange further back, these are multiplied by FURTHER.
 REFERENT, OWN, OTHERS = 0.8, 0.6, 0.4
 FURTHER = 0.8
-# A question with more content words of its own is complete, even if it begins with "and".
+# A question with more content words than this is complete, even if it begins with "and".
 MAX_OWN_WORDS = 3
-# In scripts whose function words are unknown, a question this short may be a follow-up.
+# In scripts whose function words we don't know, a question this short may be a follow-up.
 SHORT_WORDS, SHORT_CHARACTERS = 3, 8
 MAX_RUN = 12
 
@@ -60,20 +60,20 @@ _LATIN = re.compile(r"[A-Za-z]")
 
 
 class Leaning(Enum):
-    """The ways in which a question depends on earlier turns."""
+    """The ways in which a question can depend on earlier turns."""
 
     PERSON = auto()
     PLACE = auto()
     TIME = auto()
     THING = auto()
     GOES_ON = auto()
-    """The question replaces a part of the previous one: "And in May?"."""
+    """The question replaces part of the previous one: "And in May?"."""
     IS_SHORT = auto()
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of the conversation before the question."""
+    """A turn in the conversation that precedes the question."""
 
     role: str
     content: str
@@ -83,8 +83,8 @@ class Turn:
 class Question:
     """A question and its completion.
 
-    `taken` has words from earlier turns, with their weights; `sentence` is a language model's
-    version of the question. `problem` says why a requested completion failed.
+    `taken` maps words from earlier turns to their weights; `sentence` is a language model's version
+    of the question. `problem` says why a requested completion failed.
     """
 
     text: str
@@ -94,25 +94,25 @@ class Question:
 
     @property
     def taken_as(self) -> str | None:
-        """The completed question; None if the question is left as it is."""
+        """The completed question, or None if the question was left unchanged."""
         if self.sentence:
             return self.sentence
         return " ".join([self.text, *self.taken]) if self.taken else None
 
     @property
     def completed_by(self) -> str | None:
-        """How the question was completed; None if the question is left as it is."""
+        """How the question was completed, or None if it was left unchanged."""
         if self.sentence:
             return MODEL
         return WORDS if self.taken else None
 
     @property
     def meant(self) -> str:
-        """The question to search for, as one text."""
+        """The question to search for, as a single text."""
         return self.taken_as or self.text
 
     def weights(self) -> dict[str, float]:
-        """Return the weight of each term, the question's own terms first."""
+        """Return each term's weight, the question's own terms first."""
         found = dict.fromkeys(terms(self.text), 1.0)
         added = {self.sentence: REFERENT} if self.sentence else self.taken
         for words, weight in added.items():
@@ -122,7 +122,7 @@ class Question:
 
 
 def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
-    """Return the question with the words that it takes from earlier turns (given oldest first)."""
+    """Return the question with the words it borrows from earlier turns (given oldest first)."""
     said = shortened(turns)
     if not _can_lean(question, said):
         return Question(question)
@@ -139,7 +139,7 @@ def understand(question: str, turns: Sequence[Turn] = ()) -> Question:
 def may_lean(question: str, turns: Sequence[Turn]) -> bool:
     """Return whether a question may depend on earlier turns.
 
-    In a language whose function words are unknown, any question may do so.
+    In a language whose function words we don't know, any question may.
     """
     if not _can_lean(question, shortened(turns)):
         return False
@@ -152,7 +152,7 @@ def _can_lean(question: str, said: Sequence[Turn]) -> bool:
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest non-empty turns, each cut to its last characters if it is long."""
+    """Return the newest non-empty turns; of long ones, only the last characters."""
     said = [one for one in turns if one.content.strip()]
     return [
         Turn(one.role, with_few_marks(one.content)[-MAX_CHARACTERS:]) for one in said[-MAX_TURNS:]
@@ -163,7 +163,7 @@ def shortened(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _leanings(asked: Utterance) -> set[Leaning]:
-    """Return the ways in which a question depends on earlier turns; none if it is complete."""
+    """Return the ways in which a question depends on earlier turns; empty if it is complete."""
     language = asked.language
     found = {
         leaning
@@ -177,7 +177,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
         is_whole = asked.at(begins) in language.questions and asked.at(begins + 1)
         if not is_whole and len(own) <= MAX_OWN_WORDS:
             found.add(Leaning.GOES_ON)
-    # "Side effects?" asks for the side effects of something that was mentioned before.
+    # "Side effects?" asks about the side effects of something mentioned earlier.
     is_fragment = len(asked.folded) == 3 and asked.at(2) == "?" and not names - {0}
     stands = (
         (len(own) >= 2 and not is_fragment)
@@ -202,7 +202,7 @@ def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
 
 
 def _opening(asked: Utterance) -> int | None:
-    """Return where a question begins after its "and" or "what about"; None if it has neither."""
+    """Return where a question begins after "and" or "what about", or None if it has neither."""
     for phrase in asked.language.phrases:
         if tuple(asked.folded[: len(phrase)]) == phrase:
             return len(phrase)
@@ -216,7 +216,7 @@ def _opening(asked: Utterance) -> int | None:
 
 
 def _pronoun(asked: Utterance, place: int) -> Leaning | None:
-    """Return what kind of thing a word refers to outside the question, or None."""
+    """Return what kind of thing a word refers to outside the question, or None if it doesn't."""
     language, word = asked.language, asked.at(place)
     if word in language.persons:
         named = [*(one for one, _ in asked.persons), *(n.start for n in asked.names if not n.is_at)]
@@ -255,7 +255,7 @@ def _has_plural_before(asked: Utterance, place: int) -> bool:
 
 
 def _is_existential(asked: Utterance, place: int) -> bool:
-    """Return whether "there" is existential, as in "is there a pool", and so names no place."""
+    """Return whether "there" is existential, as in "is there a pool", rather than a place."""
     before, after = asked.at(place - 1), asked.at(place + 1)
     return after in BE or (before in BE and after not in BREAKS and after != "with")
 
@@ -273,8 +273,8 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
         if after in SUBJECTS or any(one.start == place + 1 for one in asked.names):
             return None
         if asked.has_content(place - 1):
-            # In "the hotel that opened" and "said that I", "that" refers to nothing outside the
-            # question; in "did I like that hotel" and "did I say that", it does.
+            # In "the hotel that opened" and "said that I", "that" doesn't refer to anything outside
+            # the question; in "did I like that hotel" and "did I say that", it does.
             is_verb = asked.at(place - 2) in SUBJECTS
             if after not in BREAKS and not (is_verb and asked.has_content(place + 1)):
                 return None
@@ -298,7 +298,7 @@ def _thing(asked: Utterance, place: int) -> Leaning | None:
 
 
 def _has_thing_before(asked: Utterance, place: int) -> bool:
-    """Return whether an earlier clause of the question has something that "it" may refer to."""
+    """Return whether an earlier clause of the question has something "it" may refer to."""
     known = False
     for one in range(place):
         if asked.at(one) in CLAUSES and known:
@@ -319,7 +319,7 @@ def _has_thing_before(asked: Utterance, place: int) -> bool:
 
 @dataclass(frozen=True)
 class _Said:
-    """A turn, which is parsed only when its words are needed."""
+    """A turn, parsed only when its words are needed."""
 
     turn: Turn
 
@@ -346,7 +346,7 @@ class _Taking:
         self._taken: dict[str, float] = {}
 
     def words(self) -> Mapping[str, float]:
-        """Return the words taken, each with its weight, highest weight first."""
+        """Return the words taken and their weights, highest weight first."""
         found = []
         if Leaning.PERSON in self._leanings:
             found.append(self._refer(self._persons(), others=OWN))
@@ -375,10 +375,10 @@ class _Taking:
         return bool(new)
 
     def _persons(self) -> Sequence[str]:
-        """Return the last person named, and other persons named with or before that one.
+        """Return the last person named, and others named along with or before that person.
 
-        The others are named in the same turn or, if that turn is like "That is your sister.", in
-        the turn before it.
+        The others are named in the same turn or, if that turn is something like "That is your
+        sister.", in the one before it.
         """
         for number, one in enumerate(self._turns):
             said = one.words
@@ -394,8 +394,8 @@ class _Taking:
     def _place(self) -> Sequence[str]:
         """Return the last place named.
 
-        A name without an article, such as a town's, is preferred to a name with one, such as a
-        restaurant's, and a name after "in" to a name after "to".
+        Names without an article, such as towns, are preferred to names with one, such as
+        restaurants, and names after "in" are preferred to names after "to".
         """
         kinds: list[Callable[[Name], bool]] = [
             lambda one: one.is_at and not one.has_determiner,
@@ -412,10 +412,10 @@ class _Taking:
         return next((one.words.dates for one in self._turns if one.words.dates), [])
 
     def _take_topic(self) -> None:
-        """Take words on the topic of the newest exchange, then of earlier ones, up to ENOUGH."""
+        """Take words about the topic of the newest exchange, then of earlier ones, until ENOUGH."""
         factor, taken = 1.0, 0
         goes_on = Leaning.GOES_ON in self._leanings and Leaning.THING not in self._leanings
-        # The new question does not ask about the previous answer.
+        # The new question isn't about the previous answer.
         own_alone = goes_on and any(one.is_own for one in self._turns)
         for exchange in _exchanges(self._turns):
             for said in exchange:
@@ -427,10 +427,10 @@ class _Taking:
             factor *= FURTHER
 
     def _topic(self, said: Utterance) -> list[str]:
-        """Return the most important words on a turn's topic, in the order of the text.
+        """Return the most important words about a turn's topic, in the order of the text.
 
-        Names are preferred to numbers and dates, and these to other words. Among other words,
-        longer ones are preferred, since they are rarer.
+        Names are preferred to numbers and dates, and those to other words, of which longer ones are
+        preferred because they are rarer.
         """
         left_out = self._replaced(said)
         in_names = {place for one in said.names for place in range(one.start, one.end)}
@@ -450,7 +450,7 @@ class _Taking:
         return [word for _, word in sorted(first)]
 
     def _replaced(self, said: Utterance) -> set[int]:
-        """Return the start positions of those names in a turn that the question replaces."""
+        """Return where the names that the question replaces start in a turn."""
         own = self._asked.names
         if Leaning.GOES_ON not in self._leanings:
             return set()
@@ -461,7 +461,7 @@ class _Taking:
 
 
 def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
-    """Yield the exchanges, newest first; in each, the person's turn comes before the answers."""
+    """Yield the exchanges, newest first; in each, the person's turn precedes the answers."""
     exchange: list[_Said] = []
     for one in newest_first:
         exchange.insert(0, one)

@@ -1,9 +1,9 @@
-"""Reading the stored index of a user's log for each search.
+"""Reading the stored index of a user's log when searching.
 
-Entries that no segment covers are indexed in memory at every search, so an index may be out of
-date, incomplete or gone without affecting the results. Searches are merely slower (above a limit,
-they are refused), and only the newest part of a long tail has vectors. Workers maintain the
-segments (`memory.recall.search.index_maintenance`).
+Entries that no segment covers are indexed in memory on every search, so the index may be out of
+date, incomplete or missing without affecting the results. Searches are just slower (and rejected
+above a limit), and only the newest part of a long tail gets vectors. Workers maintain the segments
+(`memory.recall.search.index_maintenance`).
 """
 
 import threading
@@ -30,18 +30,19 @@ from memory.recall.search.vectors import Vectors
 
 logger = structlog.get_logger(__name__)
 
-# A search embeds only the newest part of the unindexed tail, up to this many characters.
+# Searches embed only the newest part of the unindexed tail, up to this many characters.
 LIVE_CHARACTERS = 60_000
-# A search indexes the unindexed tail itself, which takes half a second per million characters.
-# Tails of more than QUICK_CHARACTERS are indexed by at most two searches at a time, one per
-# workspace; tails of more than MAX_LIVE_CHARACTERS must wait for a worker.
+# Each search indexes the unindexed tail itself, which takes half a second per million characters.
+# At most two searches at a time, one per workspace, may do so for tails of more than
+# QUICK_CHARACTERS. Tails of more than MAX_LIVE_CHARACTERS must wait for a worker.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
-# The maximum total size in bytes of the vectors that a process caches for recent searches.
+# The maximum total size, in bytes, of the vectors that a process caches for recent searches.
 CACHED_BYTES = 64 * 1024 * 1024
-# A segment's vectors are its last block, and by far the largest; cached ones are not read again.
+# A segment's vectors are its last and by far its largest block; if they are cached, they are not
+# read again.
 _READ = """
 SELECT s.id, s.first_seq, s.last_seq, b.number > s.blocks, b.data
 FROM memory_searchsegment s JOIN memory_searchblock b ON b.segment_id = s.id
@@ -63,18 +64,19 @@ def read(
     with_vectors: bool = False,
     live: dict[Range, Segment] | None = None,
 ) -> list[Segment]:
-    """Return segments that cover the whole log, in order, with the postings of these terms.
+    """Return segments that cover the whole log, in order, with the postings for these terms.
 
-    If a model is given, or `with_vectors` is set because the model has just failed, the segments
-    include any vectors that they have, even those of an earlier model. Entries that the user's
-    index does not cover are read from the log and embedded with the model; `live` caches them for
-    the next call. Raises `usage.Exceeded` if there is too much text in these entries, or if too
-    many searches are reading such entries.
+    If a model is given, or if `with_vectors` is set because the model has just failed, the segments
+    include any vectors they have, even those from an earlier model. Entries that the user's index
+    doesn't cover are read from the log and embedded with the model; `live` caches them for the next
+    call. Raises `usage.Exceeded` if these entries contain too much text, or if too many other
+    searches are currently reading such entries.
     """
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
     cached = _cache.of(user.pk) if with_vectors else {}
-    # One statement sees one snapshot, so a concurrent merge is seen completely or not at all.
+    # A single statement sees a single snapshot, so it sees either all of a concurrent merge or
+    # nothing of it.
     with connection.cursor() as cursor:
         parameters: list[Any] = [user.pk, VERSION, list(terms), with_vectors, list(cached)]
         cursor.execute(_READ, parameters)
@@ -115,7 +117,7 @@ def read(
 def _is_behind(tail: Segment) -> bool:
     """Return whether the tail is too long or lacks vectors.
 
-    Appends request indexing in time, but those of an older server may not have done so.
+    Appends normally request indexing in time, but an older server's may not have done so.
     """
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
@@ -124,7 +126,7 @@ def _is_behind(tail: Segment) -> bool:
 def _vectors(
     cached: Mapping[int, Vectors | None], segment: int, read: Mapping[int, bytes], number: int
 ) -> Vectors | None:
-    """Return the vectors of a segment; raises ValueError if they do not match its documents."""
+    """Return a segment's vectors; raises ValueError if they don't match its documents."""
     found = cached[segment] if segment in cached else vectors.decode(read.get(segment, b""))
     if found is not None and len(found.values) != number:
         raise ValueError(f"{len(found.values)} vectors for {number} documents")
@@ -134,8 +136,8 @@ def _vectors(
 class _Cache:
     """The vectors of the most recently read segments; a segment's vectors never change.
 
-    The vectors of a deleted segment are not requested again, and are dropped when its user's log is
-    next searched.
+    A deleted segment's vectors are never requested again, and are dropped the next time its user's
+    log is searched.
     """
 
     def __init__(self) -> None:
@@ -144,7 +146,7 @@ class _Cache:
         self._bytes = 0
 
     def of(self, user_pk: int) -> Mapping[int, Vectors | None]:
-        """Return the cached vectors of a user, keyed by segment."""
+        """Return a user's cached vectors, keyed by segment."""
         with self._lock:
             return self._users.get(user_pk, {})
 
@@ -203,7 +205,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """Return vectors for the newest of these documents; the closeness of the others is unknown."""
+    """Return vectors for the newest documents only; the closeness of the others stays unknown."""
     room = LIVE_CHARACTERS
     first = len(documents)
     while first and room >= len(documents[first - 1].text):
@@ -218,7 +220,7 @@ def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors
 
 
 def uncovered_ranges(covered: Sequence[Range], last: int | None) -> list[Range]:
-    """Return the ranges of the log up to `last` that no segment covers.
+    """Return the ranges of the log, up to `last`, that no segment covers.
 
     If `last` is None, the final range has no end.
     """

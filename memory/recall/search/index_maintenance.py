@@ -1,10 +1,10 @@
-"""Maintenance of the stored index by workers.
+"""How workers maintain the stored index.
 
-Segments keep the vectors of an earlier model until a worker has embedded their passages again, at
-the request of the first search that encounters such vectors. The new vectors of a large segment are
-stored step by step, behind the old ones, which are still in use. Segments of the same model are
-merged so that each has at least twice as many postings as the next. As a result, only a few
-segments are read, and an entry is merged only a few times.
+Segments keep an earlier model's vectors until a worker has embedded their passages again, which the
+first search that encounters such vectors requests. A large segment's new vectors are stored step by
+step, behind the old ones, which stay in use until then. Segments whose vectors come from the same
+model are merged so that each segment has at least twice as many postings as the next. As a result,
+there are only a few segments to read, and each entry is merged only a few times.
 """
 
 import datetime
@@ -33,18 +33,17 @@ from memory.work import leases
 
 logger = structlog.get_logger(__name__)
 
-# A segment is built from at most this many entries or characters, and merged up to this many
+# Segments are built from at most this many entries or characters, and merged up to this many
 # postings.
 BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
-# Limits on how many passages and characters of a stored segment are embedded between two commits,
-# so that vectors for which a provider was paid survive a later failure. A new segment within these
-# limits is embedded before it is stored.
+# How many passages and characters of a stored segment to embed between two commits, so that vectors
+# a provider was paid for survive a later failure. A new segment within these limits is embedded
+# before it is stored.
 STEP_PASSAGES = 512
 STEP_CHARACTERS = 200_000
-# The minimum and maximum number of seconds that an index waits if all threads that embed indexes
-# are busy.
+# How many seconds (minimum and maximum) an index waits if all threads that embed indexes are busy.
 BUSY_SECONDS = (10.0, 30.0)
 _MODELS = """
 SELECT s.id, substring(b.data FOR %s), EXISTS (
@@ -56,10 +55,10 @@ WHERE s.user_id = %s AND s.version = %s
 
 
 def keep_up(user_pk: int) -> None:
-    """Index a user's log and merge its segments if that is due, unless another worker is doing so.
+    """Index a user's log and merge segments if this is due and no other worker is doing it.
 
-    Each step commits separately, and only while the lease is held. The finished steps of a killed
-    worker are kept, and repeating a step does no harm.
+    Each step is committed separately, and only while the lease is held. If the worker is killed,
+    its finished steps are kept, and repeating a step does no harm.
     """
     index = leases.claim(waiting().filter(user_id=user_pk))
     if index is None:
@@ -84,8 +83,8 @@ def keep_up(user_pk: int) -> None:
 class _Plan:
     """The next segment to make: from the entries in the range `covers`, or by merging `merged`.
 
-    If `merged` is a single segment, the next of its missing vectors are computed, and the segment
-    is stored again once it has all of them.
+    If `merged` is a single segment, its next missing vectors are computed instead, and the segment
+    is replaced once it has all of them.
     """
 
     covers: Range
@@ -93,11 +92,11 @@ class _Plan:
 
 
 def _step(index: SearchIndex) -> bool:
-    """Make one segment; return False if there was nothing to do and the index was released."""
+    """Make one segment; return False if there was nothing left to do and the index was released."""
     plan = _plan(index)
     if plan is None:
         with transaction.atomic():
-            leases.check(index)  # a concurrent append now either waits or is visible to `_plan`
+            leases.check(index)  # from now on, concurrent appends wait or are seen by `_plan`
             if _plan(index) is None:
                 leases.write(
                     index,
@@ -128,9 +127,9 @@ def _step(index: SearchIndex) -> bool:
 
 
 def _plan(index: SearchIndex) -> _Plan | None:
-    """Decide what to make next: first missing segments, then merges, then missing vectors.
+    """Decide what to make next: missing segments first, then merges, then missing vectors.
 
-    Segments with vectors of different models are not merged, since the vectors would be lost.
+    Segments with vectors from different models are not merged, because the vectors would be lost.
     """
     rows = list(
         SearchSegment.objects.filter(user_id=index.user_id, version=VERSION).order_by("first_seq")
@@ -164,10 +163,10 @@ def _plan(index: SearchIndex) -> _Plan | None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The kind of a segment's vectors: their model and number of dimensions.
+    """What kind of vectors a segment has: their model and number of dimensions.
 
-    `embedded` is the segment's own key while it is being embedded again, so that no other segment
-    is of the same kind and could be merged with it.
+    While a segment is being embedded again, `embedded` is its own key, so that its kind is unique
+    and no other segment is merged with it.
     """
 
     model: str
@@ -198,7 +197,7 @@ def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
 
 
 def _is_long(index: SearchIndex, tail: Range) -> bool:
-    """Return whether the unindexed tail is long enough for a segment."""
+    """Return whether the unindexed tail is long enough to be made into a segment."""
     if tail[1] - tail[0] + 1 >= TAIL:
         return True
     entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
@@ -207,7 +206,7 @@ def _is_long(index: SearchIndex, tail: Range) -> bool:
 
 
 def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
-    """Build a segment of the first entries in the missing range; return it and its range."""
+    """Build a segment from the first entries in the missing range; return (range, segment)."""
     user = _user(index)
     zone = zoneinfo.ZoneInfo(user.time_zone)
     entries = LogEntry.objects.filter(user=user, seq__range=missing).order_by("seq").only(*READ)
@@ -234,9 +233,9 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
 
 
 def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
-    """Embed a stored segment's next passages; after the last one, store it with its vectors.
+    """Embed a stored segment's next passages; after the last one, replace it, with its vectors.
 
-    May raise EmbeddingFailed or LeaseLost; raises ValueError if the log has different passages.
+    May raise EmbeddingFailed or LeaseLost. Raises ValueError if the log's passages are different.
     """
     made_by = embedder(_user(index), lease=index)
     if made_by is None:
@@ -265,9 +264,9 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
 
 
 def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
-    """Return the new vectors of a segment's first passages, which are stored behind its old ones.
+    """Return the new vectors for a segment's first passages, which are stored behind the old ones.
 
-    Vectors that come from another model or cannot be read are removed.
+    Vectors that are from another model or can't be read are removed.
     """
     found = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).order_by("number")
     try:
@@ -295,7 +294,7 @@ def _step_size(documents: Segment, first: int) -> int:
 
 
 def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
-    """Return the text of some passages of a segment; raises ValueError if the log differs."""
+    """Return the text of some of a segment's passages; raises ValueError if the log differs."""
     wanted = documents.seqs[first:last]
     if not len(wanted):
         return []
@@ -324,7 +323,7 @@ def _stored(row: SearchSegment) -> Segment:
 
 
 def _write(index: SearchIndex, covered: Range, segment: Segment) -> None:
-    """Store a segment in place of all segments that overlap it; may raise LeaseLost."""
+    """Store a segment, replacing all segments that overlap it; may raise LeaseLost."""
     blocks = segments.encode(segment)
     first, last = covered
     with transaction.atomic():

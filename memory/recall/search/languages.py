@@ -1,6 +1,6 @@
-"""The function words that mark follow-up questions, in four languages.
+"""Function words that reveal follow-up questions, in four languages.
 
-They are lists, not grammars: a follow-up that these words do not reveal is searched for as it is.
+These are lists, not grammars: a follow-up that they don't reveal is searched for as it is.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ def words_of(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Language:
-    """A language's function words, and the sets of those that show what a question depends on."""
+    """A language's function words, including sets that reveal what a question depends on."""
 
     function_words: frozenset[str]
     """Words that say nothing about a text's topic, including all fields below but the last two."""
@@ -32,11 +32,11 @@ class Language:
     times: frozenset[str]
     determiners: frozenset[str]
     at: frozenset[str]
-    """Prepositions before the name of a place."""
+    """Prepositions used before names of places."""
     towards: frozenset[str]
-    """Prepositions before the name of a place or a person."""
+    """Prepositions used before names of places or people."""
     relations: frozenset[str]
-    """Words for persons who are not named: sister, boss."""
+    """Words that refer to people without naming them: sister, boss."""
     dates: frozenset[str]
     """Months, days of the week, holidays."""
 
@@ -196,7 +196,7 @@ FILLERS = words_of(
     gracias vale bueno claro
     """
 )
-# Verbs that, on their own, ask about the topic of earlier turns.
+# Verbs that, if they are a question's only content, refer to the topic of earlier turns.
 BARE_VERBS = words_of(
     """
     pay paid spend cost buy bought order ordered book booked choose decide recommend eat
@@ -210,16 +210,16 @@ SAYING = words_of(
     """
 )
 BE = words_of("is are was were be been s")
-# Words before which "that" refers to something earlier in the same question.
+# If "that" precedes one of these, it refers to something earlier in the same question.
 SUBJECTS = BE | {"i", "you", "he", "she", "it", "we", "they"}
-# Impersonal uses of "it": it rains, it takes an hour to, is it true that.
+# Words used with an impersonal "it": it rains, it takes an hour to, is it true that.
 WEATHER = words_of(
     """
     rain raining rained snow snowing snowed sunny cold warm hot dark
     """
 )
 IMPERSONAL = words_of("true possible ok okay hard easy safe important take takes")
-# "This week" is the current week, "that week" is a week that was mentioned before.
+# "This week" is the current week, but "that week" is one that was mentioned earlier.
 SPANS = words_of(
     """
     day night morning afternoon evening week weekend month year time summer winter spring
@@ -231,13 +231,13 @@ CLAUSES = words_of(
     , ; and but when if because after before that while so since
     """
 )
-# Words that may follow a name at the start of a sentence, in addition to words with verb endings.
+# Words, besides those with verb endings, that may follow a name at the start of a sentence.
 VERBS = words_of(
     """
     is was has had will can does did and s met came went said told got made took gave bought ate
     saw ran left knew found brought sold won lost sent kept wrote spoke told fell broke drove flew
     """
 )
-# English words for dates that have other meanings as well.
+# English words that can be dates but also have other meanings.
 AMBIGUOUS_DATES = words_of("may march spring")
 BEFORE_DATES = words_of("in of last next since until by this early late mid during")

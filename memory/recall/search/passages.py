@@ -1,7 +1,7 @@
-"""Passages of texts: the units in which a long text is ranked, embedded and returned.
+"""Passages: the units in which long texts are ranked, embedded and returned.
 
-In an assistant's answer of 400 words, usually only one sentence matters. A text of fewer than 120
-words is one passage; a longer one is cut evenly into passages of 60 words, or a few more.
+In a 400-word answer from an assistant, usually only one sentence matters. A text of fewer than 120
+words is a single passage; a longer one is divided evenly into passages of 60 words or a few more.
 """
 
 import re
@@ -10,18 +10,18 @@ from itertools import pairwise
 from memory.recall.search.words import UNSPACED
 
 WORDS = 60
-# The maximum number of passages per text. If a text would have more, its passages are longer.
+# The maximum number of passages per text. Very long texts get longer passages instead of more.
 MAX_PASSAGES = 1000
 
-# In scripts without spaces, each character counts as a word; in other scripts, a run of characters
-# that is longer than any word counts as one word per 64 characters.
+# In scripts without spaces, each character counts as a word. In other scripts, a run of characters
+# that is longer than any real word counts as one word per 64 characters.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,64}}")
 
 Passage = tuple[int, int]
 
 
 def cut(text: str) -> list[Passage]:
-    """Return the start and end of each passage in a text, in order; there is at least one."""
+    """Return each passage's start and end in a text, in order; there is always at least one."""
     words = [match.span() for match in _WORD.finditer(text)]
     number = max(1, min(len(words) // WORDS, MAX_PASSAGES))
     if number == 1:

@@ -1,14 +1,14 @@
-"""Ranking of a corpus's passages for a question, by one formula and without a database.
+"""Ranking a corpus's passages for a question, with a single formula and without a database.
 
-Two signals are added: words, and meaning, which is the closeness of a passage's vector to the
-question's. Each signal is measured by how much it differs between passages, since what all passages
-have in common carries no information. The person's own words count for more than others' answers,
-and the second passage of a text counts for less than the first passage of another text.
+Two signals are added up: words, and meaning, which is how close a passage's vector is to the
+question's. Each signal is measured relative to how much it varies between passages, because what
+all passages have in common carries no information. The person's own words count for more than
+others' answers, and a text's second-best passage counts for less than another text's best.
 
-The signal of words is BM25 over the surroundings of each passage: a word counts fully in its own
-passage, half in the passages next to it, a quarter in those after that, and so on within the same
-session. The answer to a question is often found next to the question's words, and single entries of
-a conversation are too short to be judged by the words that they lack.
+The word signal is BM25 over each passage's surroundings: a word counts fully in its own passage,
+half in the passages next to it, a quarter in the next ones, and so on within the same session. The
+answer to a question is often found near the question's words, and a conversation's individual
+entries are too short to be judged by the words they lack.
 """
 
 import math
@@ -21,42 +21,42 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# BM25's two parameters: how soon repetitions of a term stop counting, and how much a passage's
-# length counts.
+# BM25's two parameters: how quickly repetitions of a term stop counting, and how much a passage's
+# length matters.
 SATURATION = 1.2
 LENGTH = 0.75
-# The weights of a word at a distance of 0, 1, 2 … passages.
+# The weight of a word that is 0, 1, 2 … passages away.
 HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
 # The bonus for an entry whose speaker is named in the question.
 SPEAKER = 0.5
-# The factor for what anybody other than the person said, in rankings by words alone.
+# In rankings by words alone, the factor for what anybody other than the person said.
 OTHERS = 0.5
-# A passage whose closeness is less than this and that has none of the question's words is not
-# found. The value is low because one in five answers that share no word with their question has a
+# A passage is not found if its closeness is lower than this and it has none of the question's
+# words. The value is low because one in five answers that share no words with their question has a
 # closeness below 0.12 (benchmarks/paraphrases.py).
 FLOOR = 0.05
-# Short messages share the topic of their surroundings, so closeness carries over to adjacent
-# passages; it is halved with every REACH characters of distance. Full-length passages of long texts
-# gain hardly any closeness from each other.
+# Short messages share a topic with their surroundings, so closeness carries over to adjacent
+# passages, halving with every REACH characters of distance. Full-length passages of long texts
+# hardly affect each other.
 REACH = 150
 # WORDS is the weight of words relative to meaning, OWN the bonus for the person's own words, and
-# AGAIN the deduction for each better passage of the same text, up to five. All are in standard
-# deviations of closeness, and were chosen once on two sets of recorded conversations
+# AGAIN the penalty for each better passage in the same text, up to five. All are in standard
+# deviations of closeness, and were tuned once on two sets of recorded conversations
 # (benchmarks/retrieval.py).
 WORDS = 0.9
 OWN = 3.0
 AGAIN = 1.0
-# The deviation of only a few passages means little, so it is computed as if there were USUAL_NUMBER
-# more passages with the usual deviation.
+# The deviation between only a few passages means little, so it is computed as if there were another
+# USUAL_NUMBER passages with the usual deviation.
 USUAL_NUMBER = 100
 USUAL_CLOSENESS, USUAL_WORDS = 0.1, 0.05
-# A passage gets a score of 0.5 if it is this many deviations above the rest.
+# A passage that is this many deviations above the rest gets a score of 0.5.
 HALF = 8.0
 
 
 @dataclass(frozen=True)
 class Postings:
-    """The places of the passages that contain a term, ascending, and its count in each passage."""
+    """The places of the passages that contain a term, in order, and its count in each passage."""
 
     places: Places
     counts: Floats
@@ -64,7 +64,7 @@ class Postings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The data of the passages that are ranked together, in the order of the log."""
+    """The data for passages that are ranked together, in the order of the log."""
 
     seqs: NDArray[np.int64]
     lengths: Floats
@@ -82,7 +82,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Share:
-    """The contribution of one term to each passage: its weighted count and its score."""
+    """One term's contribution to each passage: its weighted count and its score."""
 
     heard: Floats
     score: Floats
@@ -90,7 +90,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The score of every passage of a corpus, from 0 to 1, and its components."""
+    """The scores of all passages in a corpus, from 0 to 1, and their components."""
 
     scores: Floats
     spoken: NDArray[np.bool_]
@@ -107,11 +107,11 @@ def rank(
     *,
     explain: bool = True,
 ) -> Ranking:
-    """Score passages by the terms searched for and by whether the speaker has one of the names.
+    """Score passages by the terms searched for and by whether their speaker has one of the names.
 
-    A passage that consisted of these terms only and was said by a named speaker would score 1.
-    `weights` has the weights of the terms that count for less than 1. The terms' shares, each with
-    a value for every passage of the corpus, are kept only if `explain` is set.
+    A passage that consisted only of these terms and was said by one of these speakers would get a
+    score of 1. `weights` has the weights of terms that count for less than 1. The terms' shares,
+    which have a value for every passage in the corpus, are kept only if `explain` is set.
     """
     number = len(corpus.seqs)
     lengths = _heard_of_all(corpus.lengths, corpus.sessions)
@@ -140,7 +140,7 @@ def rank(
 
 
 def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
-    """Return a ranking by words in which the person's own words count for more."""
+    """Return the ranking by words with more weight given to the person's own words."""
     own = corpus.is_users
     factor = np.where(own | ~own.any(), 1.0, OTHERS)
     shares = {term: Share(one.heard, one.score * factor) for term, one in ranking.shares.items()}
@@ -148,9 +148,9 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 
 
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
-    """Return the rankings with meaning, and a bonus for the person's own words, added to words.
+    """Return the rankings with meaning and a bonus for the person's own words added.
 
-    The new scores are no longer shares of the terms: 0.5 means `HALF` deviations above the rest.
+    The new scores are on a different scale: 0.5 means `HALF` deviations above the rest.
     """
     close = [_close(corpus) for corpus, _ in ranked]
     by_closeness = deviation_of(close, USUAL_CLOSENESS)
@@ -168,8 +168,8 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
     total -= AGAIN * np.minimum(_earlier(corpus.seqs, total), 5)
     total = np.where(is_found, np.maximum(total, 0.01), 0.0)
     scores = total / (total + HALF)
-    # The factor that turns a signal into its part of the score; the rest of the score is due to OWN
-    # and AGAIN.
+    # Multiplied by this factor, a signal becomes its part of the score; the rest of the score is
+    # due to OWN and AGAIN.
     unit = 1 / (total + HALF)
     shares = {
         term: Share(one.heard, one.score / np.maximum(ranking.scores, 1e-6) * words * unit)
@@ -179,11 +179,11 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 
 
 def _close(corpus: Corpus) -> Floats:
-    """Return the closeness of passages; in a conversation, that of nearby passages counts too."""
+    """Return each passage's closeness; in conversations, that of nearby passages counts, too."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
-    # A passage without a vector gets the mean, not 0, since for some models all texts are close to
-    # each other.
+    # A passage without a vector gets the mean rather than 0, because for some models, all texts are
+    # close to each other.
     is_unknown = np.isnan(near)
     if is_unknown.any():
         near[is_unknown] = near[~is_unknown].mean() if not is_unknown.all() else 0.0
@@ -202,7 +202,7 @@ def _close(corpus: Corpus) -> Floats:
 
 
 def deviation_of(signals: Sequence[Floats], usual: float) -> float:
-    """Return the standard deviation of a signal; with few passages, it is close to `usual`."""
+    """Return a signal's standard deviation, which is close to `usual` if there are few passages."""
     values = np.concatenate(signals)
     squares = float(((values - values.mean()) ** 2).sum()) if len(values) else 0.0
     whole = squares + USUAL_NUMBER * usual**2
@@ -221,26 +221,26 @@ def _earlier(seqs: NDArray[np.int64], scores: Floats) -> Places:
 
 
 def _rarity(corpus: Corpus, term: int) -> float:
-    """Return BM25's weight of a term, which is largest for a term without occurrences."""
+    """Return a term's BM25 weight, which is highest for a term that doesn't occur at all."""
     found = corpus.postings.get(term)
     having = len(found.places) if found else 0
     return math.log(1 + (len(corpus.seqs) - having + 0.5) / (having + 0.5))
 
 
 def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Return, for every place, the sum of the amounts there and nearby, weighted by distance."""
+    """Return, for each place, the sum of the amounts there and nearby, weighted by distance."""
     heard = np.zeros(len(sessions))
     heard[places] = amounts
     for distance, weight in enumerate(HEARD[1:], 1):
         for here, there in _apart(places, distance, len(sessions)):
             same = sessions[places[here]] == sessions[there]
-            # Each place occurs only once, so += does not skip any amount.
+            # No place occurs twice, so += doesn't lose any amounts.
             heard[there[same]] += weight * amounts[here][same]
     return heard
 
 
 def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Like `_heard`, but with an amount at every place."""
+    """Like `_heard`, but for amounts at every place."""
     heard = amounts.copy()
     for distance, weight in enumerate(HEARD[1:], 1):
         same = weight * (sessions[distance:] == sessions[:-distance])
@@ -250,9 +250,9 @@ def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
 
 
 def _apart(places: Places, distance: int, number: int) -> Iterator[tuple[slice, Places]]:
-    """Yield the places that have a neighbour at this distance, with the neighbours' places.
+    """Yield the places that have a neighbour at this distance, and their neighbours' places.
 
-    Later neighbours come first, then earlier ones.
+    Neighbours that come later are yielded first, then those that come earlier.
     """
     last = int(np.searchsorted(places, number - distance))
     yield slice(0, last), places[:last] + distance

@@ -1,9 +1,9 @@
-"""Additional ways to find typed records, besides the words of their own entries.
+"""Ways to find typed records other than by the words in their own entries.
 
-A record is also found by the name of its collection, by its class's docstring and, with less
-weight, by the words of the records that it refers to. All of this is read at search time, from the
-newest version and the current index; the stored index has only marks for this. So the content of
-one entry is never indexed with another entry, where a redaction would have to find it.
+A record can also be found by its collection's name, by its class's docstring and, with less weight,
+by the words of the records it refers to. All of this is read at search time, from the newest
+version and the current index; the stored index only contains marks for it. So an entry's content is
+never indexed as part of another entry, where a redaction would have to find it.
 """
 
 from collections import defaultdict
@@ -22,8 +22,8 @@ from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
 
-# REFERRED is the weight of a record's words for the records that refer to it. Only the MAX_REFERRED
-# best records are used in this way.
+# REFERRED is the weight a record's words have for the records that refer to it. Only the
+# MAX_REFERRED best records lend their words in this way.
 REFERRED = 0.5
 MAX_REFERRED = 5
 
@@ -31,7 +31,7 @@ MAX_REFERRED = 5
 def classes_described(
     user: MemoryUser, asked: Sequence[str], outline: Outline | None = None
 ) -> dict[int, set[int]]:
-    """Map each class's mark to the search terms in its description; omit classes without any.
+    """Map the mark of each class to the search terms in its description; omit classes without any.
 
     `outline` is the newest version's outline; if it is not given, it is read.
     """
@@ -63,7 +63,7 @@ def with_context(
     described: Mapping[int, set[int]],
     live: dict[index.Range, Segment],
 ) -> Corpus:
-    """Return the corpus with postings added for the terms of each record's class and referents.
+    """Return the corpus with postings added for terms from each record's class and referents.
 
     `live` is the cache of `index.read`.
     """
@@ -88,7 +88,7 @@ def _referring(
     asked: Sequence[int],
     live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
-    """Yield each term of a record with the places of the records that refer to that record."""
+    """Yield each term in a record with the places of the records that refer to that record."""
     said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
     weights = np.zeros(len(corpus.seqs))
     for found in said.values():
@@ -107,7 +107,7 @@ def _referring(
     for seq, mark in marks.items():
         if (having := others.postings.get(mark)) is None:
             continue
-        # This second read may have returned different entries.
+        # This second read may have found different entries than the first.
         places = np.flatnonzero(np.isin(corpus.seqs, others.seqs[having.places]))
         for term, own in said.items():
             if (corpus.seqs[own.places] == seq).any():

@@ -1,4 +1,4 @@
-"""Results of a search: hits, their explanations, and to what extent meaning was compared."""
+"""Search results: hits, explanations, and to what extent meanings were compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from memory.recall.search.followups import Question
 
 @dataclass(frozen=True)
 class Term:
-    """The contribution of one of the question's terms to a hit.
+    """How much one of the question's terms contributes to a hit.
 
     `heard` is how often the term occurs in the hit's best passage and, with less weight, around it;
-    `score` is the part of the hit's score that is due to the term.
+    `score` is the term's part of the hit's score.
     """
 
     term: str
@@ -23,11 +23,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Explanation:
-    """An explanation of a hit's position among the results.
+    """An explanation of where a hit ranks among the results.
 
-    It has the rank of the hit's best passage among those of all entries in the corpus, whether the
-    question names the speaker, the terms that matched, and the part of the score that is due to
-    meaning.
+    It has the rank of the hit's best passage among the best passages of all entries in the corpus,
+    whether the question names the speaker, the terms that matched, and how much of the score is due
+    to meaning.
     """
 
     rank: int
@@ -41,8 +41,8 @@ class Explanation:
 class Hit:
     """An entry that was found.
 
-    `score`, from 0 to 1, is the score of the entry's best passage. If the entry's text is long,
-    `text` has only the matching passages, and `is_cut` is set.
+    `score`, from 0 to 1, is that of the entry's best passage. If the entry's text is long, `text`
+    contains only the matching passages, and `is_cut` is set.
     """
 
     entry: LogEntry
@@ -55,15 +55,15 @@ class Hit:
 
     @property
     def rests_on(self) -> list[int]:
-        """The numbers of this entry and of those that it was derived from."""
+        """The numbers of this entry and of the entries it was derived from."""
         return [self.entry.seq, *self.entry.derived_from]
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """The model that compared meanings, the number of passages compared, and the problem, if any.
+    """The model that compared meanings, how many passages it compared, and the problem, if any.
 
-    As long as some segments have an earlier model's vectors, both models are named.
+    Both models are named as long as some segments still have an earlier model's vectors.
     """
 
     model: str | None
@@ -73,10 +73,10 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search.
+    """A search result.
 
-    It has the hits, best first; the terms searched for; the number of entries ranked per corpus; to
-    what extent meaning was compared; and the completed question.
+    It has the hits, best first; the terms searched for; the number of entries ranked in each
+    corpus; to what extent meanings were compared; and the completed question.
     """
 
     hits: Sequence[Hit]

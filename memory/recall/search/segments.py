@@ -1,9 +1,9 @@
-"""Segments: the format of an index. Immutable, mergeable, and readable in part.
+"""Segments, the format of an index: immutable, mergeable, and partially readable.
 
 A segment covers consecutive entries of one log, passage by passage; each passage is a document. The
-first block has the data of the documents themselves. The postings are spread over further blocks by
-the identity of their term, so that a question reads only the few blocks that have its terms. The
-last block has the documents' vectors. This module does not use a database.
+first block contains the data for the documents themselves. Postings are spread over further blocks
+by their term's identity, so that a question only has to read the few blocks with its terms. The
+last block contains the documents' vectors. This module doesn't use a database.
 """
 
 import struct
@@ -19,11 +19,11 @@ from memory.recall.search import vectors
 from memory.recall.search.ranking import Corpus, Postings
 from memory.recall.search.vectors import Vectors
 
-# The version of the stored format. Blocks of other versions are rebuilt instead of read.
+# The version of the stored format. Blocks with another version are rebuilt, not read.
 VERSION = 4
 # The approximate number of postings in a block.
 BLOCK = 1024
-# The prefix of a term that comes from a speaker's name.
+# The prefix for terms that come from a speaker's name.
 SPEAKER_PREFIX = "@"
 
 _HEADER = struct.Struct("<BII")
@@ -33,7 +33,7 @@ _DOCUMENT_FIELDS = ("<i8", "<u1", "<u4", "<u4", "<u4", "<u4", "<u1")
 
 @dataclass(frozen=True)
 class Document:
-    """An indexed passage of an entry; terms and marks are given by their identities."""
+    """An indexed passage of an entry; terms and marks are represented by their identities."""
 
     seq: int
     corpus: int
@@ -41,23 +41,23 @@ class Document:
     terms: Mapping[int, int]
     """Term → count. The sum of the counts is the document's length."""
     marks: Sequence[int] = ()
-    """Names of speakers, and marks of records: searchable, but not part of the length."""
+    """Speaker names and record marks, which are searchable but not part of the length."""
     start: int = 0
     end: int = 0
     """The position of the passage in the entry's text."""
     is_users: bool = False
-    """Whether the user said the passage, or somebody whose role is unknown."""
+    """Whether the passage was said by the user, or by somebody whose role is unknown."""
     text: str = field(default="", compare=False)
-    """The text from which the passage's vector is made; not stored."""
+    """The text that the passage's vector is made from; not stored."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """An index of some entries, or the part of it that was read: documents and terms' postings.
+    """An index of some entries, or the part of it that was read: documents and postings.
 
-    `starts` has one more number than `terms`: the postings of the n-th term begin at the n-th start
-    and end before the next start. Places number the documents of this segment from 0. There are no
-    vectors without a model, or until the model has answered.
+    `starts` has one more number than `terms`: the n-th term's postings begin at the n-th start and
+    end before the next one. Places are the numbers of this segment's documents, starting at 0.
+    There are no vectors if there is no model, or until the model has answered.
     """
 
     seqs: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Segment:
 
 
 def build(documents: Sequence[Document]) -> Segment:
-    """Return a segment of these documents, which are in the order of the log."""
+    """Build a segment from documents that are in the order of the log."""
     terms: list[int] = []
     places: list[int] = []
     counts: list[int] = []
@@ -151,14 +151,14 @@ def corpus_of(
     wanted: Iterable[int],
     closeness: Sequence[vectors.Floats] | None = None,
 ) -> Corpus:
-    """Return a corpus: its documents in all segments, in order, and postings of the wanted terms.
+    """Return a corpus's documents from all segments, in order, with the wanted terms' postings.
 
     `closeness` says how close each segment's documents are to the question.
     """
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
     mine = np.concatenate([one.corpora for one in segments]) == corpus
-    # Maps the place of a document among all documents to its place in its corpus.
+    # Maps a document's place among all documents to its place in the corpus.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     postings = {}
@@ -192,9 +192,9 @@ def corpus_of(
 
 
 def encode(segment: Segment) -> list[bytes]:
-    """Return the blocks of a segment: its documents, then its postings, and finally its vectors.
+    """Return a segment's blocks: first its documents, then its postings, and finally its vectors.
 
-    The postings of a term are in the block `1 + term % (number of blocks with postings)`.
+    A term's postings are in block `1 + term % (number of blocks with postings)`.
     """
     number = max(1, -(-len(segment.places) // BLOCK))
     block_of = segment.terms % number
@@ -221,9 +221,9 @@ def encode(segment: Segment) -> list[bytes]:
 
 
 def decode(documents_block: bytes, blocks: Sequence[bytes]) -> Segment:
-    """Return the part of a segment that is in these blocks: all documents and some postings.
+    """Return the part of a segment that these blocks contain: all documents and some postings.
 
-    Raises ValueError if the blocks cannot be read.
+    Raises ValueError if the blocks can't be read.
     """
     number, _, data = _unpack(documents_block)
     documents = _arrays(data, [(kind, number) for kind in _DOCUMENT_FIELDS])
@@ -269,7 +269,7 @@ def _document_arrays(segment: Segment) -> list[NDArray[Any]]:
 
 
 def _ranges(starts: NDArray[np.int64], amounts: NDArray[Any]) -> NDArray[np.int64]:
-    """Concatenate the ranges that begin at `starts` and consist of `amounts` integers."""
+    """Concatenate ranges of integers, given the starts and lengths (`amounts`) of these ranges."""
     amounts = amounts.astype(np.int64)
     before = np.cumsum(amounts) - amounts
     firsts = np.repeat(starts.astype(np.int64) - before, amounts)

@@ -1,4 +1,4 @@
-"""Utterances, parsed without a grammar into words, with the names, persons and dates among them."""
+"""Utterances: texts split into words, without a grammar, to find names, persons and dates."""
 
 import re
 import unicodedata
@@ -18,7 +18,7 @@ from memory.recall.search.languages import (
 from memory.recall.search.words import LETTER, UNSPACED
 from memory.texts import with_few_marks
 
-# Limits on the number of words in a name, and on the number of characters in a word.
+# The maximum number of words in a name, and of characters in a word.
 MAX_NAME = 4
 MAX_WORD = 40
 
@@ -34,7 +34,7 @@ BREAKS = ENDS | {",", ":", ""}
 
 @dataclass(frozen=True)
 class Name:
-    """Consecutive capitalised words, and the kind of word before them."""
+    """Consecutive capitalised words, and what kind of word precedes them."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class Name:
     is_towards: bool
     has_determiner: bool
     is_alone: bool
-    """Whether the name is a sentence by itself, such as "Espresso"."""
+    """Whether the name is a sentence of its own, such as "Espresso"."""
 
     @property
     def may_be_place(self) -> bool:
@@ -52,7 +52,7 @@ class Name:
 
     @property
     def may_be_person(self) -> bool:
-        """Return whether nothing indicates that the name is that of a place or a thing."""
+        """Return whether nothing indicates that this is the name of a place or a thing."""
         return not self.is_at and not self.has_determiner and not self.is_alone
 
 
@@ -69,25 +69,25 @@ class Utterance:
         """Parse a text."""
         written = _TOKEN.findall(unicodedata.normalize("NFC", with_few_marks(text)))
         folded = [word.casefold() for word in written]
-        # If several languages match equally well, the first one (English) wins.
+        # In case of a tie, the first language (English) wins.
         language = max(LANGUAGES, key=lambda one: sum(w in one.function_words for w in folded))
         return cls(written, folded, language)
 
     @property
     def is_of_known_language(self) -> bool:
-        """Return whether the text has at least one function word of its language."""
+        """Return whether the text has at least one of its language's function words."""
         return any(word in self.language.function_words for word in self.folded)
 
     def at(self, place: int) -> str:
-        """Return the folded word at a place, or "" if the place is outside the text."""
+        """Return the case-folded word at a place, or "" if the place is outside the text."""
         return self.folded[place] if 0 <= place < len(self.folded) else ""
 
     def is_initial(self, place: int) -> bool:
-        """Return whether a sentence begins at a place."""
+        """Return whether the word at a place begins a sentence."""
         return place == 0 or self.at(place - 1) in ENDS | {":"}
 
     def has_content(self, place: int) -> bool:
-        """Return whether the word at a place belongs to the text's topic."""
+        """Return whether the word at a place says something about the text's topic."""
         word = self.at(place)
         if word in BREAKS or word in self.language.function_words or word in FILLERS:
             return False
@@ -96,7 +96,7 @@ class Utterance:
         return len(word) > 1 or word.isdigit()
 
     def is_date(self, place: int) -> bool:
-        """Return whether the word at a place is part of a date: a month, a day, a year."""
+        """Return whether the word at a place is part of a date (a month, day or year)."""
         word = self.at(place)
         if _ISO_DAY.fullmatch(word) or _YEAR.fullmatch(word):
             return True
@@ -118,9 +118,9 @@ class Utterance:
 
     @cached_property
     def names(self) -> Sequence[Name]:
-        """The names in the text, in order: one or more capitalised words.
+        """The names in the text, in order; each consists of one or more capitalised words.
 
-        A capitalised word that begins a sentence counts only if it is likely to be a name.
+        At the beginning of a sentence, a capitalised word counts only if it is likely to be a name.
         """
         found = []
         place = 0
@@ -169,7 +169,7 @@ class Utterance:
 
     @cached_property
     def persons(self) -> Sequence[tuple[int, str]]:
-        """The persons in the text with their places: names, and words like "sister" or "boss"."""
+        """The people in the text, with their places: names, and words like "sister" or "boss"."""
         called = [
             (place, self.written[place])
             for place, word in enumerate(self.folded)
@@ -181,5 +181,5 @@ class Utterance:
 
     @cached_property
     def dates(self) -> Sequence[str]:
-        """The words in the text that are parts of dates."""
+        """The words in the text that are part of a date."""
         return [word for place, word in enumerate(self.written) if self.is_date(place)]

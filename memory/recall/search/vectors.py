@@ -1,8 +1,9 @@
-"""Vectors of passages: their stored format, and their closeness to a question's vector.
+"""Passage vectors: their stored format, and their closeness to a question's vector.
 
-Each vector is stored as 8-bit integers and one factor: 256 numbers take 260 bytes, and the ranking
-by closeness stays the same. All of a user's vectors are compared, which takes about 10 milliseconds
-for 100,000 vectors; docs/search.md describes the limit, and the next step beyond it.
+Each vector is stored as 8-bit integers plus one factor: 256 dimensions take up 260 bytes, and the
+ranking by closeness stays the same. Each search compares all of a user's vectors, which takes about
+10 milliseconds for 100,000 vectors; docs/search.md describes where this reaches its limit, and what
+to do then.
 """
 
 import struct
@@ -14,18 +15,18 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-# A block's header: the version of the format, the length of the model's name in bytes of UTF-8, the
-# number of vectors, and their dimensions.
+# A block's header: the format version, the length of the model's name in UTF-8 bytes, the number of
+# vectors, and their number of dimensions.
 _HEADER = struct.Struct("<BHII")
 _VERSION = 1
 MAX_NAME = 200
-# The number of vectors converted at a time, chosen so that they fit into a processor's cache.
+# How many vectors to convert at a time: as many as fit into a processor's cache.
 _ROWS = 2048
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors that one model made, one for each document of a segment."""
+    """Vectors made by the same model, one for each document in a segment."""
 
     model: str
     values: NDArray[np.int8]
@@ -38,11 +39,11 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """The memory that the vectors take, in bytes."""
+        """How much memory the vectors take up, in bytes."""
         return self.values.nbytes + self.factors.nbytes
 
     def closeness(self, question: Floats) -> Floats:
-        """Return the cosine of the angle between each vector and a question's vector."""
+        """Return each vector's cosine similarity to a question's vector."""
         found = np.empty(len(self.values), np.float32)
         for start in range(0, len(found), _ROWS):
             rows = slice(start, start + _ROWS)
@@ -60,9 +61,9 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 
 
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
-    """Combine the vectors of several segments; None if any are missing, or the models differ."""
+    """Combine several segments' vectors; return None if any are missing or the models differ."""
     found = [part for part in parts if part is not None]
-    # If all texts of a segment are blank, their vectors have no dimensions.
+    # If all of a segment's texts are blank, their vectors have no dimensions.
     filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
     kinds = {(part.model, part.dimensions) for part in filled}
     if not found or len(found) < len(parts) or len(kinds) > 1:
@@ -78,7 +79,7 @@ def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
 
 
 def encode(vectors: Vectors | None) -> bytes:
-    """Return the block of a segment's vectors, which exists even if there are no vectors."""
+    """Return the block for a segment's vectors, which exists even if there are none."""
     if vectors is None:
         return _HEADER.pack(_VERSION, 0, 0, 0)
     name = vectors.model.encode()[:MAX_NAME]
@@ -89,20 +90,20 @@ def encode(vectors: Vectors | None) -> bytes:
 
 
 def kind_of(block: bytes) -> tuple[str, int]:
-    """Return which model made a block's vectors ("" if it has none), and their dimensions.
+    """Return the name of the model that made a block's vectors ("" if none), and their dimensions.
 
-    The beginning of the block is enough. Raises ValueError if it cannot be read.
+    The first BEGINNING bytes of the block are enough. Raises ValueError if they can't be read.
     """
     name, _, dimensions, _ = _read_header(block)
     return name, dimensions
 
 
-# How many of a block's first bytes always include the model's name.
+# A block's first BEGINNING bytes always include the whole name of the model.
 BEGINNING = _HEADER.size + MAX_NAME
 
 
 def decode(block: bytes) -> Vectors | None:
-    """Return the vectors of a block; raises ValueError if they cannot be read."""
+    """Return a block's vectors; raises ValueError if they can't be read."""
     name, number, dimensions, start = _read_header(block)
     if not name:
         return None

@@ -1,7 +1,7 @@
-"""Terms in texts: the units that are indexed and searched for.
+"""Terms: the units of text that are indexed and searched for.
 
-A term is a word without case, accents and English endings. Words of other languages are matched as
-they are written; scripts without spaces between words are cut into pairs of characters.
+A term is a word stripped of case, accents and English endings. Words in other languages are matched
+as written; text in scripts without spaces is cut into pairs of characters.
 """
 
 import datetime
@@ -17,7 +17,7 @@ import Stemmer
 
 from memory.texts import with_few_marks
 
-# English words that say nothing about a topic; the last line has the endings of contractions.
+# English words that say nothing about a topic; the last line has contraction endings.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
     below between both but by can could did do does doing down during each few for from further had
@@ -38,47 +38,47 @@ UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
-# Python does not count combining marks of Indian scripts as letters, but they are parts of words.
+# Python doesn't count the combining marks of Indian scripts as letters, but they belong to words.
 LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
 )
-# For ASCII text in lower case without days, which is most text: it is read in a third of the time.
+# For lower-case ASCII text without days, that is, most text: this takes a third of the time.
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-# No real word is longer. Only the beginning of a longer string is matched.
+# No real word is longer than this. Only the beginning of a longer string is matched.
 _LONGEST = 64
 
 _local = threading.local()  # a stemmer must not be shared between threads
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text in order, without stop words."""
+    """Return a text's terms in order, without stop words."""
     return [_term(word) for word in _words(text) if word not in STOP_WORDS]
 
 
 def terms_of_day(day: datetime.date) -> list[str]:
-    """Return the terms by which a text may name a day: year, month and day of the month."""
+    """Return the terms that a text may name a day by: year, month and day of the month."""
     return [str(day.year), _term(MONTHS[day.month - 1]), str(day.day)]
 
 
 @lru_cache(maxsize=1 << 16)
 def identity(term: str) -> int:
-    """Return the number that stands for a term in an index: 63 bits of its hash."""
+    """Return the number that represents a term in an index: 63 bits of its hash."""
     digest = hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def number_of_words(text: str) -> int:
-    """Return how many words a text has; in scripts without spaces, each character counts as one."""
+    """Count the words in a text; in scripts without spaces, each character counts as one."""
     return len(text.split()) + sum(len(run) for run in _UNSPACED_RUNS.findall(text))
 
 
 def best_part(text: str, wanted: Collection[str], length: int) -> str:
-    """Return the text or, if it is longer than `length`, the part with the most of these terms."""
+    """Return the text or, if it is longer than `length`, the part with the most wanted terms."""
     if len(text) <= length:
         return text
     places = [
@@ -96,7 +96,7 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the words of a text with their positions."""
+    """Yield the words in a text, with their positions."""
     for match in _WORD.finditer(text):
         start, written = match.start(), match[0]
         if match.lastgroup == "unspaced":
@@ -129,7 +129,7 @@ def _words_of_any_script(text: str) -> Iterator[str]:
 
 
 def _named(day: str) -> list[str]:
-    """Return the terms for a day written as 2026-03-01 or, if there is no such day, its numbers."""
+    """Return the words for a day written as 2026-03-01, or its numbers if there is no such day."""
     try:
         date = datetime.date.fromisoformat(day)
     except ValueError:

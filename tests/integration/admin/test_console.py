@@ -237,7 +237,7 @@ def test_the_past_is_asked_by_version_and_day(ask: Ask) -> None:
         ({"code": "x" * 1_000_000}, "at most 20000 characters (it has 1000000)"),
         ({"code": "1\x00"}, "Null characters are not allowed"),
         ({"code": "1", "as_of": "v99"}, "This user has no version 99."),
-        ({"code": "1", "as_of": "\u202e"}, "Give the number of an entry"),
+        ({"code": "1", "as_of": "\u202e"}, "Give an entry's number"),
         ({"code": "1", "at": "someday"}, "Give a day"),
         ({"code": "1", "at": "2026-13-45"}, "Give a day"),
     ],

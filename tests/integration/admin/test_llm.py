@@ -388,7 +388,7 @@ def test_who_may_only_look_sees_what_holds_and_changes_nothing(
 def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace: Workspace) -> None:
     everywhere = shown(admin_client.get(page_url(workspace)))
     assert (
-        "Work begins when 20 entries of a user are waiting, no entry has arrived for 60 s, the"
+        "Work begins when 20 of a user's entries are waiting, no entry has arrived for 60 s, the"
         " oldest entry has waited for 900 s, or an entry is urgent" in everywhere
     )
 
@@ -401,8 +401,8 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
         "structure_age_seconds": 300,
     }
     assert (
-        "when 7 entries of a user are waiting, no entry has arrived for 60 s, the oldest entry has"
-        " waited for" in (shown(admin_client.get(page_url(workspace))))
+        "when 7 of a user's entries are waiting, no entry has arrived for 60 s, the oldest entry"
+        " has waited for" in (shown(admin_client.get(page_url(workspace))))
     )
 
 

@@ -827,7 +827,7 @@ class TestApproving:
         backtest = backtested(version, work)
         assert backtest_reports.tested(version).enough
         assert backtest_reports.conclusion(backtest) == (
-            "There was no user to backtest on: the constraint applies to none of 1 users."
+            "There were no users to backtest on: the constraint applies to none of 1 users."
         )
 
     def test_it_starts_by_itself_once_the_checks_are_passed(self, workspace: Workspace) -> None:

@@ -111,7 +111,7 @@ def test_what_was_settled_together_by_something_else_is_refused_and_never_older(
     for answer in answers:
         assert answer.status_code == 409
         assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
-        assert "Ask as of a version (v1 or v2)" in answer.data["detail"]
+        assert "as of a version (v1 or v2)" in answer.data["detail"]
     assert [api.get(f"{USER}state/?as_of={seq}").data["version"] for seq in (5, 7)] == [1, 2]
 
 
@@ -228,7 +228,7 @@ def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
 
     assert answer.data["type"] == "urn:uac:problem:cannot-be-told"
     assert "Version 3 (language model)" in answer.data["detail"]
-    assert "Ask without by=occurred" in answer.data["detail"]
+    assert "Omit by=occurred" in answer.data["detail"]
 
 
 def test_of_more_entries_than_are_told_anew_nothing_is_computed(

@@ -1,7 +1,7 @@
-"""Embedding models, which map texts of similar meaning to vectors that are close to each other.
+"""Embedding models, which map texts with similar meanings to vectors close to each other.
 
-`embedder` returns the configured model. If a model fails, which may happen at any time, a search
-uses words only, and says so.
+`embedder` returns the configured model. A model can fail at any time; searches then use words only,
+and report it.
 """
 
 import functools
@@ -29,10 +29,10 @@ def embedder(
 ) -> Embedder | None:
     """Return the configured model, or None if there is none; may raise EmbeddingFailed.
 
-    A local model is loaded at its first use, once per process. A provider's model is used on behalf
-    of the user, whose workspace pays. Set `hurried` for a request that somebody is waiting for.
-    `lease` is the leased work that the texts belong to: once its lease is lost, no text is sent,
-    since the texts may have been redacted.
+    A local model is loaded once per process, when it is first used. A provider's model is used on
+    behalf of the user, whose workspace pays for it. Set `hurried` if somebody is waiting for the
+    result. `lease` is the leased work that the texts belong to: once the lease is lost, no more
+    texts are sent, because they may have been redacted.
     """
     from memory.recall.search.embeddings import remote
 
@@ -44,16 +44,16 @@ def embedder(
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
     """Return the model whose vectors have this name, or None if it may no longer be used.
 
-    It must be the model that UAC_EMBEDDINGS_PREVIOUS names, the configured model with different
-    dimensions, or the model that comes with the installation. May raise EmbeddingFailed.
+    It must be the model named by UAC_EMBEDDINGS_PREVIOUS, the configured model with a different
+    number of dimensions, or the model that comes with the installation. May raise EmbeddingFailed.
 
-    No other model is used: a question must not go to a provider that nobody has configured.
+    No other model is used: questions must never be sent to a provider that nobody has configured.
     """
     from memory.recall.search.embeddings import remote
 
     current, previous = settings.UAC_EMBEDDINGS, settings.UAC_EMBEDDINGS_PREVIOUS
     if is_remote(current) and remote.make(current, user).name == name:
-        return None  # this model has just failed
+        return None  # it has just failed
     for named in (previous, current):
         if is_remote(named) and (found := remote.make_earlier(name, named, user)):
             return found
@@ -72,10 +72,9 @@ def is_remote(named: str) -> bool:
 
 
 def closeness(question: str, texts: Sequence[str]) -> list[float]:
-    """Return the closeness of each text to a question, from 0 to 1; without a model, all zeros.
+    """Return how close each text is to a question, from 0 to 1; all zeros if there is no model.
 
-    The texts are embedded for this question only, so they are compared by the local model even if a
-    provider's model is configured.
+    The vectors are not kept, so the local model is used even if a provider's model is configured.
     """
     nothing = [0.0] * len(texts)
     named = settings.UAC_EMBEDDINGS
@@ -91,7 +90,7 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
 
 
 def validate(named: str) -> str | None:
-    """Return what is wrong with a value of UAC_EMBEDDINGS, or None if it is valid."""
+    """Return what is wrong with a UAC_EMBEDDINGS value, or None if it is valid."""
     from memory.recall.search.embeddings import remote, static
 
     if named in (OFF, WORDLLAMA):
@@ -127,7 +126,7 @@ def validate_server_settings() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=3)
 def _load(named: str) -> Embedder | None:
-    from memory.recall.search.embeddings import static  # its libraries take a while to import
+    from memory.recall.search.embeddings import static  # importing its libraries is slow
 
     if named == OFF:
         return None

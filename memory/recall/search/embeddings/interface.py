@@ -1,4 +1,4 @@
-"""The interface of an embedding model, and how it fails."""
+"""The interface of embedding models, and the errors they raise."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,18 +14,19 @@ class EmbeddingFailed(Exception):
 
 
 class EmbedderBusy(EmbeddingFailed):
-    """This process already has the maximum number of threads that may wait for the model."""
+    """The maximum number of this process's threads are already waiting for the model."""
 
 
 class Embedder(Protocol):
-    """A model that makes vectors."""
+    """A model that turns texts into vectors."""
 
     @property
     def name(self) -> str:
-        """The name that distinguishes this model's vectors from those of other models."""
+        """A name that tells this model's vectors apart from those of other models."""
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return a vector of length 1 for each text, or of length 0 for a text without tokens.
+        """Return a vector of length 1 for each text, or of length 0 if the text has no tokens.
 
-        Raises EmbeddingFailed, or LeaseLost if the lease of the work that needs the texts is lost.
+        Raises EmbeddingFailed, or LeaseLost if the work that the texts belong to has lost its
+        lease.
         """

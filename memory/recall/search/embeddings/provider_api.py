@@ -16,10 +16,10 @@ from memory.llm.language_models import Connection, Usage
 from memory.models.llm import LlmOutcome
 from memory.recall.search.embeddings.interface import Floats
 
-# No model returns more numbers than this per text.
+# No model's vectors have more dimensions than this.
 MAX_DIMENSIONS = 16_384
-# The maximum size of a response in bytes: a fixed part, plus a part for the decimal numbers of each
-# text's vector.
+# The maximum size of a response in bytes: a fixed part, plus a part for each text's vector, whose
+# numbers are written in decimal.
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
     LlmOutcome.TIMEOUT: "did not answer in time",
@@ -49,7 +49,7 @@ _PASSING = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
 )
-# Failures that may be due to the texts, so that other texts may succeed.
+# Failures that the texts may have caused, so that other texts may succeed.
 _OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
 
 
@@ -80,9 +80,9 @@ class CallFailed(Exception):
 
     @property
     def may_be_of_texts(self) -> bool:
-        """Return whether the failure may be due to the texts, so that others may succeed.
+        """Whether the texts may have caused the failure, so that other texts may succeed.
 
-        Some servers fail on certain texts instead of refusing them.
+        Some servers fail on certain texts instead of rejecting them.
         """
         has_failed = self.status == 500 and self.retry_after is None
         return self.outcome in _OF_TEXTS or has_failed
@@ -91,7 +91,7 @@ class CallFailed(Exception):
 def request_embeddings(
     connection: Connection, body: bytes, seconds: float, number: int, name: str
 ) -> Mapping[str, Any]:
-    """Send a request to the provider and return the response as JSON; raises CallFailed."""
+    """Send a request to the provider and return its JSON response; raises CallFailed."""
     deadline = time.monotonic() + seconds
     parts = urlsplit(connection.base_url)
     host, port = parts.hostname or "", parts.port or destinations.PORTS[parts.scheme]
@@ -123,7 +123,7 @@ def request_embeddings(
     except (ValueError, RecursionError):
         payload = None
     if not isinstance(payload, dict):
-        # The response may come from a proxy in front of the provider, and a retry may succeed.
+        # This may be a response from a proxy in front of the provider, so a retry may succeed.
         raise CallFailed(
             LlmOutcome.INVALID_ANSWER, name, "the response is not a JSON object", passing=True
         )
@@ -162,7 +162,7 @@ def _refused(status: int, retry_after: str, answer: bytes, name: str) -> CallFai
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Return the value of Retry-After in seconds; None if it cannot be parsed."""
+    """Return a Retry-After value in seconds, or None if it can't be parsed."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -175,7 +175,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the token usage in a response; None if there is none or the number is absurd."""
+    """Return the token usage in a response, or None if it is missing or absurd."""
     told = answer.get("usage")
     tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
@@ -186,7 +186,7 @@ def read_usage(answer: Mapping[str, Any]) -> Usage | None:
 def read_vectors(
     answer: Mapping[str, Any], number: int, dimensions: int | None, name: str
 ) -> Floats:
-    """Return the vectors in a response, scaled to length 1, in the order of the texts."""
+    """Return the vectors in a response, scaled to length 1, in the same order as the texts."""
 
     def wrong(detail: str) -> CallFailed:
         return CallFailed(LlmOutcome.INVALID_ANSWER, name, detail)

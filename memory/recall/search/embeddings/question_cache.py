@@ -1,4 +1,4 @@
-"""A process's caches for hurried requests: recent vectors, and recent failures."""
+"""Per-process caches for hurried requests: recent vectors and recent failures."""
 
 import hashlib
 import threading
@@ -8,29 +8,30 @@ from collections.abc import Mapping, Sequence
 
 from memory.recall.search.embeddings.interface import Floats
 
-# After a failure to embed a question or a log's tail, nothing of the same kind is sent for this
-# many seconds. This applies to all users if the provider failed, and otherwise to the user or
-# workspace whose text or budget was the cause.
+# After embedding a question or a log's tail has failed, nothing of the same kind is sent for this
+# many seconds: for any user if the provider failed, and otherwise for the user whose text, or the
+# workspace whose budget, was the cause.
 REST_SECONDS = 10.0
-# The maximum size in bytes of the vectors of questions and logs' tails that a process caches.
+# The maximum total size, in bytes, of the vectors that a process caches for questions and for logs'
+# tails.
 RECENT_BYTES = 16 * 1024 * 1024
 
 
 class RecentFailures:
-    """Recent failures and their reasons, so that no similar call is made for a short while."""
+    """Recent failures and the reasons for them; similar calls are blocked for a short while."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
 
     def rest(self, place: str, reason: str) -> None:
-        """Block calls with the key `place` for REST_SECONDS, and remember the reason."""
+        """Block calls with the key `place` for REST_SECONDS and remember the reason."""
         now = time.monotonic()
-        # Replace the dictionary as a whole, since other threads may be reading it.
+        # Replace the whole dictionary, because other threads may be reading it.
         kept = {of: one for of, one in self._until.items() if one[0] > now}
         self._until = {**kept, place: (now + REST_SECONDS, reason)}
 
     def reason(self, place: str) -> str | None:
-        """Return why calls with the key `place` are blocked now; None if they are allowed."""
+        """Return why calls with the key `place` are currently blocked, or None if they aren't."""
         until, reason = self._until.get(place, (0.0, ""))
         return reason if time.monotonic() < until else None
 
@@ -40,10 +41,10 @@ class RecentFailures:
 
 
 class RecentVectors:
-    """Cached vectors of questions and of entries not yet indexed, keyed by digests of their texts.
+    """Cached vectors for questions and not yet indexed entries, keyed by digests of their texts.
 
-    A vector is returned only to a caller that has the text, and nobody has the text of an entry
-    after the entry was redacted.
+    Only a caller that has the text can get its vector, and once an entry is redacted, nobody has
+    its text.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class RecentVectors:
         self._bytes = 0
 
     def get(self, place: str, texts: Sequence[str]) -> dict[str, Floats]:
-        """Return the cached vectors of these texts, keyed by text."""
+        """Return whichever vectors are cached for these texts, keyed by text."""
         found = {}
         with self._lock:
             for text in texts:
@@ -62,7 +63,7 @@ class RecentVectors:
         return found
 
     def keep(self, place: str, made: Mapping[str, Floats]) -> None:
-        """Cache vectors keyed by text; the least recently used ones are dropped to make room."""
+        """Cache vectors, keyed by text; the least recently used ones are evicted to make room."""
         with self._lock:
             for text, vector in made.items():
                 gone = self._vectors.pop(_digest(place, text), None)

@@ -1,13 +1,13 @@
-"""A provider's embeddings over HTTP (`memory.recall.search.embeddings.provider_api`).
+"""Embeddings from a provider, over HTTP (`memory.recall.search.embeddings.provider_api`).
 
-Every attempt is recorded like a call to a language model (`memory.llm.llm_calls`), but embeddings
-have a budget of their own. The record holds only the number and length of the texts: these are
-people's own words, and a short text could be guessed from its hash.
+Every attempt is recorded like a language model call (`memory.llm.llm_calls`), but embeddings have a
+budget of their own. Only the number and total length of the texts are recorded: they are people's
+own words, and a short text could be guessed even from its hash.
 
-Indexing is patient: it works in batches and retries each, and a text that the provider refuses does
-not keep the others from being embedded. Searches are hurried: they make one attempt within
-UAC_EMBEDDINGS_QUERY_SECONDS, and none for a short while after a failure, so that a provider that
-hangs does not tie up every thread that answers searches.
+Indexing is patient: it works in batches and retries each of them, and a text that the provider
+rejects doesn't keep the others from being embedded. Searches are hurried: they make one attempt
+within UAC_EMBEDDINGS_QUERY_SECONDS, and none for a short while after a failure, so that a hanging
+provider doesn't tie up every thread that serves searches.
 """
 
 import json
@@ -43,25 +43,26 @@ PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
 # Only the beginning of a longer text is embedded.
 MAX_CHARACTERS = 8000
-# If a text is refused, ever shorter beginnings of it are tried, down to this many characters. The
-# probe, which every model accepts, shows whether the provider refuses only that text or everything.
+# If a text is rejected, shorter and shorter beginnings of it are tried, down to this many
+# characters. The probe, which every model accepts, shows whether the provider rejects just that
+# text or everything.
 SHORTEST_BEGINNING = 500
 PROBE = "text"
 # The maximum number of characters in a batch, unless a single text is longer.
 BATCH_CHARACTERS = 100_000
-# A lower bound on the bytes per token in any text sent.
+# A lower bound on the number of bytes per token, for any text.
 BYTES_PER_TOKEN = 3
-# The maximum number of concurrent calls for one workspace.
+# The maximum number of concurrent calls per workspace.
 MAX_CALLS = 64
-# The maximum number of a process's threads that embed texts for indexes at the same time: if a
-# provider hangs, threads must be left for the other work in the queue.
+# How many of a process's threads may embed texts for indexes at the same time: if a provider hangs,
+# there must be threads left for the other work in the queue.
 MAX_INDEXING = 4
 
 
 def validate(named: str) -> str | None:
     """Return what is wrong with a model's name, or None if it is valid."""
     model = named.removeprefix(PREFIX)
-    # The index has 200 bytes for the model's name together with its dimensions.
+    # The index has 200 bytes for the model's name and its number of dimensions.
     if not 0 < len(model.encode()) <= 180 or model != model.strip() or not model.isprintable():
         return f"Write the model's name after {PREFIX}, as in {PREFIX}text-embedding-3-small."
     if "@" in model:
@@ -91,7 +92,7 @@ def validate_server_settings() -> dict[str, str]:
 def make(
     named: str, user: MemoryUser, *, hurried: bool = False, lease: LeasedWork | None = None
 ) -> "RemoteEmbedder":
-    """Return the model of this name (`openai:…`) with the configured connection."""
+    """Return the model with this name (`openai:…`), using the configured connection."""
     dimensions = settings.UAC_EMBEDDINGS_DIMENSIONS
     return _make(named.removeprefix(PREFIX), dimensions, user, hurried, lease)
 
@@ -99,8 +100,8 @@ def make(
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
     """Return the model `named`, for embedding questions, if it made the vectors called `name`.
 
-    Returns None if it did not. The vectors may have a different number of dimensions from the one
-    configured now.
+    Returns None if it didn't. The vectors' number of dimensions may differ from what is configured
+    now.
     """
     if name == named:
         return _make(named.removeprefix(PREFIX), None, user, hurried=True)
@@ -128,9 +129,9 @@ def _make(
 
 @dataclass(frozen=True)
 class RemoteEmbedder:
-    """A provider's model, used on behalf of one user, whose workspace pays.
+    """A provider's model, used on behalf of one user, whose workspace pays for it.
 
-    `lease` is the leased work that the texts belong to: once its lease is lost, no text is sent.
+    `lease` is the leased work that the texts belong to: once the lease is lost, no more are sent.
     """
 
     connection: Connection
@@ -141,15 +142,15 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Provider, model and, if configured, dimensions: each of these affects the vectors."""
+        """The provider, model and, if configured, dimensions, all of which affect the vectors."""
         name = self.connection.name
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return a vector of length 1 for each text.
 
-        The vector has length 0 for a text without words, or for one that the provider always
-        refuses. Holds no transaction while waiting. Raises EmbeddingFailed or LeaseLost.
+        The vector has length 0 if the text has no words or the provider persistently rejects it.
+        Holds no transaction while waiting. Raises EmbeddingFailed or LeaseLost.
         """
         clean = [_clean(text) for text in texts]
         known = recent_vectors.get(self._place, clean) if self.hurried else {}
@@ -176,8 +177,8 @@ class RemoteEmbedder:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
-        """Make one attempt, unless a similar attempt failed a moment ago; cache the vectors."""
-        # A question may succeed where the tail of a log, which is longer, fails.
+        """Make one attempt, unless a similar one failed a moment ago, and cache the vectors."""
+        # A question may succeed where a log's tail, which is longer, fails.
         kind = f"{self._place} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
         of_user = f"{kind} user {self.user.pk}"
@@ -194,7 +195,7 @@ class RemoteEmbedder:
                     raise CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
             except CallFailed as failure:
-                # If there are several batches, the later ones have only the time that is left.
+                # If there are several batches, the later ones get only the time that is left.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
                 recent_failures.rest(of_user if is_own else kind, str(failure))
@@ -232,7 +233,7 @@ class RemoteEmbedder:
         )
 
     def _embed_patiently(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Return a batch's vectors; texts that are refused are embedded apart from the others."""
+        """Return a batch's vectors; rejected texts don't keep the others from being embedded."""
         try:
             return self._try_again(work, turn, texts)
         except CallFailed as failure:
@@ -244,9 +245,9 @@ class RemoteEmbedder:
     def _embed_apart(
         self, work: CallSession, turn: int, texts: Sequence[str], refused: CallFailed
     ) -> list[Floats]:
-        """Return the vectors of texts that were refused together, by embedding each half by itself.
+        """Return the vectors of texts that were rejected as a batch: embed each half separately.
 
-        A single text is replaced by its beginning, or gets a vector of length 0.
+        A single text is cut down to its beginning, or gets a vector of length 0.
         """
         first, half = texts[0], len(texts) // 2
         parts: list[Sequence[str]]
@@ -271,7 +272,8 @@ class RemoteEmbedder:
     def _probe(self, work: CallSession, turn: int, refused: CallFailed) -> Floats:
         """Return the vector of a text that every model accepts.
 
-        Raises EmbeddingFailed if even that is refused, in which case the texts are not to blame.
+        Raises EmbeddingFailed if even that is rejected, which means that the texts are not to
+        blame.
         """
         try:
             made = self._attempt(work, turn, 1, [PROBE], settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS)
@@ -281,7 +283,7 @@ class RemoteEmbedder:
         return vector
 
     def _try_again(self, work: CallSession, turn: int, texts: Sequence[str]) -> list[Floats]:
-        """Retry until the call succeeds, or raise CallFailed once a retry is pointless."""
+        """Retry until the call succeeds, or raise CallFailed once retrying is pointless."""
         seconds = settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS
         attempt = 0
         while True:
@@ -299,7 +301,7 @@ class RemoteEmbedder:
     def _attempt(
         self, work: CallSession, turn: int, attempt: int, texts: Sequence[str], seconds: float
     ) -> Floats:
-        """Make one call, and record its result, whatever it is."""
+        """Make one call and record its result, even if it fails."""
         about = {"texts": len(texts), "characters": sum(map(len, texts))}
         most = Usage(input_tokens=sum(map(_tokens, texts)), output_tokens=0)
         try:

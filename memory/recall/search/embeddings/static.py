@@ -1,8 +1,8 @@
-"""Static embeddings: a text's vector is the mean of the fixed vectors of its tokens.
+"""Static embeddings: a text's vector is the mean of its tokens' fixed vectors.
 
-They need no network and no GPU, and take a thousandth of a transformer's time. The default model
-comes with the package `wordllama`. That package's own loader looks for the tokenizer in a cache
-folder and on the network, so we read the files ourselves.
+They need neither a network nor a GPU, and take a thousandth of the time a transformer takes. The
+default model comes with the package `wordllama`. That package's own loader looks for the tokenizer
+in a cache folder and on the network, so we read the files ourselves.
 """
 
 import hashlib
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 # Only the beginning of a longer text is embedded. A single emoji may take four tokens.
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
-# Limits on how many characters are tokenized at a time (but at least one text), and on how many
-# tokens' vectors are looked up at a time, which blocks all other threads for milliseconds.
+# How many characters to tokenize at a time (but at least one text), and how many tokens' vectors to
+# look up at a time, which blocks all other threads for milliseconds.
 _CHARACTERS = 50_000
 _TOKENS = MAX_TOKENS
-# The maximum size in bytes of a file's header.
+# The maximum size of a file's header, in bytes.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
-# The names of the tensor of token vectors in model2vec, sentence-transformers and wordllama.
+# What model2vec, sentence-transformers and wordllama call the tensor with the token vectors.
 _NAMES = ("embeddings", "embedding.weight")
-# The folders in which these libraries store that tensor.
+# The folders these libraries store that tensor in.
 _FOLDERS = ("", "0_StaticEmbedding")
 
 
 @dataclass(frozen=True)
 class StaticEmbedder:
-    """A model of token vectors; its `weights` and `rows`, if any, are indexed by token."""
+    """A model made up of token vectors; `weights` and `rows`, if any, are indexed by token."""
 
     name: str
     tokenizer: "Tokenizer"
@@ -54,21 +54,21 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
         """Return the mean of each text's token vectors, scaled to length 1."""
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
-        # Each combining mark may be several tokens.
+        # A single combining mark may take several tokens.
         cut = [with_few_marks(text[:MAX_CHARACTERS]) for text in texts]
         for batch in _groups([len(text) for text in cut], _CHARACTERS):
             # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-            # Look up each token once, so that a text that repeats a few tokens many times costs no
-            # more than a text that has each of them once.
+            # Look up each distinct token once, so that repeating a few tokens many times costs no
+            # more than having each of them once.
             counted = [np.unique(one.ids[:MAX_TOKENS], return_counts=True) for one in encoded]
             filled = [place for place, (ids, _) in enumerate(counted) if len(ids)]
             for group in _groups([len(counted[place][0]) for place in filled], _TOKENS):
                 places = filled[group.start : group.stop]
                 sums = self._sums([counted[place] for place in places])
                 found[[batch[place] for place in places]] = sums
-        # Only the direction counts, so a sum is as good as a mean.
+        # Only the direction matters, so the sum is as good as the mean.
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         if not np.isfinite(lengths).all():
             raise EmbeddingFailed(f"The model {self.name} has vectors that are not finite.")
@@ -76,7 +76,7 @@ class StaticEmbedder:
         return unit
 
     def _sums(self, texts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Floats:
-        """Return the sum of each text's token vectors; a text is given as tokens and counts."""
+        """Return the sum of each text's token vectors; each text is given as (tokens, counts)."""
         tokens = np.concatenate([ids for ids, _ in texts])
         factors = np.concatenate([numbers for _, numbers in texts]).astype(np.float32)
         starts = np.cumsum([0, *(len(ids) for ids, _ in texts[:-1])])
@@ -90,7 +90,7 @@ class StaticEmbedder:
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield ranges of indices with a total size of at most `most`, or of one larger item."""
+    """Yield ranges of indices with a total size of at most `most`, or with one larger item."""
     start, together = 0, 0
     for place, size in enumerate(sizes):
         if place > start and together + size > most:
@@ -102,8 +102,8 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
 
 
 def load_wordllama() -> StaticEmbedder:
-    """Return the model in the package `wordllama`; may raise EmbeddingFailed."""
-    # The package itself is not imported: only its files are needed.
+    """Return the model from the package `wordllama`; may raise EmbeddingFailed."""
+    # We don't import the package itself: all we need is its files.
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
         raise EmbeddingFailed("The package wordllama is not installed.")
@@ -116,12 +116,12 @@ def load_wordllama() -> StaticEmbedder:
 
 
 def load_folder(folder: Path) -> StaticEmbedder:
-    """Return the model in a folder, as model2vec or sentence-transformers save it.
+    """Return the model in a folder, as saved by model2vec or sentence-transformers.
 
-    Raises EmbeddingFailed if the folder has no such model, or the model cannot be loaded.
+    Raises EmbeddingFailed if the folder has no such model or if the model can't be loaded.
     """
     weights, tokenizer = find_files(folder)
-    # Refuse any other kind of model before reading its whole file, which may be large.
+    # Reject any other kind of model before reading its whole file, which may be large.
     loaded = _load(str(folder), weights, tokenizer)
     digest = hashlib.sha256()
     for path in (tokenizer, weights):
@@ -145,7 +145,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
 
 
 def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
-    # A single text needs no parallelism, and the library's own threads do not survive a fork.
+    # A single text needs no parallelism, and the library's own threads don't survive a fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
@@ -165,9 +165,9 @@ def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
         raise EmbeddingFailed(f"The model {name} cannot be loaded: {error}") from error
     made.no_truncation()
     made.no_padding()
-    # Each thread would keep the tokens of its last 10,000 words in a cache of its own. For the
-    # default model, which does not split texts into words, each text is a single new word: 16
-    # threads would cache hundreds of megabytes that are never used again.
+    # Otherwise, each thread would cache the tokens of its last 10,000 words. The default model
+    # doesn't split texts into words, so each text would be a new word: 16 threads would cache
+    # hundreds of megabytes that are never used again.
     if hasattr(made.model, "_resize_cache"):
         made.model._resize_cache(0)
     loaded = StaticEmbedder(name, made, vectors, tensors.get("weights"), tensors.get("mapping"))
@@ -188,7 +188,7 @@ def _check(model: StaticEmbedder, weights: Path) -> None:
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a safetensors file, memory-mapped so that processes share the pages."""
+    """Return a safetensors file's tensors, memory-mapped so that processes share the pages."""
     size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
