@@ -1,10 +1,10 @@
-"""JSON encoding, either canonical (to hash and compare values) or in the given order; hashes."""
+"""JSON encoding, either canonical (for hashing and comparing) or in the given order; hashes."""
 
 import hashlib
 import json
 from typing import Any
 
-# These encoders are created only once: creating one takes longer than encoding an entry.
+# Create these encoders only once, because creating one takes longer than encoding an entry.
 _EXACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _UTF8 = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
@@ -16,7 +16,7 @@ def exact_json(value: Any) -> str:
 
 
 def utf8_json(value: Any) -> str:
-    """Return exact JSON without escapes for characters beyond ASCII; raises ValueError for NaN."""
+    """Return exact JSON without escaping non-ASCII characters; raises ValueError for NaN."""
     return _UTF8.encode(value)
 
 
@@ -31,6 +31,6 @@ def sha256(text: str) -> str:
 
 
 def git_blob_id(content: bytes) -> str:
-    """Return the id that git gives to a file with this content, in hexadecimal."""
+    """Return git's id for a file with this content, in hexadecimal."""
     head = b"blob %d\0" % len(content)
     return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()

@@ -2,7 +2,7 @@
 
 The head is moved by compare-and-set, in one short transaction that also writes everything that
 follows from the move. Slow work (compiling entries, running the gate) is done beforehand, on a
-candidate that nobody else sees.
+candidate that nobody else can see.
 """
 
 import base64
@@ -48,7 +48,7 @@ class Redacted(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of one log entry, to be stored with the checkpoint that settles the entry."""
+    """A log entry's outcome, to be stored with the checkpoint that settles the entry."""
 
     seq: int
     outcome: str
@@ -57,7 +57,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A change to the project that passed the gate and waits to become the head."""
+    """A change to the project that has passed the gate and is waiting to become the head."""
 
     parent: Checkpoint | None
     change: Change
@@ -78,10 +78,10 @@ def open_project(
 ) -> Project:
     """Open a version of the project for editing; a file is read only when an edit needs it.
 
-    Records with these `keys` are located in a single query, other records one at a time. The index
-    of records describes the head only: if `as_of` is set, it is read as it was at the checkpoint's
-    version, which is correct unless a rollback has rewritten the index since. If the index is
-    wrong, opening the project or applying an edit raises an error.
+    Records with these `keys` are located in a single query, other records one at a time. The record
+    index describes only the head; if `as_of` is set, it is read as of the checkpoint's version,
+    which is correct unless a rollback has since rewritten the index. If the index is wrong, opening
+    the project or applying an edit raises an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -135,9 +135,9 @@ def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
 
 
 def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
-    """Return path → source for these files of the version, by default for all its files.
+    """Return path → source for these files of the version, or for all of its files by default.
 
-    Raises Redacted if the content of one of them was redacted.
+    Raises Redacted if the content of any of them was redacted.
     """
     asked = [path for path in checkpoint.tree if paths is None or path in paths]
     computed = {path: checkpoint.computed[path] for path in asked if path in checkpoint.computed}
@@ -159,7 +159,7 @@ def is_redacted(checkpoint: Checkpoint) -> bool:
 
 @dataclass(frozen=True)
 class Modules:
-    """A version as a sandbox loads it: for each path, the bytecode or else the source."""
+    """A version as a sandbox loads it: for each path, the bytecode if any, otherwise the source."""
 
     sources: Mapping[str, str]
     bytecode: Mapping[str, str]
@@ -170,7 +170,7 @@ def read_modules(
 ) -> Modules:
     """Return the version's files in the form that this image loads, except those in `without`.
 
-    Bytecode is encoded in base64. Legacy files are left out, too, because they are not part of the
+    Bytecode is encoded in base64. Legacy files are also left out, because they are not part of the
     program. Raises Redacted if the content of a file was redacted.
     """
     tree = {
@@ -196,10 +196,10 @@ def read_modules(
 def commit(
     work: LeasedWork, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
 ) -> Checkpoint:
-    """Make the candidate the head, and write everything that follows from it, in one transaction.
+    """Make the candidate the head, and write everything that follows from that, in one transaction.
 
-    `work` is the work that the caller has claimed. Raises HeadMoved if the candidate's parent is no
-    longer the head, and LeaseLost if the caller has lost its claim; in either case nothing is
+    `work` is the work item that the caller has claimed. Raises HeadMoved if the candidate's parent
+    is no longer the head, and LeaseLost if the caller has lost its claim; in either case nothing is
     written.
     """
     change = candidate.change
@@ -252,7 +252,7 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
     """Make this version the user's newest, and queue a run of its constraints.
 
     The caller must have locked the user's row. A run is queued even if only the parent version had
-    constraints, in order to resolve their alerts.
+    constraints, so that their alerts are resolved.
     """
     user.head = checkpoint
     user.save(update_fields=["head"])
@@ -262,7 +262,7 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
 
 
 def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) -> None:
-    """Write the outcomes of entries that led to no new version.
+    """Write the outcomes of entries that did not lead to a new version.
 
     Raises LeaseLost if the caller has lost its claim to `work`.
     """
@@ -300,7 +300,7 @@ def _decide(
 def _record_rejected(
     work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
 ) -> None:
-    """Record all rejected entries in the workspace's feed, as a single event.
+    """Record all rejected entries in the workspace's feed as a single event.
 
     This locks the feed's counter, so call it last.
     """
@@ -319,7 +319,7 @@ def _record_rejected(
 
 
 def _actor_of(work: LeasedWork) -> str:
-    """Return the actor to record in an event: the name of the lane, or the kind of the run."""
+    """Return the actor to record in an event: the lane's name, or the run's kind."""
     match work:
         case Lane():
             return work.name
@@ -349,7 +349,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.added
     )
-    # A record that was added and retired in the same change is in no file, but its key is taken.
+    # A record added and retired in the same change isn't in any file, but its key is taken.
     RecordLocation.objects.bulk_create(
         RecordLocation(
             user=user,

@@ -1,4 +1,4 @@
-"""Copied entries: which entries in one user's log a merge has copied from another user's log.
+"""Copied entries: which entries in one user's log were copied from another's by a merge.
 
 A merge copies entries in order, so the mapping is stored as ranges. Operations that must affect all
 copies of an entry, such as a redaction, find the copies here.
@@ -12,7 +12,7 @@ from memory.models import CopiedEntries, MemoryUser, Merge
 
 
 def family(user_pks: Collection[int]) -> list[int]:
-    """Return the primary keys of these users and of all users whom merges connect to them."""
+    """Return the primary keys of these users and of all users connected to them by merges."""
     found, newest = set(user_pks), set(user_pks)
     while newest:
         merges = Merge.objects.filter(Q(user__in=newest) | Q(merged__in=newest))
@@ -36,8 +36,8 @@ def merged_into(user: MemoryUser) -> list[MemoryUser]:
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
     """Lock the rows of these users' families (see `family`); return them by primary key.
 
-    The order is the same for every caller, so callers cannot deadlock. Raises
-    MemoryUser.DoesNotExist if one of the users was erased in the meantime.
+    All callers lock in the same order, so they cannot deadlock. Raises MemoryUser.DoesNotExist if
+    one of the users was erased in the meantime.
     """
     while True:
         known = family(user_pks)
@@ -62,10 +62,10 @@ def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
 def everywhere(
     user: MemoryUser, seqs: Collection[int], closure: Callable[[int, Collection[int]], set[int]]
 ) -> dict[int, set[int]]:
-    """Return all originals and copies of these entries and of the entries that `closure` adds.
+    """Return all originals and copies of these entries and of the entries added by `closure`.
 
-    The result maps the primary key of each user to the numbers of entries in the user's log. It
-    includes the entries themselves.
+    The result includes the entries themselves; it maps each user's primary key to the entry numbers
+    in that user's log.
     """
     found = {user.pk: closure(user.pk, seqs)}
     todo = [user.pk]
@@ -84,17 +84,17 @@ def everywhere(
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Map each of the merged user's entries that was copied to the number of its copy."""
+    """Map each of the merged user's copied entries to its copy's number."""
     return _mapped(merge, seqs, "from_seq", "seq")
 
 
 def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Map each of these entries that is a copy to the number of its original."""
+    """Map each copy among these entries to its original's number."""
     return _mapped(merge, seqs, "seq", "from_seq")
 
 
 def origins(user: MemoryUser, seqs: Collection[int]) -> dict[int, tuple[Merge, int]]:
-    """Map each of these entries that is a copy to its merge and the number of its original."""
+    """Map each copy among these entries to its merge and its original's number."""
     return {
         seq: (merge, original)
         for merge in Merge.objects.filter(user=user).select_related("merged")

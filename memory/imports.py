@@ -22,7 +22,7 @@ MAX_PATH = 200
 MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
-# Folders that may lie within a project's folder but are not imported.
+# Folders that may be inside a project's folder but are not imported.
 _PASSED_OVER = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache"}
 
 
@@ -33,7 +33,7 @@ class ImportRefused(ValueError):
 def check_files(files: Mapping[str, str]) -> None:
     """Raise ImportRefused if files are missing, too many or too large, or if a path is invalid."""
     if not files:
-        raise ImportRefused("There are no Python files: include at least one module.")
+        raise ImportRefused("There are no Python files. Include at least one module.")
     if len(files) > MAX_FILES:
         raise ImportRefused(f"The project has {len(files)} files: at most {MAX_FILES} are allowed.")
     total = 0
@@ -52,11 +52,11 @@ def _check_path(path: str) -> None:
     parts = path.split("/")
     if not all(_PART.fullmatch(part) and ".." not in part for part in parts):
         raise ImportRefused(
-            f"{shown} is not a valid path within a project: write it like"
+            f"{shown} is not a valid path within a project. Write it like"
             " 'domains/health/state.py', with letters, digits, dots and hyphens, and without '..'."
         )
     if not path.endswith(".py") or path.endswith("/.py"):
-        raise ImportRefused(f"{shown} is not a Python file: send only files that end in .py.")
+        raise ImportRefused(f"{shown} is not a Python file. Send only files that end in .py.")
     if len(path) > MAX_PATH or len(parts) > MAX_FOLDERS:
         raise ImportRefused(
             f"{shown} is too long: a path may have at most {MAX_PATH} characters and {MAX_FOLDERS}"
@@ -68,10 +68,10 @@ def read_folder(folder: Path) -> dict[str, str]:
     """Return path → source for the Python files in a folder or zip, or for a single file.
 
     Raises ImportRefused if a file cannot be read or a limit is exceeded, and for symbolic links,
-    since they could lead anywhere on this machine.
+    since they could point anywhere on this machine.
     """
     if folder.is_symlink():
-        raise ImportRefused(f"{folder} is a symbolic link: give the path of the folder itself.")
+        raise ImportRefused(f"{folder} is a symbolic link. Give the path of the folder itself.")
     if folder.is_file() and folder.suffix == ".zip":
         if folder.stat().st_size > MAX_BYTES:
             raise ImportRefused(f"{folder} is too large: at most {MAX_BYTES} bytes are allowed.")
@@ -87,7 +87,7 @@ def read_folder(folder: Path) -> dict[str, str]:
         for path in sorted(pending.pop().iterdir()):
             name = path.relative_to(folder).as_posix()
             if path.is_symlink():
-                raise ImportRefused(f"{name} is a symbolic link: replace it with the file itself.")
+                raise ImportRefused(f"{name} is a symbolic link. Replace it with the file itself.")
             if path.is_dir():
                 if path.name not in _PASSED_OVER and not _is_hidden(path.name):
                     pending.append(path)
@@ -113,8 +113,8 @@ def read_zip(content: bytes) -> dict[str, str]:
             files = _unpacked(archive)
     except ImportRefused:
         raise
-    # These are the errors that the standard library raises for a zip that is damaged, encrypted or
-    # in an unknown format.
+    # The standard library raises these errors for a zip that is damaged, encrypted or in an unknown
+    # format.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise ImportRefused(f"The zip cannot be read: {error}.") from None
     except (RuntimeError, ValueError) as error:
@@ -136,7 +136,7 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[str, str]:
         if any(part in _PASSED_OVER or _is_hidden(part) for part in folders):
             continue
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise ImportRefused(f"{name} is a symbolic link: replace it with the file itself.")
+            raise ImportRefused(f"{name} is a symbolic link. Replace it with the file itself.")
         if not name.endswith(".py"):
             continue
         if name in files:
@@ -168,7 +168,7 @@ def _below_one_folder(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_library(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files except those of the library, which every exported project includes."""
+    """Return the files other than the library's, which every exported project includes."""
     if not all(f"{LIBRARY}{name}.py" in files for name in ("alerts", "records", "testing")):
         return dict(files)
     return {path: source for path, source in files.items() if not path.startswith(LIBRARY)}
@@ -184,7 +184,7 @@ def _decoded(source: bytes, name: str) -> str:
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ImportRefused(f"{name} is not encoded in UTF-8: save it in that encoding.") from None
+        raise ImportRefused(f"{name} is not encoded in UTF-8. Save it in that encoding.") from None
     # Normalise line endings as Python does. Neither Python source nor text in the database may
     # contain null characters.
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")

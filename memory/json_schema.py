@@ -4,15 +4,15 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-# Maximum number of problems reported: a longer list would not help a language model.
+# Maximum number of problems reported; a longer list wouldn't help a language model.
 MAX_PROBLEMS = 5
 MAX_TOLD = 300
 
 
 @functools.cache
 def _validator_class() -> Any:
-    # jsonschema is imported here because, with all its optional formats installed, the import takes
-    # more than a second, which would delay the start of every process.
+    # Import jsonschema here: with all its optional formats installed, the import takes more than a
+    # second, which would delay the start of every process.
     from jsonschema import Draft202012Validator, validators
 
     # In JSON Schema, 1.0 is an integer; in Python and in the database it is not.

@@ -40,12 +40,12 @@ PAYLOAD_FIELDS = (
 
 
 def _octets(column: str) -> Any:
-    """Return a Django expression for the size in bytes of a column of a log entry."""
+    """Return a Django expression for the size in bytes of a log entry's column."""
     text = Cast(column, TextField())
     return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
 
 
-# The size of an entry in bytes, counting only the columns that can be large.
+# An entry's size in bytes, counting only the columns that can be large.
 BYTES = _octets("content") + _octets("data") + _octets("metadata")
 
 COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
@@ -58,9 +58,9 @@ LOCK = (
 
 
 def _read(column: str) -> str:
-    """Return the SQL expression that reads this column of an entry that is passed as JSON.
+    """Return the SQL expression that reads this column from an entry passed as JSON.
 
-    JSON columns are passed as text: when PostgreSQL splits JSON into columns, it refuses values
+    JSON columns are passed as text: when PostgreSQL splits JSON into columns, it rejects values
     that it accepts in a JSON column (lone surrogates).
     """
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
@@ -106,13 +106,13 @@ class IdempotencyConflict(Exception):
         self.key = key
         self.seq = seq
         super().__init__(
-            f"`idempotency_key` {key!r} belongs to entry {seq}, which has a different body: use a"
+            f"`idempotency_key` {key!r} belongs to entry {seq}, which has a different body. Use a"
             " new key for a new entry."
         )
 
 
 def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
-    """Append the drafts in order, all or none of them, and return one entry per draft.
+    """Append the drafts in order, all or nothing, and return one entry per draft.
 
     If an idempotency key is already in the log, the entry with that key is returned instead of
     being appended again. Raises IdempotencyConflict if that entry differs from the draft, and
@@ -172,7 +172,7 @@ def _store(
     cursor.execute(
         APPEND,
         {
-            # Not as ASCII: PostgreSQL takes twice as long to read a text with many escapes.
+            # Not ASCII: PostgreSQL takes twice as long to read text with many escapes.
             "entries": utf8_json([_row(entry) for entry in new]),
             "user": user.pk,
             "last_seq": new[-1].seq,
@@ -235,7 +235,7 @@ def _entry(
         "idempotency_key": draft.idempotency_key,
         "salt": secrets.token_bytes(16),
     }
-    # Build the instance as if read from the database: the constructor takes several times as long.
+    # Build the instance as if read from the database; the constructor takes several times as long.
     entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
     entry.user = user
     entry.outcome = None
@@ -246,7 +246,7 @@ def _entry(
 
 
 def _row(entry: LogEntry) -> dict[str, Any]:
-    """Return the entry as APPEND takes it; values of types that JSON lacks become text."""
+    """Return the entry in the form that APPEND expects; values without a JSON type become text."""
     return {
         name: _as_json(value) for name in COLUMNS if (value := getattr(entry, name)) is not None
     }
@@ -281,7 +281,7 @@ def payload_hash(entry: LogEntry) -> bytes:
 def payload(entry: LogEntry) -> bytes:
     """Return the entry's payload, from which its payload hash is computed.
 
-    Its length in bytes also serves as the size of the entry.
+    Its length in bytes also serves as the entry's size.
     """
     return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
 
@@ -340,7 +340,7 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The number of entries in a log by outcome; the counts of all outcomes add up to `total`."""
+    """The number of log entries by outcome; the counts add up to `total`."""
 
     total: int
     pending: int

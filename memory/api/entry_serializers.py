@@ -1,4 +1,4 @@
-"""Serializers for log entries, and for their redactions."""
+"""Serializers for log entries and their redactions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from memory.texts import MAX_REASON
 MAX_TEXT = 1_000_000
 APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
 PROPOSE = "/v1/users/{user_id}/checkpoints/"
-IMPOSSIBLE_TIME = "Send a date and time that exist, such as 2026-05-02T14:30:00+02:00."
+IMPOSSIBLE_TIME = "Send a valid date and time, such as 2026-05-02T14:30:00+02:00."
 STATES = {
     None: "pending",
     Outcome.COVERED: "covered",
@@ -61,7 +61,7 @@ class NewEntrySerializer(StrictSerializer):
     domain = serializers.CharField(
         required=False,
         max_length=names.MAX_LENGTH,
-        help_text="The domain of the record. Default: general.",
+        help_text="The record's domain. Default: general.",
     )
     type = serializers.CharField(
         required=False,
@@ -71,18 +71,20 @@ class NewEntrySerializer(StrictSerializer):
     collection = serializers.CharField(
         required=False,
         max_length=names.MAX_LENGTH,
-        help_text="The collection of the record. Default: the plural of the type.",
+        help_text="The record's collection. Default: the plural of the type.",
     )
     key = serializers.CharField(
-        required=False, max_length=200, help_text="The name of the record in its collection."
+        required=False, max_length=200, help_text="The record's name in its collection."
     )
     data = ObjectField(  # type: ignore[assignment]
         required=False, help_text="The record's fields."
     )
-    retired = serializers.BooleanField(required=False, help_text="True retires the record.")
+    retired = serializers.BooleanField(
+        required=False, help_text="Set to true to retire the record."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Check that the entry has all fields that its kind requires, and none that it excludes."""
+        """Check that the entry has every field its kind requires, and none it doesn't allow."""
         is_record = attrs["kind"] == EntryKind.RECORD
         foreign = ["content"] if is_record else list(RECORD_FIELDS)
         errors = {
@@ -120,7 +122,7 @@ class NewEntrySerializer(StrictSerializer):
         return errors
 
     def draft(self, entry: Any) -> log.Draft:
-        """Return an entry as a draft for the log; raises ValidationError if it is invalid."""
+        """Turn an entry into a draft for the log; raises ValidationError if it is invalid."""
         try:
             values = self.run_validation(entry)
         except serializers.ValidationError as error:
@@ -129,7 +131,7 @@ class NewEntrySerializer(StrictSerializer):
         return log.Draft(data=record or None, **values)
 
     def _advised(self, errors: Any, entry: Any) -> Any:
-        """Add advice to an entry's errors: the nearest valid entry, or the URL for an edit."""
+        """Add advice to an entry's errors: the nearest valid entry, or where to propose an edit."""
         if not isinstance(entry, dict):
             return errors
         advice = []
@@ -152,14 +154,14 @@ class NewEntrySerializer(StrictSerializer):
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
-    """A log entry with its outcome; the entry's `outcome` must be set."""
+    """A log entry with its outcome; the caller must set the entry's `outcome`."""
 
     state = serializers.SerializerMethodField(
-        help_text="The state of the entry: pending, covered, dismissed or rejected."
+        help_text="The entry's state: pending, covered, dismissed or rejected."
     )
     reason = serializers.SerializerMethodField(help_text="Why the entry was dismissed or rejected.")
     checkpoint = serializers.SerializerMethodField(
-        help_text="The version of the project that settled the entry."
+        help_text="The project version that settled the entry."
     )
 
     class Meta:
@@ -234,11 +236,9 @@ class AppendedSerializer(serializers.Serializer[Any]):
     entries = EntrySerializer(
         many=True, help_text="The appended entries, which are now in the log permanently."
     )
-    pending = serializers.IntegerField(
-        help_text="The number of these entries that are not settled yet."
-    )
+    pending = serializers.IntegerField(help_text="How many of these entries are not settled yet.")
     covered = serializers.IntegerField(
-        help_text="The number of these entries that are already in the project."
+        help_text="How many of these entries are already in the project."
     )
     rejected = RejectedSerializer(
         many=True, help_text="Which of these entries the project cannot hold, and why."
@@ -253,7 +253,7 @@ class AppendedSerializer(serializers.Serializer[Any]):
 
 
 class NewEntriesSerializer(StrictSerializer):
-    """Several entries, appended in order, all or none."""
+    """Several entries, appended in order, all or nothing."""
 
     entries = NewEntrySerializer(many=True)
 
@@ -269,7 +269,7 @@ class RedactionSerializer(serializers.ModelSerializer[Redaction]):
 
     state = serializers.SerializerMethodField(
         help_text="under_way: the entries are empty; the project may still contain content that"
-        " was derived from them, which is not returned. done: that content is deleted, too."
+        " was derived from them, which is not returned. done: that content has also been deleted."
     )
 
     class Meta:

@@ -8,7 +8,7 @@ from memory.api.serializers import StrictSerializer
 from memory.models import UserErasure
 from memory.texts import MAX_REASON
 
-MISSING = "Give the reason as ?reason=…: it stays on record."
+MISSING = "Give the reason as ?reason=…; it stays on record."
 
 
 class ReasonSerializer(StrictSerializer):
@@ -21,7 +21,7 @@ class ReasonSerializer(StrictSerializer):
 
 
 class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
-    """An erasure, under way or done; afterwards, this record is all that remains of the user."""
+    """An erasure in progress or done; once done, this record is all that remains of the user."""
 
     state = serializers.SerializerMethodField(
         help_text="under_way: data about the user is no longer returned, but not all of it is"
@@ -29,14 +29,14 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
     )
     user = serializers.UUIDField(
         source="user.public_id",
-        help_text="The id by which the erased user can be identified, also in backups.",
+        help_text="The id that identifies the erased user, even in backups.",
     )
     entries = serializers.IntegerField(
         source="user.last_seq",
         help_text="The number of entries in the user's log; their content is deleted.",
     )
     last_hash = serializers.SerializerMethodField(
-        help_text="The hash of the log's newest entry, against which the log can be verified."
+        help_text="The hash of the log's newest entry, which the log can be verified against."
     )
     counts = serializers.DictField(
         child=serializers.IntegerField(), help_text="Kind → number of rows erased so far."
@@ -54,7 +54,7 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
         return "done" if row.due_at is None else "under_way"
 
     def get_last_hash(self, row: UserErasure) -> str:
-        """Return the hash of the newest entry in hexadecimal."""
+        """Return the newest entry's hash in hexadecimal."""
         return bytes(row.user.last_hash).hex()
 
 

@@ -52,7 +52,7 @@ class Incompatible(Unprocessable):
 
 
 class Gone(exceptions.APIException):
-    """The content existed but is no longer available, since it was redacted (410)."""
+    """The content existed but is no longer available because it was redacted (410)."""
 
     status_code = status.HTTP_410_GONE
     default_code = "gone"
@@ -76,7 +76,7 @@ class PayloadTooLarge(exceptions.APIException):
 
     def __init__(self) -> None:
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        super().__init__(f"The body exceeds {limit} bytes: send it in parts.")
+        super().__init__(f"The body exceeds {limit} bytes. Send it in parts.")
 
 
 class NamesNothing(exceptions.NotFound):
@@ -148,8 +148,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = exceptions.NotFound(ERASED)
         case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
-    # Imported here because, through the settings, `rest_framework.views` imports modules that
-    # import this one.
+    # Imported here to avoid a cycle: through the settings, `rest_framework.views` imports modules
+    # that import this one.
     from rest_framework.views import exception_handler
 
     response = exception_handler(error, dict(context))
@@ -168,7 +168,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def of_database(error: Error) -> str:
-    """Log a database error; return a message without the error's text, which may contain data."""
+    """Log a database error; return a message that omits its text, which may contain data."""
     logger.warning(
         "database_unavailable",
         error=type(error.__cause__ or error).__name__,
@@ -177,11 +177,11 @@ def of_database(error: Error) -> str:
     if timeouts.took_too_long(error):
         seconds = settings.UAC_WEB_STATEMENT_SECONDS
         return (
-            f"The database took more than {seconds:g} s for this request, and nothing was changed:"
-            " narrow the filters, request smaller pages, or try again."
+            f"The database took more than {seconds:g} s for this request, and nothing was changed."
+            " Narrow the filters, request smaller pages, or try again."
         )
     if timeouts.was_in_the_way(error):
-        return "Another request is writing the same data, and nothing was changed: try again."
+        return "Another request is writing the same data, and nothing was changed. Try again."
     return (
         "The database is not responding. Try again; a write with an Idempotency-Key can be"
         " repeated safely."
@@ -213,7 +213,7 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request that Django refuses before a view sees it (400)."""
+    """Answer a request that Django rejects before it reaches a view (400)."""
     if _is_page(request):
         return defaults.bad_request(request, exception)
     return answer(400, "The request's URL or headers are invalid.")
@@ -244,5 +244,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether the request is for a page of the admin, which is shown in a browser."""
+    """Return whether the request is for an admin page, which is shown in a browser."""
     return request.path_info.startswith("/admin/")

@@ -36,8 +36,8 @@ CHANGED: Mapping[Any, OpenApiResponse] = {
 def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -> Iterator[None]:
     """If the request has `If-Match`, lock the row during the block and check the header.
 
-    `representation` returns what a GET of the URL would return at this moment. Raises Changed if
-    that does not match.
+    `representation` returns what a GET of the URL would return right now. Raises Changed if the
+    header does not match it.
     """
     if "If-Match" not in request.headers:
         yield
@@ -51,7 +51,7 @@ def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -
 def require_match(request: Request, representation: Any) -> bool:
     """Raise Changed if `If-Match` does not match this representation (None if nothing exists).
 
-    Return whether the header names the existing content: False if it is missing or `*`.
+    Returns whether the header names the existing content; False if it is missing or `*`.
     """
     wanted = request.headers.get("If-Match")
     if wanted is None:
@@ -63,6 +63,6 @@ def require_match(request: Request, representation: Any) -> bool:
 
 
 def etag_of(representation: Any) -> str:
-    """Return the ETag of a response with this content."""
+    """Return the ETag for a response with this content."""
     body = JSONRenderer().render(representation)
     return quote_etag(hashlib.md5(body, usedforsecurity=False).hexdigest())

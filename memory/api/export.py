@@ -33,7 +33,7 @@ READ_ONLY = (
 
 
 class AnyAccepted(DefaultContentNegotiation):
-    """Ignores the Accept header: the content has only one form, and errors are JSON."""
+    """Ignores the Accept header: the content has only one format, and errors are JSON."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
@@ -72,7 +72,7 @@ class Export(KnownView):
 class SubjectAccess(UserScopedView):
     """All stored data about the user, as a zip."""
 
-    # Needs `manage`, because it reveals more than any other request: prompts, deliveries, and the
+    # Needs `manage` because it reveals more than any other request: prompts, deliveries, and the
     # reasons for redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
     costly = ("GET",)
@@ -83,13 +83,14 @@ class SubjectAccess(UserScopedView):
             (200, "application/zip"): OpenApiResponse(
                 bytes, "JSON Lines files with a README; see docs/subject-access.md."
             ),
-            503: OpenApiResponse(description="A redaction is under way: try again."),
+            503: OpenApiResponse(description="A redaction is under way. Try again."),
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return all stored data about the user, as of one moment.
+        """Return all stored data about the user, as of a single point in time.
 
-        Requires the scope `manage`. For a long log, the first byte may take minutes.
+        Requires the scope `manage`. For a long log, it may take minutes for the first byte to
+        arrive.
         """
         user = self.memory_user()
         answer = download(user.workspace_id, functools.partial(subject.download, user))
@@ -98,7 +99,7 @@ class SubjectAccess(UserScopedView):
 
 
 class _GitView(UserScopedView):
-    """Base class for git's endpoints. Errors are plain text, because git shows them to its user."""
+    """Base class for git's endpoints. Errors are plain text because git shows them as they are."""
 
     authentication_classes = [PasswordAuthentication]
     content_negotiation_class = AnyAccepted
@@ -117,7 +118,7 @@ class _GitView(UserScopedView):
     def sent(
         self, form: str, answer: Callable[[git.History, fetching.Write], None]
     ) -> HttpResponseBase:
-        """Return a response with what `answer` writes from the history of the user's project.
+        """Return a response containing what `answer` writes for the history of the user's project.
 
         Raises BeingRedacted while a redaction is under way.
         """
@@ -172,10 +173,10 @@ class GitUploadPack(_GitView):
 
 @extend_schema(exclude=True)
 class GitReceivePack(_GitView):
-    """The URL to which git pushes; pushes are refused."""
+    """The URL that git pushes to; pushes are rejected."""
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Refuse the push."""
+        """Reject the push."""
         self.memory_user()
         raise PermissionDenied(READ_ONLY)
 
@@ -198,8 +199,8 @@ def _sent(form: str, write: Callable[[fetching.Write], None]) -> FileResponse:
 def _body(request: Request) -> bytes:
     """Return the decompressed body.
 
-    Raises ParseError if it is compressed with anything but gzip, PayloadTooLarge if the result is
-    too large.
+    Raises ParseError if it is compressed with anything but gzip, and PayloadTooLarge if the result
+    is too large.
     """
     body: bytes = request.body
     if request.headers.get("Content-Encoding", "identity") == "identity":

@@ -1,4 +1,4 @@
-"""Filters for lists, given as query parameters; misspelt parameters are refused, not ignored."""
+"""List filters given as query parameters; misspelt parameters are rejected, not ignored."""
 
 from collections.abc import Collection
 from typing import Any
@@ -19,29 +19,29 @@ PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
 
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
-    """Raise ValidationError with the names of the unknown query parameters, if there are any."""
+    """Raise ValidationError naming the unknown query parameters, if there are any."""
     if unknown := sorted(set(given) - set(known)):
         message = f"Unknown parameter; this endpoint accepts {', '.join(known) or 'no parameters'}."
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
 
 
 class StrictFilterBackend(DjangoFilterBackend):
-    """Filters a list, and refuses parameters that the list does not accept.
+    """Filters a list and rejects parameters that the list does not accept.
 
-    Besides the list's filters, the view's `list_parameters` are accepted; by default, those are the
-    parameters for paging.
+    Besides the list's filters, the view's `list_parameters` are accepted; these default to the
+    paging parameters.
     """
 
     def filter_queryset(
         self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
-        """Return the matching rows; raises ValidationError with the names of invalid parameters."""
+        """Return the matching rows; raises ValidationError naming any invalid parameters."""
         filterset_class = self.get_filterset_class(view, queryset)
         known = [
             *(filterset_class.base_filters if filterset_class else ()),
             *getattr(view, "list_parameters", PAGING),
         ]
-        # Views of a single object have no filters.
+        # Views of single objects have no filters.
         if isinstance(view, ListModelMixin):
             refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
@@ -50,7 +50,7 @@ class StrictFilterBackend(DjangoFilterBackend):
         """Return the list's filters, whose error messages name the valid choices."""
         filterset = super().get_filterset(request, queryset, view)
         for field in filterset.form.fields.values() if filterset else ():
-            # The valid choices of a foreign key would be all rows of its table.
+            # For a foreign key, the valid choices would be every row in its table.
             if isinstance(field, forms.ChoiceField) and not isinstance(
                 field, forms.ModelChoiceField
             ):

@@ -53,7 +53,7 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="The evidence: domain.collection:key."
     )
     error = serializers.CharField(
-        allow_null=True, help_text="The error with which the constraint will fail."
+        allow_null=True, help_text="The error that the constraint will fail with."
     )
 
 
@@ -88,7 +88,7 @@ class ForecastSerializer(serializers.Serializer[Any]):
     next_change = serializers.DateTimeField(allow_null=True)
     wakes_at = serializers.DateTimeField(
         allow_null=True,
-        help_text="When the constraints will run next because of the forecast.",
+        help_text="When the forecast will next make the constraints run.",
     )
     events = ForeseenEventSerializer(
         many=True,

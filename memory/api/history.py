@@ -1,4 +1,4 @@
-"""Differences between two moments, and rollback to an earlier version."""
+"""Differences between two points in time, and rollback to an earlier version."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ class RecordChangeSerializer(serializers.Serializer[Any]):
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
-    """What changed between two moments."""
+    """What changed between two points in time."""
 
     since = AsOfSerializer()
     until = AsOfSerializer(allow_null=True, help_text="Null means now.")
@@ -56,7 +56,7 @@ class DifferenceSerializer(serializers.Serializer[Any]):
 
 
 class Difference(UserScopedView):
-    """What changed between two moments."""
+    """What changed between two points in time."""
 
     parameters = {"GET": ["since", "until", "by"]}
 
@@ -163,7 +163,7 @@ class Restore(UserScopedView):
 
     @extend_schema(operation_id="users_checkpoints_restore_preview", responses=ExcludedSerializer)
     def get(self, request: Request, user_id: str, version: int) -> Response:
-        """Return what a rollback to the version would exclude; nothing is changed."""
+        """Return what a rollback to the version would exclude, without changing anything."""
         user = self.memory_user()
         with computing(user.workspace_id), _refusals():
             found = rollback.excluded_by_restoring(user, version)

@@ -1,8 +1,8 @@
 """The request header `Idempotency-Key`: a repeated write is answered but not carried out again.
 
-It follows draft-ietf-httpapi-idempotency-key-header. What is stored identifies the objects that the
-write created, and every response is built from these: the response to a repeated request shows the
-current state of the same entries, run or user.
+This follows draft-ietf-httpapi-idempotency-key-header. Only references to the objects that the
+write created are stored, and every response is built from those objects, so the response to a
+repeated request shows the current state of the same entries, run or user.
 """
 
 import re
@@ -82,12 +82,13 @@ def once(
 ) -> Written[Result]:
     """Carry out a request's write, or return the result of an earlier request with this key.
 
-    `refer` turns the result into a JSON value to store, and `recall` restores the result from the
-    stored row. Checks that depend on the current state belong in `do`: a repeated request must not
-    fail because of its own effect. `nameless` means that the write erases the user concerned.
+    `refer` turns the result into a JSON value to store, and `recall` restores it from the stored
+    row. Checks that depend on the current state belong in `do`: a repeated request must not fail
+    because of what it did the first time. `nameless` means that the write erases the user
+    concerned.
 
     Raises ValidationError for a malformed key, InProgress (409) while the first request is still
-    being processed, KeyReused (422) if the key was used for a different request.
+    being processed, and KeyReused (422) if the key was used for a different request.
     """
     key = request.headers.get("Idempotency-Key")
     if key is None:
@@ -103,7 +104,7 @@ def once(
         except (Run.DoesNotExist, MemoryUser.DoesNotExist):
             raise  # the API has more specific errors for these
         except ObjectDoesNotExist:
-            raise NotFound("The result of this request is no longer kept.") from None
+            raise NotFound("The result of this request is no longer available.") from None
 
     write = idempotency.Write(do, user_of, refer, known, nameless)
     try:
@@ -118,11 +119,11 @@ def once(
 
 
 def _fingerprint(request: Request) -> str:
-    """Return the hash that identifies a request; the `wait` parameter is ignored."""
+    """Return a hash that identifies a request, ignoring its `wait` parameter."""
     asked = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
-    # A key limited to certain users sees only their data. If these users change, the same request
-    # counts as a different one.
+    # A key limited to certain users sees only their data. If that set of users changes, the same
+    # request counts as a different one.
     reach = principal_of(request).key.user_pks
     told = [parameters] if reach is None else [parameters, sorted(reach)]
     return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))

@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/import/`: importing a project from elsewhere into the user's own."""
+"""`/v1/users/{user_id}/import/`: importing an outside project into the user's own."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from memory.models.runs import RunTrigger
 
 
 class ImportSerializer(StrictSerializer):
-    """The Python files of a project, in any layout: one module is enough."""
+    """A project's Python files, in any layout; a single module is enough."""
 
     files = serializers.DictField(
         child=serializers.CharField(trim_whitespace=False, allow_blank=True),
@@ -42,7 +42,7 @@ class ImportDecisionSerializer(DecisionSerializer):
 
     report = serializers.JSONField(
         help_text="The repairs that were made, and everything whose name or form in the project"
-        " differs from that in the files."
+        " differs from the files."
     )
 
 
@@ -70,9 +70,9 @@ class Import(UserScopedView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Execute the files in a sandbox and turn their typed objects into records of the project.
+        """Execute the files in a sandbox and turn their typed objects into project records.
 
-        A project that this server exported, as a zip or a clone, is imported unchanged.
+        A project exported by this server, as a zip or a clone, is imported unchanged.
 
         200 with the new version; 422 with the verdict if the files cannot be imported, in which
         case the head stays unchanged; 202 with the run if it did not finish in time.

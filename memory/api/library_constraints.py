@@ -1,4 +1,4 @@
-"""`/v1/constraint-library/`: the constraints that come with the server."""
+"""`/v1/constraint-library/`: the constraints that ship with the server."""
 
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
@@ -38,7 +38,7 @@ class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
 
 
 class ConstraintLibrary(WorkspaceView):
-    """The constraint library, which is shipped with the server."""
+    """The constraint library that ships with the server."""
 
     certain_users = True
     parameters = {"GET": PAGING}
@@ -49,7 +49,7 @@ class ConstraintLibrary(WorkspaceView):
         parameters=PAGE,
     )
     def get(self, request: Request) -> Response:
-        """List the constraints in the library that is shipped with the server."""
+        """List the constraints in the library that ships with the server."""
         page = page_of(request, constraint_library.names(), lambda name: (name,))
         found = map(constraint_library.read, page["results"])
         results = [LibraryConstraintSerializer(one).data for one in found]

@@ -23,7 +23,7 @@ class WhomSerializer(StrictSerializer):
     """The user to be merged into this one."""
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
-        """Return the field `from`, whose name is a Python keyword."""
+        """Return the field `from`, which can't be declared because it's a Python keyword."""
         return {"from": serializers.CharField(help_text="The anonymous user's id.")}
 
 
@@ -45,7 +45,7 @@ class MergeSerializer(serializers.ModelSerializer[Merge]):
         fields = ["into", "state", "entries", "copied", "left_behind", "created_at", "finished_at"]
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
-        """Return the fields with `from`, whose name is a Python keyword."""
+        """Return the fields plus `from`, which can't be declared because it's a Python keyword."""
         return {"from": serializers.CharField(source="merged.user_id"), **super().get_fields()}
 
     def get_state(self, row: Merge) -> str:
@@ -56,7 +56,7 @@ class MergeSerializer(serializers.ModelSerializer[Merge]):
 class MergeUser(UserScopedView):
     """Merge an anonymous user into this one."""
 
-    # Needs `manage`, because a merge is irreversible.
+    # Needs `manage` because a merge is irreversible.
     scopes = {"POST": Scope.MANAGE}
     of_merged = ["POST"]
 
@@ -75,12 +75,12 @@ class MergeUser(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Append another user's log to the log of this user, and close the other user.
+        """Append another user's log to this user's log, and close the other user.
 
-        202 immediately: from then on, the other user accepts no more entries (409, naming this
-        user), and the other user's entries are appended to this log, each of them once. A repeated
-        request returns the progress. docs/merging.md describes what happens to records, facts and
-        alerts. Requires the scope `manage`.
+        202 immediately. From then on, the other user accepts no more entries (409, naming this
+        user), and its entries are appended to this log, each exactly once. A repeated request
+        returns the progress. docs/merging.md describes what happens to records, facts and alerts.
+        Requires the scope `manage`.
         """
         body = WhomSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -33,7 +33,7 @@ BY = OpenApiParameter(
 
 
 class ByField(serializers.ChoiceField):
-    """A body field that selects the clock by which the past is read."""
+    """The body field `by`, which selects whether to read the past by recorded or occurred time."""
 
     def __init__(self, **options: Any) -> None:
         described: dict[str, Any] = {"help_text": BY.description, "required": False}
@@ -52,7 +52,7 @@ class AsOfSerializer(serializers.Serializer[Known]):
         " own times (`occurred_at`).",
     )
     moment = serializers.DateTimeField(
-        allow_null=True, help_text="The requested moment, if a moment was requested."
+        allow_null=True, help_text="The requested moment, if one was requested."
     )
     computed = serializers.BooleanField(
         help_text="Whether the state was computed for this request (from the entries up to `seq`,"
@@ -76,7 +76,7 @@ class KnownView(UserScopedView):
     """Base class for views of what is, or was, known about a user."""
 
     def known(self) -> Known:
-        """Return the state that `?as_of=` and `?by=` ask for, by default the current one."""
+        """Return the state that `?as_of=` and `?by=` ask for; the current one by default."""
         by_of(self.request.query_params)
         return known_of(self.memory_user(), self.request.query_params)
 
@@ -97,7 +97,7 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
 
 
 def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
-    """Return what was known, or what was true, at a moment.
+    """Return what was known, or what was true, at a given moment.
 
     Each error names the parameter: ValidationError if the value is malformed, NamesNothing if there
     is no such entry, version or moment, and Incompatible if the value cannot be used with `by`.

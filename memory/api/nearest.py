@@ -23,17 +23,17 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("session", "conversation_id", "thread_id"), "session_id"),
     **dict.fromkeys(("deleted", "removed"), "retired"),
 }
-# These fields describe an entry as a whole, and are never fields of its record.
+# These fields describe the entry itself; they are never fields of its record.
 _FRAME = ("kind", "type", "data")
 MAX_SHOWN = 200
 
 
 def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
-    """Return the entry that a body most resembles; None if it resembles none.
+    """Return the entry that a body most closely resembles, or None if it resembles none.
 
-    `meant` maps each unknown field name in the body to the right name, or to None if that is
-    unclear. Values are taken from the body, valid or not. A record without `data` is assumed to
-    have its fields alongside its `type`.
+    `meant` maps each unknown field name in the body to the right name, or to None if it is unclear.
+    Values are taken from the body, valid or not. A record without `data` is assumed to have its
+    fields alongside its `type`.
     """
     entry = {name: value for name, value in body.items() if name not in meant}
     for name, ours in meant.items():

@@ -1,6 +1,6 @@
-"""The OpenAPI document: the parts common to all operations, and examples.
+"""The OpenAPI document: what all operations have in common, and examples.
 
-The document is generated from the code; a test checks that `docs/openapi.yaml` is a current copy.
+The document is generated from the code; a test checks that `docs/openapi.yaml` is up to date.
 """
 
 import json
@@ -22,7 +22,7 @@ BODIES = Path(__file__).with_name("bodies.json")
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
-# Status → description of the error, for operations that do not declare this error.
+# Status → default description of the error, for operations that don't declare it themselves.
 ERRORS: Mapping[str, str] = {
     "400": "The URL, a parameter, a header or the body is invalid: `errors` names the field.",
     "401": "The API key is missing or invalid.",
@@ -39,7 +39,7 @@ ERRORS: Mapping[str, str] = {
     " combined, `errors` names one.",
     "429": "A rate limit is exceeded.",
     "500": "The server failed.",
-    "503": "Temporarily unavailable: try again in a moment.",
+    "503": "Temporarily unavailable. Try again in a moment.",
 }
 ALWAYS = ("400", "401", "403", "404", "405", "406", "409", "410", "412", "422", "429", "500", "503")
 WITH_BODY = ("413", "415")
@@ -83,10 +83,10 @@ HEADERS: Mapping[str, Any] = {
 
 
 def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
-    """Add the common parts of all operations to the document: errors, headers, limits and examples.
+    """Add what all operations have in common to the document: errors, headers, limits, examples.
 
-    Schema rules for bodies that the serializers do not express are in `bodies.json`, which is
-    merged into the components by name.
+    Schema rules that the serializers cannot express are in `bodies.json`, which is merged into the
+    components by name.
     """
     components = result["components"]
     components["headers"] = dict(HEADERS)
@@ -115,7 +115,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
 
 
 def _anything(schema: Any) -> None:
-    """Allow null where any JSON is allowed: the generator's `oneOf` of {} and null forbids it."""
+    """Allow null where any JSON is allowed; the generator's `oneOf` of {} and null forbids it."""
     if isinstance(schema, dict):
         if {} in schema.get("oneOf", ()):
             del schema["oneOf"]
@@ -140,7 +140,7 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the path and the method of each operation, together with the operation."""
+    """Yield (path, method, operation) for each operation."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
@@ -154,9 +154,9 @@ def _summary(operation: dict[str, Any]) -> None:
 
 
 def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
-    """Mark a body as required if it has several forms or required fields.
+    """Mark a body as required if it has several forms or any required field.
 
-    The generator does so only for bodies with a single form.
+    The generator does this only for bodies with a single form.
     """
     if (body := operation.get("requestBody")) is None:
         return
@@ -168,7 +168,7 @@ def _body(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None:
 
 
 def _errors(method: str, operation: dict[str, Any]) -> None:
-    """Add the errors that an operation does not declare, or declares with a description only."""
+    """Add the errors that an operation doesn't declare, or declares with only a description."""
     responses = operation["responses"]
     for code in [*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())]:
         response = responses.setdefault(code, {"$ref": f"#/components/responses/{code}"})
@@ -181,7 +181,7 @@ def _errors(method: str, operation: dict[str, Any]) -> None:
 
 
 def _shared() -> dict[str, Any]:
-    """Return the responses that operations share."""
+    """Return the responses shared between operations."""
     found: dict[str, Any] = {
         code: {"description": text, "content": {CONTENT_TYPE: _PROBLEM}}
         for code, text in ERRORS.items()
@@ -210,7 +210,7 @@ def _headers(method: str, code: str, response: dict[str, Any]) -> None:
 
 
 def _narrow(parameter: dict[str, Any]) -> None:
-    """Add limits, patterns and formats to the schema of a parameter that many operations share."""
+    """Add limits, patterns and formats to the schema of a parameter shared by many operations."""
     schema = parameter["schema"]
     match parameter["in"], parameter["name"]:
         case "path", "user_id":
@@ -244,7 +244,7 @@ def _narrow(parameter: dict[str, Any]) -> None:
 
 
 def _example(operation: dict[str, Any], example: Mapping[str, Any]) -> None:
-    """Add the recorded request and response of an operation as examples."""
+    """Add an operation's recorded request and response as examples."""
     if not example:
         return
     for parameter in operation.get("parameters", []):

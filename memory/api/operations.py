@@ -1,4 +1,4 @@
-"""Long operations: `202` with the URL of a resource that shows the progress.
+"""Long-running operations: `202` with the URL of a resource that shows the progress.
 
 The resource's `finished_at` is null until the operation has ended, successfully or not.
 """
@@ -14,6 +14,6 @@ RETRY_SECONDS = 1
 
 
 def accepted(answer: Any, location: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a 202 with the URL that shows the progress, and the seconds to wait between polls."""
+    """Return a 202 with the progress URL and the number of seconds to wait between polls."""
     told = {"Location": location, "Retry-After": str(RETRY_SECONDS), **(headers or {})}
     return Response(answer, status=status.HTTP_202_ACCEPTED, headers=told)

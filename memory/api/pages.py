@@ -1,4 +1,4 @@
-"""Paging for lists that do not come from database queries, with cursors as in all other lists."""
+"""Paging for lists that don't come from database queries, using the same cursors as other lists."""
 
 import base64
 import bisect
@@ -25,7 +25,7 @@ PAGE = [
 
 
 class PageSerializer(serializers.Serializer[Any]):
-    """The members of every page of a list; `results` is defined by the subclass."""
+    """The fields that every page of a list has; subclasses define `results`."""
 
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
@@ -37,7 +37,7 @@ def page_of(
     """Return a page of the rows, which are all in memory, with links to the adjacent pages.
 
     Rows are sorted by their keys, which are unique; a cursor is the key of the last row before its
-    page, so that adding or removing rows does not move others to a different page.
+    page, so adding or removing rows doesn't shift others to a different page.
     """
     pagination = Pagination()
     size = pagination.get_page_size(request)
@@ -64,7 +64,7 @@ def page_of(
 
 
 def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
-    """Return the position after the cursor's key, even if the row with that key is gone."""
+    """Return the position after the cursor's key, even if that row is gone."""
     try:
         named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))
         return bisect.bisect_right(keys, named)

@@ -1,4 +1,4 @@
-"""Pagination of lists with an opaque cursor, which is stable while rows are added."""
+"""Pagination with an opaque cursor, which stays stable while rows are added."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
 
 if TYPE_CHECKING:
-    # Imported for type checking only, because at run time `rest_framework.views` imports this
-    # module through the settings.
+    # Import for type checking only: at run time, `rest_framework.views` imports this module through
+    # the settings.
     from django.db.models import QuerySet
     from rest_framework.pagination import Cursor
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
 
-# Maximum size of a page's content; several copies of it are held in memory at a time.
+# Maximum size of a page's content; several copies are held in memory at once.
 PAGE_BYTES = 8 * 1024 * 1024
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
@@ -34,7 +34,7 @@ class Pagination(CursorPagination):
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 500
-    # Any number of rows may have the same time; the framework would stop counting them at 1,000.
+    # Any number of rows may share a timestamp; the framework would stop counting them at 1,000.
     offset_cutoff = 2**31
 
     def paginate_queryset(
@@ -59,7 +59,7 @@ class Pagination(CursorPagination):
         return size
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        """Parse `?cursor=`; refuse an empty one, which the framework would treat as missing."""
+        """Parse `?cursor=`; reject an empty one, which the framework would treat as missing."""
         cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and not any(cursor):
             raise bad_cursor()
@@ -68,7 +68,7 @@ class Pagination(CursorPagination):
     def get_ordering(
         self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> tuple[str, ...]:
-        """Return the order that the view declares."""
+        """Return the ordering that the view declares."""
         return tuple(view.ordering)  # type: ignore[attr-defined]
 
 
@@ -82,13 +82,13 @@ class BoundedPagination(Pagination):
     _most = Pagination.max_page_size
 
     def get_page_size(self, request: Request) -> int:
-        """Return the requested number of rows, or the number that fits if that is smaller."""
+        """Return the requested number of rows, or as many as fit if that is fewer."""
         return min(super().get_page_size(request), self._most)
 
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page; if rows may be too large, read their sizes first, then those that fit."""
+        """Return a page; if rows may be too large, read sizes first, then only rows that fit."""
         if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
             narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
             rows = super().paginate_queryset(narrow, request, view) or []
@@ -102,5 +102,5 @@ class BoundedPagination(Pagination):
 def bad_cursor() -> ValidationError:
     """Return the error for an invalid cursor."""
     return ValidationError(
-        {"cursor": ["Invalid cursor for this list: follow a page's `next` or `previous` link."]}
+        {"cursor": ["Invalid cursor for this list. Follow a page's `next` or `previous` link."]}
     )

@@ -1,4 +1,4 @@
-"""Parsers of request bodies: JSON that PostgreSQL can store and that is unambiguous."""
+"""Request body parsers, which accept only unambiguous JSON that PostgreSQL can store."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from memory.api.rates import TooMuch
 MAX_DEPTH = 32
 # About 300 digits, so that the integer also fits in a float.
 MAX_INTEGER_BITS = 1000
-# The proxy buffers bodies up to this size completely (deploy/haproxy.cfg). With a larger body, a
-# slow sender occupies a thread; one workspace may occupy at most eight threads in this way.
+# The proxy buffers bodies up to this size completely (deploy/haproxy.cfg). A slow sender of a
+# larger body ties up a thread; one workspace may tie up at most eight threads this way.
 BUFFERED_BYTES = 15_000
 _readers = Places(12, factor=2)
 RETRY_SECONDS = 1.0
@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0
 class StrictJSONParser(JSONParser):
     """Parses a JSON object in UTF-8.
 
-    Refuses NaN, duplicate keys, NUL characters, lone surrogates and deep nesting. The error for a
+    Rejects NaN, duplicate keys, NUL characters, lone surrogates and deep nesting. The error for a
     body that is not an object includes the view's `body_example`.
     """
 
@@ -88,7 +88,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     """Return the body.
 
     Raises PayloadTooLarge if it is too large, TooMuch if too many bodies are being read, and
-    ParseError if it ends too soon (the web server then passes on the part that it received).
+    ParseError if it ends too soon (the web server then passes on whatever it received).
     """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
@@ -99,7 +99,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
             if not admitted:
                 raise TooMuch(
                     "Too many large request bodies from this workspace are being read at the same"
-                    " time: try again in a second, and send each body without pausing.",
+                    " time. Try again in a second, and send each body without pausing.",
                     "max_bodies",
                     RETRY_SECONDS,
                 )
@@ -112,7 +112,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     chunked = request is not None and "HTTP_TRANSFER_ENCODING" in request.META
     if told.isdecimal() and len(body) < int(told) and not chunked:
         raise ParseError(
-            f"The body ended after {len(body)} of {told} bytes (Content-Length): send it again."
+            f"The body ended after {len(body)} of {told} bytes (Content-Length). Send it again."
         )
     return body
 
@@ -120,7 +120,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
 class _Fault(Exception):
     """A fault in a value, whose path is built while the exception propagates.
 
-    Building the path on the way down would take time for every value of a valid body.
+    Building the path on the way down would cost time for every value in a valid body.
     """
 
     def __init__(self, what: str) -> None:

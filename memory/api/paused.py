@@ -44,7 +44,7 @@ class PausedConstraintFilter(django_filters.FilterSet):
     """Filters for paused constraints."""
 
     user_id = django_filters.CharFilter(field_name="user__user_id")
-    # A boolean filter would ignore an invalid value.
+    # A boolean filter would silently ignore an invalid value.
     resumed = django_filters.TypedChoiceFilter(
         choices=[("true", "true"), ("false", "false")],
         coerce=lambda text: text == "true",
@@ -67,7 +67,7 @@ def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[Paused
 
 
 class PausedConstraints(generics.ListAPIView[PausedConstraint]):
-    """List the constraints that were paused because they were too noisy, most recent first."""
+    """List the constraints that were paused for being too noisy, most recently paused first."""
 
     certain_users = True
     serializer_class = PausedConstraintSerializer
@@ -121,8 +121,8 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
 class JudgedSerializer(serializers.Serializer[Any]):
     """How many of a constraint's alerts were judged useful or wrong."""
 
-    useful = serializers.IntegerField(help_text="The number of verdicts that an alert was useful.")
-    wrong = serializers.IntegerField(help_text="The number of verdicts that an alert was wrong.")
+    useful = serializers.IntegerField(help_text="How often an alert was judged useful.")
+    wrong = serializers.IntegerField(help_text="How often an alert was judged wrong.")
     precision = serializers.FloatField(
         allow_null=True, help_text="useful / (useful + wrong); null without feedback."
     )

@@ -1,4 +1,4 @@
-"""The form of all API errors: problem details (RFC 9457).
+"""The format of all API errors: problem details (RFC 9457).
 
 `PROBLEMS` lists all kinds of errors; docs/api.md has the same table.
 """
@@ -16,7 +16,7 @@ CONTENT_TYPE = "application/problem+json"
 REQUEST_ID = "X-Request-Id"
 NAMESPACE = "urn:uac:problem:"
 CHANGED = (
-    "The content has changed, or `If-Match` does not match its ETag: read it again, and send the"
+    "The content has changed, or `If-Match` does not match its ETag. Read it again, and send the"
     " ETag of that response."
 )
 
@@ -45,7 +45,7 @@ PROBLEMS = (
     Problem(
         "not-found", 404, "The resource or endpoint does not exist, or this key cannot access it."
     ),
-    Problem("method-not-allowed", 405, "The endpoint does not allow the method: see `Allow`."),
+    Problem("method-not-allowed", 405, "The endpoint does not allow the method. See `Allow`."),
     Problem("not-acceptable", 406, "The `Accept` header allows none of the available formats."),
     Problem("conflict", 409, "The request conflicts with the current state."),
     Problem(
@@ -53,7 +53,7 @@ PROBLEMS = (
         409,
         "The first request with this `Idempotency-Key` is still being processed.",
     ),
-    Problem("user-merged", 409, "The user was merged into another user: use that one instead."),
+    Problem("user-merged", 409, "The user was merged into another user. Use that one instead."),
     Problem(
         "cannot-be-told",
         409,
@@ -64,8 +64,8 @@ PROBLEMS = (
         410,
         "The content was redacted or is based on redacted content, and is no longer returned.",
     ),
-    Problem("changed", 412, "The content no longer matches `If-Match`: read it again."),
-    Problem("too-large", 413, "The body is larger than the server accepts: send it in parts."),
+    Problem("changed", 412, "The content no longer matches `If-Match`. Read it again."),
+    Problem("too-large", 413, "The body is larger than the server accepts. Send it in parts."),
     Problem("unsupported-media-type", 415, "The `Content-Type` is not supported here."),
     Problem(
         "wrong-host",
@@ -73,16 +73,16 @@ PROBLEMS = (
         "The server does not answer requests for this host (sent by the process `mcp` only).",
     ),
     Problem("unprocessable", 422, "The request is well formed but cannot be carried out."),
-    Problem("code-failed", 422, "The code of a query or constraint failed: see `error`."),
+    Problem("code-failed", 422, "The code of a query or constraint failed. See `error`."),
     Problem(
         "gate-refused",
         422,
-        "The gate refused the change: `verdict` has the findings of each check.",
+        "The gate refused the change: `verdict` has each check's findings.",
     ),
-    Problem("no-answer", 422, "The language model did not reach an answer: see `error`."),
+    Problem("no-answer", 422, "The language model did not reach an answer. See `error`."),
     Problem("key-reused", 422, "The `Idempotency-Key` was used for a different request."),
     Problem(
-        "too-many-requests", 429, "A rate limit is exceeded: `limit` names it; see `Retry-After`."
+        "too-many-requests", 429, "A rate limit is exceeded: `limit` names it. See `Retry-After`."
     ),
     Problem(
         "server-error", 500, "The server failed. Give the `request_id` to the server's operator."
@@ -92,14 +92,14 @@ PROBLEMS = (
         501,
         "The server does not have this feature of mem0: `detail` says what to use instead.",
     ),
-    Problem("unavailable", 503, "Temporarily unavailable: see `Retry-After`."),
-    Problem("being-redacted", 503, "A redaction is under way: see `Retry-After`."),
+    Problem("unavailable", 503, "Temporarily unavailable. See `Retry-After`."),
+    Problem("being-redacted", 503, "A redaction is under way. See `Retry-After`."),
 )
 _BY_STATUS = {one.status: one.name for one in reversed(PROBLEMS)}
 
 
 def request_id(given: str) -> str:
-    """Return the caller's id for a request if it is valid in a log line, otherwise a new id."""
+    """Return the request id that the caller sent if it is safe to log, otherwise a new one."""
     return given if _IN_A_LINE.fullmatch(given) else str(uuid.uuid4())
 
 
@@ -116,7 +116,7 @@ def problem(status_code: int, detail: str, name: str = "") -> dict[str, Any]:
 
 
 def answer(status_code: int, detail: str, **more: Any) -> HttpResponse:
-    """Return an error response with problem details and the further members `more`."""
+    """Return an error response with problem details, including the extra members in `more`."""
     return JsonResponse(
         {**problem(status_code, detail), **more}, status=status_code, content_type=CONTENT_TYPE
     )

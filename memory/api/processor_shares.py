@@ -1,4 +1,4 @@
-"""Make each workspace's requests wait for its share of the web process's processor time."""
+"""Make each workspace's requests wait for its share of the web process's CPU time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from memory.api.rates import TooMuch
 from memory.workspace_settings import quotas, table
 
 if TYPE_CHECKING:
-    # Imported for type checking only, because at run time `rest_framework.views` imports this
-    # module through the settings.
+    # Import for type checking only: at run time, `rest_framework.views` imports this module through
+    # the settings.
     from collections.abc import Callable
 
     from django.http import HttpRequest
@@ -30,7 +30,7 @@ _shares = ProcessorShares()
 
 
 class ProcessorShare(BaseThrottle):
-    """Holds back the requests of a workspace that has used up its share."""
+    """Holds back requests from a workspace that has used up its share."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Wait if necessary and return True, or raise TooMuch if the wait would be too long."""
@@ -40,8 +40,8 @@ class ProcessorShare(BaseThrottle):
         if wait := math.ceil(_shares.admit(workspace.pk, _share_of(workspace))):
             refusals.count(workspace, quotas.PROCESSOR)
             raise TooMuch(
-                "This workspace's requests have used more than its share of a processor while"
-                f" other workspaces need it ({quotas.PROCESSOR}): try again in {wait} s.",
+                "This workspace's requests have used more than its share of processor time while"
+                f" other workspaces need it ({quotas.PROCESSOR}). Try again in {wait} s.",
                 quotas.PROCESSOR,
                 wait,
             )

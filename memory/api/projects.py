@@ -13,7 +13,7 @@ from memory.recall import retrieval
 
 
 class ManifestSerializer(serializers.Serializer[Any]):
-    """A summary of the project, small enough to go into every prompt of an agent."""
+    """A summary of the project, small enough for an agent to include in every prompt."""
 
     version = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
@@ -34,7 +34,7 @@ class StateSerializer(serializers.Serializer[Any]):
 
 
 class RecordsSerializer(serializers.Serializer[Any]):
-    """A page of a collection's records, in typed JSON, in the order in which they were added."""
+    """A page of a collection's records, in typed JSON, in the order they were added."""
 
     version = serializers.IntegerField()
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
@@ -46,7 +46,7 @@ class RecordsSerializer(serializers.Serializer[Any]):
 
 
 class Manifest(KnownView):
-    """The manifest of the newest version with open alerts, or of an earlier one without alerts."""
+    """The newest version's manifest, with open alerts, or an earlier version's, without alerts."""
 
     parameters = {"GET": ["as_of", "by"]}
 
@@ -89,7 +89,7 @@ class State(KnownView):
 
 
 class Collection(KnownView):
-    """The records of one collection, or the single record of a singleton."""
+    """The records in a collection, or the only record of a singleton."""
 
     parameters = {"GET": ["page", "as_of", "by"]}
 

@@ -1,4 +1,4 @@
-"""Apply the rate limits of a workspace to its requests.
+"""Apply a workspace's rate limits to its requests.
 
 Responses report them in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
 """
@@ -17,8 +17,8 @@ from memory.models.workspaces import Scope
 from memory.workspace_settings import quotas
 
 if TYPE_CHECKING:
-    # Imported for type checking only, because at run time `rest_framework.views` imports this
-    # module through the settings.
+    # Import for type checking only: at run time, `rest_framework.views` imports this module through
+    # the settings.
     from collections.abc import Callable
 
     from django.http import HttpRequest
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TooMuch(exceptions.APIException):
-    """A limit is exceeded: a temporary one, so that waiting helps (429), or a quota (403)."""
+    """A limit is exceeded: either a temporary one, where waiting helps (429), or a quota (403)."""
 
     def __init__(self, detail: str, limit: str, wait: float | None) -> None:
         super().__init__(detail)
@@ -53,7 +53,7 @@ class Rates(BaseThrottle):
 
 
 def rate_of(request: Request, view: APIView) -> str:
-    """Return the name of a request's rate limit; views list their costly methods in `costly`."""
+    """Return the name of a request's rate limit; views list expensive methods in `costly`."""
     if request.method in getattr(view, "costly", ()):
         return quotas.COSTLY
     return quotas.READS if scope_of(request, view) == Scope.READ else quotas.WRITES
@@ -69,7 +69,7 @@ def take(request: Request, name: str, cost: int = 1) -> None:
         return
     refusals.count(workspace, name)
     raise TooMuch(
-        f"A rate limit of this workspace is exceeded ({name}: {standing.rate}): try again in"
+        f"A rate limit of this workspace is exceeded ({name}: {standing.rate}). Try again in"
         f" {math.ceil(standing.wait)} s.",
         name,
         standing.wait,

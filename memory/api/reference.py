@@ -1,6 +1,6 @@
 """`/docs/`: the API reference as a web page, generated from the OpenAPI document.
 
-The page has no scripts and needs no other server, so it works wherever this server can be reached.
+The page has no scripts and needs no other server, so it works wherever this server is reachable.
 """
 
 import functools
@@ -64,7 +64,7 @@ def _response(
 ) -> tuple[str, list[tuple[int, str, str, str]], str]:
     """Return a response's description, its fields and an example.
 
-    For common errors, there is only a description.
+    Common errors have only a description.
     """
     if "$ref" in response:
         return _resolved(document, response)["description"], [], ""
@@ -81,7 +81,7 @@ def _json(example: Any) -> str:
 
 
 def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
-    """Return a schema, resolved if it is a reference; an empty schema if anything is allowed."""
+    """Return a schema, resolved if it is a reference, or an empty one if anything is allowed."""
     if not isinstance(schema, Mapping):
         return {}
     while "$ref" in schema:

@@ -12,8 +12,8 @@ PIECE = 200
 class PiecewiseJSONRenderer(JSONRenderer):
     """Renders the framework's JSON in pieces, so that other requests can be answered in between.
 
-    Python's encoder holds the interpreter lock until it is done, which takes a tenth of a second
-    for ten thousand records.
+    Python's encoder holds the interpreter lock until it is done, which takes about a tenth of a
+    second for ten thousand records.
     """
 
     def render(

@@ -1,4 +1,4 @@
-"""Reopen entries that were settled wrongly."""
+"""Reopen entries that were settled incorrectly."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -57,13 +57,13 @@ class SelectionSerializer(StrictSerializer):
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a body without a condition, which would reopen everything."""
+        """Reject a body without any condition, which would reopen everything."""
         if not attrs.keys() - {"reason", "outcomes"}:
             raise serializers.ValidationError(
                 {
                     "entries": [
                         "Select the entries: give at least one of entries, session_id, since, until"
-                        " and model."
+                        " or model."
                     ]
                 }
             )
@@ -103,9 +103,9 @@ class Reopen(UserScopedView):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Make wrongly settled entries pending again, whatever their outcome.
+        """Make incorrectly settled entries pending again, whatever their outcome.
 
-        Records derived from the entries stay until they are changed. Typed entries are not
+        Records derived from the entries are kept until they are changed. Typed entries are not
         reopened. Requires the scope `manage`; 409 if no entry matches.
         """
         user = self.memory_user()

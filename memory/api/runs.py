@@ -91,7 +91,7 @@ class RunSummarySerializer(RunSerializer):
 
 
 def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
-    """Join the users, and the columns of the checkpoints that a response needs."""
+    """Join the users and the checkpoint columns that a response needs."""
     return found.select_related("user", "checkpoint").defer(
         "checkpoint__tree",
         "checkpoint__outline",
@@ -102,7 +102,7 @@ def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
 
 
 class UserRuns(UserScopedView, generics.ListAPIView[Run]):
-    """List the runs of one user, newest first, without their input and output."""
+    """List a user's runs, newest first, without their input and output."""
 
     serializer_class = RunSummarySerializer
     filterset_class = RunFilter
@@ -132,7 +132,7 @@ class OneRun(generics.RetrieveAPIView[Run]):
 
 
 class _ChangedRun(OneRun):
-    """Base class for views that carry out an action on a run."""
+    """Base class for views that perform an action on a run."""
 
     http_method_names = ["post", "options"]
 
@@ -217,7 +217,7 @@ class QuerySerializer(MomentSerializer):
 
 
 class EvidenceColumnsSerializer(serializers.Serializer[Any]):
-    """Evidence for an answer: records of one class and collection, with their entries."""
+    """Evidence for an answer: records from one class and collection, with their entries."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
@@ -228,7 +228,7 @@ class EvidenceColumnsSerializer(serializers.Serializer[Any]):
     )
 
     def get_fields(self) -> dict[str, Any]:
-        """Return the fields with `class`, whose name is a Python keyword."""
+        """Return the fields plus `class`, which can't be declared because it's a Python keyword."""
         return {"class": serializers.CharField(), **super().get_fields()}
 
 
@@ -306,7 +306,7 @@ FAILURES: Mapping[Any, OpenApiResponse] = {
         " `Idempotency-Key` was used for a different request.",
     ),
     (503, CONTENT_TYPE): OpenApiResponse(
-        FailedRunSerializer, "The server failed or is temporarily unavailable: try again."
+        FailedRunSerializer, "The server failed or is temporarily unavailable. Try again."
     ),
 }
 
@@ -331,9 +331,9 @@ class Query(UserScopedView):
         """Run the code on the newest version of the user's project, and return the value.
 
         200 with the value, which may come from a cache: on the same version, code that does not use
-        the time always has the same value, and code that uses `today` has the same value all day.
-        422 with the outcome and the error if the code failed or hit a limit; 503 if the server
-        failed; 202 with the run if it did not finish in time.
+        the time always returns the same value, and code that uses `today` returns the same value
+        all day. 422 with the outcome and the error if the code failed or hit a limit; 503 if the
+        server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
         body = QuerySerializer(data=request.data)
@@ -361,8 +361,8 @@ def asked_once(
 ) -> Response:
     """Queue a run for an idempotent request, wait for it, and return the response.
 
-    The wait is at most `limit` seconds; the response is 202 if the run is not done by then. `tell`
-    returns the content of the response for a finished run.
+    Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `tell`
+    returns the response content for a finished run.
     """
     written = idempotency.once(
         request,
@@ -378,7 +378,7 @@ def asked_once(
 
 
 def wait_for(run: Run, limit: float) -> Run:
-    """Wait up to `limit` seconds for a run; the request's later log lines name the run."""
+    """Wait up to `limit` seconds for a run; later log lines for the request name the run."""
     structlog.contextvars.bind_contextvars(run=str(run.pk))
     return waiting.for_run(run, limit)
 

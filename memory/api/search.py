@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/search/`: entries found by words and meaning."""
+"""`/v1/users/{user_id}/search/`: searching entries by words and by meaning."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +47,8 @@ class SearchSerializer(StrictSerializer):
         required=False,
         min_value=1,
         max_value=MAX_WORDS,
-        help_text="The maximum number of words in the texts of all hits together. A hit that does"
-        " not fit is left out in favour of later hits that do. Combine `words` with a large"
+        help_text="The maximum total number of words in the hits' texts. A hit that does not fit is"
+        " skipped in favour of later hits that do. Combine `words` with a large"
         " `top_k`.",
     )
     filters = serializers.DictField(
@@ -68,7 +68,7 @@ class SearchSerializer(StrictSerializer):
     explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields with `in`, whose name is a Python keyword."""
+        """Return the fields plus `in`, which can't be declared because it's a Python keyword."""
         fields = super().get_fields()
         corpora = serializers.ListField(
             child=serializers.ChoiceField(choices=[name.value for name in CorpusName]),
@@ -88,7 +88,7 @@ class NamedEntrySerializer(serializers.Serializer[LogEntry]):
 
 
 class TermSerializer(serializers.Serializer[Any]):
-    """What a term of the query contributes to a hit's score."""
+    """How much a query term contributes to a hit's score."""
 
     term = serializers.CharField()
     heard = serializers.FloatField(
@@ -99,7 +99,7 @@ class TermSerializer(serializers.Serializer[Any]):
 
 
 class ExplanationSerializer(serializers.Serializer[Explanation]):
-    """The explanation of a hit's rank."""
+    """The explanation for a hit's rank."""
 
     rank = serializers.IntegerField(
         help_text="The hit's rank by score among all entries in the corpus."
@@ -194,9 +194,9 @@ class Search(UserScopedView):
 
     @extend_schema(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
-        """Return the entries that match a query best; equally good matches come newest first.
+        """Return the entries that best match a query; ties are broken newest first.
 
-        The search covers the current log, including all entries that earlier requests appended.
+        The search covers the current log, including all entries appended by earlier requests.
         """
         body = SearchSerializer(data=request.data)
         body.is_valid(raise_exception=True)

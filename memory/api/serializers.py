@@ -1,4 +1,4 @@
-"""Common parts of the serializers, which validate bodies strictly and guess nothing."""
+"""Shared parts of the serializers, which validate bodies strictly and never guess."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from memory.canonical import exact_json
 MAX_OBJECT_BYTES = 256 * 1024
 # Maximum number of errors returned for a body, so that the response does not grow with the body.
 MAX_NAMED = 20
-# Maximum length, in characters, of an entry's number, a version, a day or a moment.
+# Maximum length, in characters, of an entry number, a version, a day or a moment.
 MAX_MOMENT = 100
 
 
@@ -62,7 +62,7 @@ _JSON_NAMES: Mapping[type, str] = {
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A body that refuses unknown fields, so that a misspelt name is not ignored.
+    """A body that rejects unknown fields, so that a misspelt name is not ignored.
 
     A string must be a JSON string, a boolean true or false, and so on; strings are kept unchanged.
     `other_names` maps field names in other APIs to ours.
@@ -76,7 +76,8 @@ class StrictSerializer(serializers.Serializer[Any]):
         for field in fields.values():
             if isinstance(field, serializers.CharField):
                 field.trim_whitespace = False
-                # The parser refuses lone surrogates for all texts at once, in a tenth of the time.
+                # The parser already rejects lone surrogates, for the whole body at once and in a
+                # tenth of the time.
                 field.validators = [
                     one
                     for one in field.validators
@@ -88,7 +89,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; raises ValidationError with the names of the invalid ones."""
+        """Validate the fields; raises ValidationError naming the invalid ones."""
         if not isinstance(data, dict):
             raise serializers.ValidationError(
                 {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
@@ -108,9 +109,9 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 class ObjectField(serializers.DictField):
-    """A JSON object with content of the client's choice, limited in size.
+    """A JSON object with arbitrary content, limited in size.
 
-    Its values are not validated one by one, since a body may have half a million of them.
+    Its values are not validated individually, since a body may have half a million of them.
     """
 
     def to_internal_value(self, data: Any) -> dict[Any, Any]:
@@ -146,7 +147,7 @@ def unknown_fields(
 
 
 def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]) -> str | None:
-    """Return the known field name that an unknown name was probably meant to be, if clear."""
+    """Return the known field name that an unknown name was probably meant to be, if any."""
     name = name[:100].strip().lower()
     if other_names.get(name) in known:
         return other_names[name]

@@ -1,4 +1,4 @@
-"""`messages`: the turns before a question, to which a follow-up question refers."""
+"""`messages`: the conversation before a question, which a follow-up question may refer to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -30,14 +30,14 @@ class TurnsField(serializers.ListField):
         options.setdefault(
             "help_text",
             "The conversation before the question, oldest first, without the question itself. It"
-            ' completes a question such as "And in May?" or "When was she there?". At most'
+            ' gives context to a question such as "And in May?" or "When was she there?". At most'
             f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes in total.",
         )
         super().__init__(max_length=MAX_MESSAGES, **options)
 
     def to_internal_value(self, data: Any) -> list[Any]:
         """Return the turns; raises ValidationError if there are too many or they are too long."""
-        # This comes first, so that the turns of a list that is too long are not validated.
+        # Check the length first, so that the turns in an overlong list are not validated.
         if isinstance(data, list) and len(data) > MAX_MESSAGES:
             raise serializers.ValidationError(
                 f"Send only the newest {MAX_MESSAGES} messages, not {len(data)}."
@@ -46,8 +46,8 @@ class TurnsField(serializers.ListField):
         size = sum(len(one["content"].encode("utf-8", "surrogatepass")) for one in turns)
         if size > MAX_BYTES:
             raise serializers.ValidationError(
-                f"The contents may have at most {MAX_BYTES} bytes in total; these have {size}:"
-                " leave out the oldest messages, or shorten them."
+                f"The contents may have at most {MAX_BYTES} bytes in total; these have {size}."
+                " Leave out the oldest messages, or shorten them."
             )
         return turns
 
@@ -58,6 +58,6 @@ def turns_of(asked: Mapping[str, Any]) -> Sequence[Turn]:
 
 
 def input_of(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Return the newest turns as the input for a language model's run."""
+    """Return the newest turns as the input for a language model run."""
     newest = [asdict(one) for one in shortened(turns)]
     return {"messages": newest} if newest else {}

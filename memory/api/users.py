@@ -50,15 +50,15 @@ class UserScopedView(APIView):
     certain_users = True
     # Method → the query parameters that it accepts. Lists take theirs from their filters.
     parameters: Mapping[str, Collection[str]] = {}
-    # Methods that are allowed for a merged user, besides those that only read.
+    # Methods allowed for a merged user, besides read-only ones.
     of_merged: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse unknown parameters: a misspelt one must not be ignored."""
+        """Reject unknown parameters, because a misspelt one must not be ignored."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
         if method not in self.allowed_methods:
-            return  # the framework will refuse the method
+            return  # the framework will reject the method
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
@@ -66,9 +66,9 @@ class UserScopedView(APIView):
     def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
         """Return the user in the URL.
 
-        `read` selects the columns to read; by default all except the large ones of the head. Raises
-        Http404 if the caller can access no such user, UserMerged if the user was merged and the
-        method is not allowed for merged users.
+        `read` selects the columns to read; by default, all except the head's large ones. Raises
+        Http404 if the caller has access to no such user, and UserMerged if the user was merged and
+        the method is not allowed for merged users.
         """
         user_id = self.kwargs["user_id"]
         user = None
@@ -159,7 +159,7 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
     )
 
     merged_into = serializers.SerializerMethodField(
-        help_text="The user into whom this one was merged. A merged user accepts no more entries."
+        help_text="The user that this one was merged into. A merged user accepts no more entries."
     )
 
     class Meta:
@@ -167,7 +167,7 @@ class UserSerializer(serializers.ModelSerializer[MemoryUser]):
         fields = ["user_id", "time_zone", "metadata", "created_at", "head", "merged_into"]
 
     def get_merged_into(self, user: MemoryUser) -> str | None:
-        """Return the user into whom this one was merged."""
+        """Return the user that this one was merged into."""
         return user.merged_into.user_id if user.merged_into else None
 
 
@@ -241,7 +241,7 @@ class Users(generics.ListAPIView[MemoryUser]):
 class User(UserScopedView):
     """One user."""
 
-    # Needs `manage`, because erased data cannot be restored.
+    # Needs `manage` because erased data cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
     parameters = {"DELETE": ["reason"]}
 
@@ -300,7 +300,7 @@ class User(UserScopedView):
             user = self.memory_user()
             try:
                 with transaction.atomic():
-                    copies.lock_families([user.pk])  # the same lock order as in an erasure
+                    copies.lock_families([user.pk])  # same lock order as an erasure
                     with etags.unchanged(request, user, self._told):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:

@@ -1,8 +1,8 @@
 """Requests that wait for a worker: how long, and how many at a time.
 
-A waiting request occupies a thread of the web process. The number of such requests is capped, so
-that a backlog of work cannot take all threads away from appends, and a single workspace cannot take
-all slots; further requests get a `202` immediately, with the URL of the result.
+A waiting request ties up a thread in the web process. The number of such requests is capped, so
+that a backlog of work can't starve appends of threads, and a single workspace can't take every
+slot; further requests immediately get a `202` with the URL of the result.
 """
 
 import re
@@ -26,15 +26,15 @@ WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before responding with 202."
 )
 
-# The columns that change while a run is executed; requests that wait for the run reload them.
+# The columns that change during a run; requests waiting for the run reload them.
 CHANGING = (
     *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
     *("attempts", "started_at", "finished_at"),
 )
 _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
-# Interval, in seconds, at which a waiting request looks for events even if none is signalled.
+# How often, in seconds, a waiting request checks for events even if none is signalled.
 LOOK_SECONDS = 2.0
-# Matches a number as JSON writes it.
+# Matches a number in JSON syntax.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 
 
@@ -65,8 +65,8 @@ def for_events(
 ) -> tuple[alert_events.EventPage, bool]:
     """Wait for events about `alerts`, or in `rejected`, with numbers higher than `after`.
 
-    The wait is at most `limit` seconds. Returns the events, and False if the request would have had
-    to wait but no slot was free.
+    Waits at most `limit` seconds. Returns (page, admitted); `admitted` is False if the request
+    would have had to wait but no slot was free.
     """
     deadline = time.monotonic() + limit
     page = alert_events.read(workspace, after, alerts, rejected)
@@ -77,7 +77,8 @@ def for_events(
         hints.events_signalled(workspace.pk) as wait,
     ):
         while admitted:
-            # Read again now that signals are received, then at intervals: signals may be lost.
+            # Read again now that we receive signals, then at intervals, because signals may be
+            # lost.
             page = alert_events.read(workspace, page.next, alerts, rejected)
             left = deadline - time.monotonic()
             if page.events or left <= 0:
@@ -87,8 +88,8 @@ def for_events(
 
 
 def for_run(run: Run, limit: float) -> Run:
-    """Wait until the run is done, for `limit` seconds at most, and return it refreshed."""
-    if limit > 0 and run.status != RunStatus.DONE:  # a repeated request's run may be done
+    """Wait up to `limit` seconds for the run to finish, and return it refreshed."""
+    if limit > 0 and run.status != RunStatus.DONE:  # a repeated request's run may already be done
         with request_slots.WAITING.take(run.user.workspace_id) as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
@@ -101,7 +102,7 @@ def for_run(run: Run, limit: float) -> Run:
 
 
 def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> None:
-    """Poll `settled` at growing intervals until it returns true, for `limit` seconds at most."""
+    """Poll `settled` at growing intervals for up to `limit` seconds, until it returns true."""
     deadline = time.monotonic() + limit
     interval = 0.02
     with request_slots.WAITING.take(workspace_pk) as admitted:

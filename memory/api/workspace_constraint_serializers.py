@@ -15,7 +15,7 @@ MAX_DESCRIPTION = 1000
 
 
 class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion]):
-    """A version of a workspace constraint, which is never changed and is checked only once."""
+    """A version of a workspace constraint; it never changes and is checked only once."""
 
     reason = serializers.SerializerMethodField(
         help_text="The first check that failed, if the version was refused; otherwise empty."
@@ -34,7 +34,7 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
 
 
 class TestedSerializer(serializers.Serializer[backtest_reports.Tested]):
-    """Whether a version was backtested sufficiently to be approved."""
+    """Whether a version has been backtested enough to be approved."""
 
     enough = serializers.BooleanField()
     detail = serializers.CharField(help_text="Why the backtest is sufficient, or why not.")
@@ -47,10 +47,10 @@ class TestedSerializer(serializers.Serializer[backtest_reports.Tested]):
 
 
 class VersionDetailSerializer(VersionSerializer):
-    """A version with its source, and the findings of each check."""
+    """A version with its source and each check's findings."""
 
     tested = serializers.SerializerMethodField(
-        help_text="Whether the version was backtested sufficiently to be approved."
+        help_text="Whether the version has been backtested enough to be approved."
     )
     tests = serializers.CharField()
     verdict = serializers.JSONField(
@@ -63,15 +63,15 @@ class VersionDetailSerializer(VersionSerializer):
 
     @extend_schema_field(TestedSerializer)
     def get_tested(self, version: WorkspaceConstraintVersion) -> dict[str, Any]:
-        """Return whether the version was backtested sufficiently."""
+        """Return whether the version has been backtested enough."""
         return dict(TestedSerializer(backtest_reports.tested(version)).data)
 
 
 class WorkspaceConstraintSerializer(serializers.ModelSerializer[WorkspaceConstraint]):
-    """A constraint for all users of the workspace whose projects have its shape."""
+    """A constraint for all users in the workspace whose projects match its shape."""
 
     path = serializers.CharField(
-        help_text="The path by which alerts and runs refer to the constraint."
+        help_text="The path that alerts and runs use to refer to the constraint."
     )
     live = serializers.IntegerField(
         source="live.number",
@@ -135,7 +135,7 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
     tests = _text(required=False, error_messages=NO_TESTS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Take source and tests from the library if one of its constraints is named."""
+        """Take the source and tests from the library if a library constraint is named."""
         if "library" in attrs:
             if extra := sorted({"source", "tests"} & set(attrs)):
                 raise serializers.ValidationError(
@@ -188,9 +188,9 @@ class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage
     """How many users with a project a version applies to; at most 1000 are checked per request."""
 
     users = serializers.IntegerField(help_text="The number of users checked.")
-    applies = serializers.IntegerField(help_text="The number of users to whom the version applies.")
+    applies = serializers.IntegerField(help_text="The number of users that the version applies to.")
     within = serializers.IntegerField(
-        help_text="The number of users to whom the version applies and who are within the rollout"
+        help_text="The number of users that the version applies to and who are within the rollout"
         " percentage."
     )
     reasons = serializers.DictField(

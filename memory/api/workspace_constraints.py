@@ -1,4 +1,4 @@
-"""`/v1/constraints/`: workspace constraints, which are for all users of a workspace."""
+"""`/v1/constraints/`: workspace constraints, which can apply to any user in the workspace."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ from memory.models.workspace_constraints import VersionState
 from memory.models.workspaces import Scope
 from memory.project.shapes import ShapeError
 
-# Default wait for the checks of a version: a type check and two sandboxes take a few seconds.
+# Default wait for a version's checks; a type check and two sandboxes take a few seconds.
 JUDGING_WAIT_SECONDS = 20.0
 CONFLICT: Mapping[Any, OpenApiResponse] = {
     (409, CONTENT_TYPE): OpenApiResponse(
@@ -45,15 +45,15 @@ CONFLICT: Mapping[Any, OpenApiResponse] = {
 class WorkspaceView(APIView):
     """Base class for views of the caller's workspace."""
 
-    # For each method, the query parameters that it accepts, and its scope if not the default one.
+    # For each method, the query parameters it accepts, and its scope if it isn't the default.
     parameters: Mapping[str, Collection[str]] = {}
     scopes: Mapping[str, Scope] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse unknown query parameters."""
+        """Reject unknown query parameters."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        if method in self.allowed_methods:  # otherwise the framework refuses the method
+        if method in self.allowed_methods:  # otherwise the framework rejects the method
             refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
@@ -74,7 +74,7 @@ class WorkspaceView(APIView):
 
 
 def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
-    """Return the constraints in the caller's workspace, with the columns that lists show."""
+    """Return the constraints in the caller's workspace, with the columns shown in list views."""
     newest = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
     workspace = principal_of(request).workspace
     return (
@@ -86,7 +86,7 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
 
 
 def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
-    """Set `alerts` on each of these constraints: the number of its live alerts."""
+    """Set `alerts` on each of these constraints to its number of live alerts."""
     counts = dict(
         Alert.objects.filter(
             user__workspace=principal_of(request).workspace,
@@ -115,7 +115,7 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         return constraints_of(self.request)
 
     def paginate_queryset(self, queryset: Any) -> Any:
-        """Return a page of constraints, each with the number of its live alerts."""
+        """Return a page of constraints, each with its number of live alerts."""
         page = super().paginate_queryset(queryset)
         with_alerts(self.request, page or [])
         return page
@@ -128,8 +128,8 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
     def post(self, request: Request) -> Response:
         """Create a constraint with its first version, which is then checked.
 
-        The constraint runs for no user yet. 409 if the workspace has a different constraint with
-        this name; an identical one is returned.
+        The constraint does not run for any user yet. 409 if the workspace has a different
+        constraint with this name; an identical one is returned.
         """
         refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
@@ -191,8 +191,8 @@ class OneWorkspaceConstraint(WorkspaceView):
     def patch(self, request: Request, name: str) -> Response:
         """Enable or disable the constraint, or change its rollout percentage or description.
 
-        The alerts of the affected users are updated soon afterwards, a few users at a time.
-        Requires the scope `manage`.
+        Affected users' alerts are updated soon afterwards, a few users at a time. Requires the
+        scope `manage`.
         """
         body = ConstraintChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -254,7 +254,7 @@ class ConstraintVersion(WorkspaceView):
 
     @extend_schema(responses=VersionDetailSerializer)
     def get(self, request: Request, name: str, number: int) -> Response:
-        """Return the version with its source, and the findings of each check."""
+        """Return the version with its source and each check's findings."""
         return Response(VersionDetailSerializer(self.version(number)).data)
 
 
@@ -309,7 +309,7 @@ class ConstraintCoverage(WorkspaceView):
         ],
     )
     def get(self, request: Request, name: str) -> Response:
-        """Count the users to whom the constraint applies and, for the others, why it does not.
+        """Count the users that the constraint applies to and, for the others, the reasons why not.
 
         409 if the version declares no shape that can be compared with a project.
         """
@@ -346,7 +346,7 @@ def _detail(request: Request, name: str) -> dict[str, Any]:
 
 
 def _await(version: WorkspaceConstraintVersion, limit: float) -> None:
-    """Wait until the version is judged, for `limit` seconds at most, and refresh it."""
+    """Wait up to `limit` seconds for the version to be judged, and refresh it."""
 
     def is_judged() -> bool:
         version.refresh_from_db(fields=["state", "verdict", "judged_at"])

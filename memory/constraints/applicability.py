@@ -19,7 +19,7 @@ from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
-# How many users are matched at a time when the coverage of a constraint is reported.
+# How many users are matched at a time when reporting a constraint's coverage.
 COVERAGE_BATCH = 1000
 
 
@@ -41,7 +41,7 @@ class Applicability:
 
     @property
     def ended(self) -> str:
-        """The reason with which the constraint's alerts are resolved when it no longer runs."""
+        """The reason to record for alerts resolved because the constraint no longer runs."""
         if not self.constraint.enabled:
             return "constraint disabled"
         if self.match.applies:
@@ -74,7 +74,7 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
-    """Return whether workspace constraints could open or resolve one of the user's alerts."""
+    """Return whether workspace constraints could open or resolve any of the user's alerts."""
     found = applicabilities(user, outline)
     if any(applicability_of.applies for applicability_of in found):
         return True
@@ -115,17 +115,16 @@ def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _needs(version_pk: UUID) -> Needs:
-    """Parse the shapes that a version declares; cached, since a judged version never changes."""
+    """Parse the shapes that a version declares; cached, because judged versions never change."""
     return needs_of(WorkspaceConstraintVersion.objects.only("source").get(pk=version_pk).source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How many of the users with a project a version applies to, and why it excludes the others.
+    """How many users with a project a version applies to, and why it excludes the rest.
 
-    `within` counts those users to whom the version applies and who are within the rollout
-    percentage. `after` is the primary key of the user after whom to continue, or None if no users
-    are left.
+    `within` counts the users that the version applies to and who are within the rollout percentage.
+    `after` is the primary key of the user to continue after, or None if no users are left.
     """
 
     users: int
@@ -141,7 +140,7 @@ def coverage(
     """Match a version against the projects of up to `most` of the workspace's users.
 
     Starts after the user with the primary key `after`. Raises ShapeError if the version declares no
-    shape that could be matched.
+    shape that can be matched.
     """
     constraint = version.constraint
     needs = needs_of(version.source)

@@ -1,7 +1,7 @@
 """Static facts about a constraint's source: the severity of its alerts, and what it reads.
 
-Nothing is executed. Each source has passed the gate or came with an imported project. A source that
-is not valid Python counts as reading nothing.
+Nothing is executed. Each source has either passed the gate or come with an imported project.
+Invalid Python counts as reading nothing.
 """
 
 import ast
@@ -19,7 +19,7 @@ _CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")
 
 
 def may_be_critical(source: str) -> bool:
-    """Return whether a constraint can yield critical alerts, which somebody may rely on."""
+    """Return whether a constraint can yield critical alerts, which people may rely on."""
     return _CRITICAL.search(source) is not None
 
 
@@ -30,7 +30,7 @@ def collections_read(source: str) -> set[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Reads:
-    """The collections that a constraint imports, and the names of all attributes that it uses."""
+    """The collections that a constraint imports, and the names of all attributes it uses."""
 
     collections: Collection[tuple[str, str]]
     attributes: Collection[str]
@@ -45,8 +45,8 @@ def reads_of(source: str) -> Reads:
 def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
     """Return whether a constraint may read this field.
 
-    It may if it uses an attribute of that name and reads records of the class or, if the class is
-    only part of other records, any records of the domain.
+    It may if it uses an attribute with that name and reads records of the class or, if the class is
+    only part of other records, any records in the domain.
     """
     if field not in reads.attributes:
         return False

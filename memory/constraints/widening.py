@@ -1,4 +1,4 @@
-"""Widened fields: fields that typed entries have made optional, or whose type they have widened.
+"""Widened fields: fields that typed entries have made optional or given a wider type.
 
 A field becomes optional as soon as one record lacks it. From then on, code that relies on the field
 fails unless somebody adapts it.
@@ -44,7 +44,7 @@ def by_entries(user: MemoryUser, seqs: Collection[int]) -> list[Widened]:
 
 
 def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[str]:
-    """Return the names of the user's own constraints that may read one of these fields.
+    """Return the names of the user's own constraints that may read any of these fields.
 
     Only the constraints of the project's newest version are considered.
     """
@@ -71,7 +71,7 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
 def _by_version(version: Checkpoint) -> Iterator[Widened]:
     """Yield the fields that a version made from typed entries has widened, each with its entry.
 
-    The edit of a record cites the entry; the schema edits that the record needs precede that edit.
+    A record's edit cites the entry; the schema edits that the record needs come before it.
     """
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []

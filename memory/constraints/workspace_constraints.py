@@ -1,10 +1,10 @@
-"""Workspace constraints: written once, judged, approved, and run for all users to whom they apply.
+"""Workspace constraints: written once, judged, approved, and run for all users they apply to.
 
 Once written, a version never changes. A worker judges it
-(`workers/checkpointing/workspace_constraints.py`), and a person with the permission to do so
-approves it, which makes it live. It then runs for the constraint's rollout percentage of users,
-provided that their projects have what it needs (`memory.constraints.applicability`). Each change to
-what runs for users queues a run of their constraints.
+(`workers/checkpointing/workspace_constraints.py`), and somebody with permission to do so approves
+it, which makes it live. It then runs for the constraint's rollout percentage of users, provided
+that their projects have what it needs (`memory.constraints.applicability`). Any change to what runs
+for a user queues a run of that user's constraints.
 """
 
 import datetime
@@ -35,7 +35,7 @@ TASK = "workers.tasks.judge_workspace_constraint"
 
 
 class ConstraintExists(Exception):
-    """The workspace already has a constraint of this name."""
+    """The workspace already has a constraint with this name."""
 
 
 class NotApprovable(Exception):
@@ -43,7 +43,7 @@ class NotApprovable(Exception):
 
 
 class BadConstraint(ValueError):
-    """A constraint's name, source, tests or percentage is invalid; `field` says which of them."""
+    """A constraint's name, source, tests or percentage is invalid; `field` says which."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -120,7 +120,7 @@ def propose(
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version live if it passed the checks and was backtested, or was approved earlier.
+    """Make a version live if it passed the checks and was backtested, or was approved before.
 
     Raises NotApprovable if neither is the case.
     """
@@ -136,7 +136,7 @@ def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstra
             version.save(update_fields=["state", "approved_by", "approved_at"])
         elif version.state != VersionState.APPROVED:
             raise NotApprovable(
-                f"Version {version.number} is {version.get_state_display()}: only a version that"
+                f"Version {version.number} is {version.get_state_display()}. Only a version that"
                 " passed all checks can be approved."
             )
         if constraint.live_id != version.pk:
@@ -153,7 +153,7 @@ def change(
     enabled: bool | None = None,
     description: str | None = None,
 ) -> WorkspaceConstraint:
-    """Set the given values of a constraint; a value of None is left unchanged.
+    """Update the given values of a constraint; None leaves a value unchanged.
 
     Raises BadConstraint if the percentage is invalid.
     """
@@ -183,12 +183,12 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
     constraint.save(update_fields=["changed_at", "changed_by", *changed])
     runs = constraint.live_id is not None and constraint.enabled and constraint.percentage
     if (runs and {*changed} - {"description"}) or {"enabled", "percentage"} & {*changed}:
-        # Lock the workspace's row first, so that no other such change locks the users' rows
-        # concurrently.
+        # Lock the workspace's row first, so that no other change like this one can lock the users'
+        # rows concurrently.
         Workspace.objects.select_for_update(no_key=True).get(pk=constraint.workspace_id)
         # Mark users even if they are already marked: the dispatcher may be removing the mark right
-        # now without having seen this change. Mark users without a project, too: a worker that has
-        # not seen this change may be committing their first version right now.
+        # now without having seen this change. Also mark users without a project, because a worker
+        # that has not seen this change may be committing their first version right now.
         MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )

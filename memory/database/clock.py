@@ -1,9 +1,9 @@
 """Checking this process's clock against the database's, which is the reference.
 
-The times at which leases expire and work becomes due are written by one process and compared by
-others with their own clocks. A process whose clock has jumped would take over leases that other
-processes hold, and schedule work, for instance, a day too early or too late. So such a process
-claims and dispatches no work until its clock is right again (`leases`, `dispatching`).
+The times at which leases expire and work becomes due are written by one process, and other
+processes compare them with their own clocks. A process whose clock has jumped would take over
+leases held by other processes, and schedule work, say, a day too early or too late. So it claims
+and dispatches no work until its clock is right again (`leases`, `dispatching`).
 """
 
 import threading
@@ -16,8 +16,8 @@ from django.utils import timezone
 
 logger = structlog.get_logger(__name__)
 
-# Seconds between queries of the database's clock. That clock is also queried when this process's
-# wall clock has jumped by LEAP_SECONDS relative to its monotonic clock.
+# Seconds between queries of the database's clock, which is also queried when this process's wall
+# clock has jumped by LEAP_SECONDS relative to its monotonic clock.
 ASK_SECONDS = 10.0
 LEAP_SECONDS = 1.0
 
@@ -51,7 +51,7 @@ def is_right() -> bool:
 
 
 def ahead() -> float:
-    """Return by how many seconds, at least, this process's clock is ahead of the database's.
+    """Return the minimum number of seconds that this process's clock is ahead of the database's.
 
     The number is negative if the clock is behind.
     """

@@ -1,14 +1,14 @@
 """Partitioning the log by user on a running server: `manage.py partition_log`.
 
-Besides the *live* table, `public.memory_logentry`, there is a *spare* table of the same name in a
-schema of its own, which only the owner can access. `copy` brings the spare up to date with the live
+Besides the *live* table, `public.memory_logentry`, there is a *spare* table with the same name in
+its own schema, which only the owner can access. `copy` brings the spare up to date with the live
 table; `swap` exchanges the two tables in one transaction. After the swap, the plain table is the
 spare, so the same two steps undo the change; `finish` drops the spare. Run these steps as the role
 that owns the tables.
 
-Copying is simple because a log only grows: the entries of a user that are missing from the spare
-are those after the last one copied, up to the user's `last_seq`. The only way in which an existing
-row can change is a redaction, which a trigger records.
+Copying is simple because a log only grows: the user's entries missing from the spare are those
+after the last one copied, up to the user's `last_seq`. An existing row can change only by being
+redacted, which a trigger records.
 """
 
 import time
@@ -23,11 +23,11 @@ from django.db import OperationalError, connection, transaction
 Result = TypeVar("Result")
 
 TABLE = "memory_logentry"
-# SCHEMA holds the partitioned table while it is the spare, and the notes on what was copied and
+# SCHEMA holds the partitioned table while it is the spare, plus notes on what was copied and
 # redacted; PLAIN holds the plain table while that is the spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
-LOCK_SECONDS = 2.0  # how long a step waits for a lock while other queries wait behind it
+LOCK_SECONDS = 2.0  # how long a step waits for a lock while other queries queue up behind it
 ATTEMPTS = 30
 
 # A user's primary key, and two entry numbers: the last entry that the spare has, and the last one
@@ -54,8 +54,8 @@ SELECT person.id, coalesce(copied.seq, 0), person.last_seq
 FROM public.memory_memoryuser AS person LEFT JOIN {SCHEMA}.copied ON copied.user_id = person.id
 WHERE person.last_seq > coalesce(copied.seq, 0) ORDER BY person.id
 """  # noqa: S608  # nosec B608 # names of our own
-# This copies user by user, through the index: otherwise the planner might read the whole log for
-# each batch.
+# Copy user by user, through the index; otherwise the planner might read the whole log for each
+# batch.
 COPY = """
 INSERT INTO {spare} ({columns}) SELECT {columns} FROM (
     SELECT entry.* FROM unnest(%(users)s::bigint[], %(after)s::bigint[], %(until)s::bigint[])
@@ -89,15 +89,15 @@ WHERE live::text IS DISTINCT FROM spare::text
 
 
 class NotNow(Exception):
-    """The step cannot be done in the current state; the message says why."""
+    """The step cannot be carried out in the current state; the message says why."""
 
 
 @dataclass(frozen=True)
 class PartitionProgress:
     """The progress of the partitioning: the live table, the spare, and the users still to copy.
 
-    `partitioned` tells whether the live table is partitioned, `spare` is the spare's schema, if
-    there is a spare, and `behind` is the number of users with entries that the spare lacks.
+    `partitioned` says whether the live table is partitioned, `spare` is the spare's schema (if
+    there is a spare), and `behind` is the number of users with entries missing from the spare.
     """
 
     partitioned: bool
@@ -106,7 +106,7 @@ class PartitionProgress:
 
 
 def state() -> PartitionProgress:
-    """Read the progress from the database."""
+    """Read the current progress from the database."""
     kinds = _tables()
     spare = next((schema for schema in (SCHEMA, PLAIN) if schema in kinds), None)
     return PartitionProgress(kinds["public"] == "p", spare, len(_select(BEHIND)) if spare else 0)
@@ -135,9 +135,9 @@ def copy(
 ) -> int:
     """Bring the spare table up to date with the live one while writes continue.
 
-    `batch` is the maximum number of rows per transaction, `jobs` the number of connections. Returns
-    how many entries were copied; `report` is called after each batch with the number of entries in
-    it. The copying may be stopped at any time; the next call resumes where it ended.
+    `batch` is the maximum number of rows per transaction, and `jobs` is the number of connections.
+    Returns the number of entries copied; `report` is called after each batch with the number of
+    entries in it. Copying can be stopped at any time; the next call resumes where it left off.
     """
     spare = _spare()
     behind = _select(BEHIND)
@@ -173,7 +173,7 @@ def differences() -> int:
 
 
 def swap() -> float:
-    """Exchange the live and spare tables; return for how many seconds the log was locked.
+    """Swap the live and spare tables; return how many seconds the log was locked for.
 
     Raises NotNow if `copy` has to run first, or if a long transaction keeps using the log.
     """
@@ -185,7 +185,7 @@ def swap() -> float:
 
 
 def finish() -> None:
-    """Drop the spare table and the notes. This cannot be undone."""
+    """Drop the spare table and the notes. This can't be undone."""
     partitioned = _tables()["public"] == "p"
     spare = _spare()
 
@@ -203,9 +203,9 @@ def finish() -> None:
 
 
 def _patiently(do: Callable[[], Result]) -> Result:
-    """Retry a step until it gets its lock, for which it waits only briefly at each attempt.
+    """Retry a step until it gets its lock, waiting only briefly on each attempt.
 
-    Other queries queue behind a waiting step, so it must not wait for long. Raises NotNow after
+    Other queries queue up behind a waiting step, so it must not wait for long. Raises NotNow after
     ATTEMPTS attempts.
     """
     for _ in range(ATTEMPTS):
@@ -348,7 +348,7 @@ def _redact(spare: str) -> None:
 
 
 def _batches(behind: Sequence[Missing], most: int) -> Iterator[list[Missing]]:
-    """Split the missing entries, even those of one user, into batches of at most `most`."""
+    """Split the missing entries, even a single user's, into batches of at most `most`."""
     part: list[Missing] = []
     room = most
     for user, after, until in behind:
@@ -384,7 +384,7 @@ def _columns() -> list[str]:
 
 
 def _tables() -> dict[str, str]:
-    """Return, for each schema with a log table, the table's kind: plain (r) or partitioned (p)."""
+    """Map each schema with a log table to the table's kind: plain (r) or partitioned (p)."""
     found = _select(
         "SELECT relnamespace::regnamespace::text, relkind::text FROM pg_class"
         " WHERE relname = %s AND relkind IN ('r', 'p')",

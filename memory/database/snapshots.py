@@ -1,4 +1,4 @@
-"""A consistent view of the whole database at one moment, while writes continue."""
+"""A consistent view of the whole database at a point in time, while writes continue."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +8,9 @@ from django.db import connection, transaction
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Let the block see the database as of the block's first query; the block cannot write.
+    """Give the block a read-only view of the database as of its first query.
 
-    The block is a transaction of its own, so it cannot be nested in another one.
+    The block is its own transaction, so it can't be nested in another one.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:

@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Parameter(Expression):
-    """A placeholder in a queryset for a value that is supplied when the query is executed.
+    """A placeholder in a queryset for a value supplied when the query is executed.
 
     `output_field` is required if the parameter is used in arithmetic.
     """
@@ -31,10 +31,10 @@ class Parameter(Expression):
 class Statement(Generic[Row]):
     """A queryset that contains `Parameter`s and is executed with values for them.
 
-    `build` returns the queryset, the same one at every call; it should be ordered only if the order
-    matters. Only the named columns of the rows, and of related rows ("user__time_zone"), are read,
-    plus the primary keys of both; other columns are deferred. "*", or no name at all, means all of
-    the rows' own columns.
+    `build` must return the same queryset on every call; order it only if the order matters. Only
+    the named columns of the rows and of related rows ("user__time_zone") are read, plus their
+    primary keys; other columns are deferred. "*", or no names at all, means all of the rows' own
+    columns.
     """
 
     def __init__(self, build: Callable[[], QuerySet[Row]], *columns: str) -> None:
@@ -63,7 +63,7 @@ class Statement(Generic[Row]):
 
 
 class _Instances(Generic[Row]):
-    """Builds instances of a model, together with related instances, from the rows of a query."""
+    """Builds model instances, along with related instances, from a query's rows."""
 
     def __init__(self, model: type[Row], columns: Sequence[str], path: str = "") -> None:
         fields = model._meta.concrete_fields

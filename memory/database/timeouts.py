@@ -1,8 +1,8 @@
-"""Time limits for a process's database statements, and the meaning of database errors.
+"""Time limits for a process's database statements, and what database errors mean.
 
 A request must not hang, a worker may take longer, and an operator's command (`migrate`, `verify`)
-may take as long as it needs. Therefore the limits depend on the kind of process, and each process
-sets them on its connections.
+may take as long as it needs. So the limits depend on the kind of process, and each process sets
+them on its own connections.
 """
 
 import functools
@@ -16,9 +16,9 @@ from django.db.models import Model
 
 Kind = Literal["web", "worker"]
 
-# After any of these errors, the transaction is rolled back and may succeed when it is repeated. The
-# errors of the three groups mean that a time limit was exceeded, that the session was ended or its
-# server is not the primary, or that a lock was not available.
+# After any of these errors, the transaction has been rolled back and may succeed if repeated. The
+# three groups: a time limit was exceeded; the session was ended, or its server is not the primary;
+# a lock was not available.
 _TOO_LONG = psycopg.errors.QueryCanceled
 _ELSEWHERE = (
     psycopg.errors.ReadOnlySqlTransaction,
@@ -58,14 +58,14 @@ def columns_of(model: type[Model]) -> str:
 
 
 def took_too_long(error: Error) -> bool:
-    """Return whether the error means that a statement was cancelled by its time limit."""
+    """Return whether the error means that a statement hit its time limit and was cancelled."""
     return isinstance(error.__cause__, _TOO_LONG)
 
 
 def refuse_after(began: float) -> None:
-    """Raise a statement-timeout error if a request has used up the time limit for its statements.
+    """Raise a statement-timeout error if a request has used up its time limit for statements.
 
-    `began` is the time on the monotonic clock at which the request began.
+    `began` is when the request began, on the monotonic clock.
     """
     limit = settings.UAC_WEB_STATEMENT_SECONDS
     if limit and time.monotonic() - began > limit:
@@ -78,11 +78,11 @@ def was_in_the_way(error: Error) -> bool:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the error will disappear once the database is available and writable again.
+    """Return whether the error will go away once the database is available and writable again.
 
     After a failover, a process may still be connected to a server that is no longer the primary. A
     session that the database ended because it was idle in a transaction for too long counts as
-    well, since that is not the fault of the request.
+    well, since the request is not to blame for that.
     """
     return isinstance(error, OperationalError | InterfaceError) or (
         isinstance(error, Error) and isinstance(error.__cause__, _ELSEWHERE)

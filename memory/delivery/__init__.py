@@ -1,1 +1,1 @@
-"""Outgoing messages: webhooks and emails to the staff, and the addresses that may be called."""
+"""Outgoing messages: webhooks and staff emails, and which addresses may be called."""

@@ -1,4 +1,4 @@
-"""Connections to other servers that end by a deadline, however slowly that server sends."""
+"""Connections to other servers, with a hard deadline however slowly the server sends."""
 
 import functools
 import io
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from memory.delivery.destinations import Address
 
 CHUNK_BYTES = 64 * 1024
-# Time limit per address, so that one that does not answer leaves time to try the others.
+# Time limit per address, so that an unresponsive one leaves time to try the others.
 CONNECT_SECONDS = 5.0
 
 
@@ -64,14 +64,14 @@ class Wire:
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send all data in pieces, with a deadline check before each: receivers may be slow."""
+        """Send data in pieces, checking the deadline before each, since receivers may be slow."""
         view = memoryview(data)
         while view:
             self._hurry()
             view = view[self._socket.send(view[:CHUNK_BYTES]) :]
 
     def receive(self, buffer: memoryview) -> int:
-        """Read available bytes into the buffer; return their number, 0 at the end of the data."""
+        """Read available bytes into the buffer and return how many; 0 means the end of the data."""
         self._hurry()
         return self._socket.recv_into(buffer)
 
@@ -102,7 +102,7 @@ class _Received(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read available bytes into the buffer; return their number, 0 at the end.
+        """Read available bytes into the buffer and return how many; 0 means the end.
 
         Raises TooLong once `max_bytes` bytes have been read.
         """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# The longest wait for which a receiver may ask with a Retry-After header.
+# The longest wait that a receiver may request with a Retry-After header.
 LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
 LONGEST_PAUSE = datetime.timedelta(minutes=1)
 # After this many failures in a row, the server waits between calls to an endpoint.
@@ -52,7 +52,7 @@ class Attempt:
 
 
 def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
-    """Select the endpoints to which a message can be sent now."""
+    """Select the endpoints that a message can be sent to now."""
     due = _deliverable(now).filter(endpoint=OuterRef("pk"))
     return _open(WebhookEndpoint.objects.all(), now).filter(Exists(due))
 
@@ -61,8 +61,7 @@ def claim(endpoint_pk: str) -> Delivery | None:
     """Claim the endpoint's next message, and load its endpoint; None if none may be sent now.
 
     The settings limit concurrent calls and calls per minute. An endpoint whose last call failed is
-    called by one worker thread at a time, so that an endpoint that hangs does not occupy more
-    threads.
+    called by one worker thread at a time, so that a hanging endpoint cannot tie up more threads.
     """
     with transaction.atomic():
         now = timezone.now()
@@ -91,7 +90,7 @@ def claim(endpoint_pk: str) -> Delivery | None:
 
 
 def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
-    """Return the headers for sending the message at the time `at`, including its signature.
+    """Return the headers for sending the message at time `at`, including its signature.
 
     For a while after a secret is rotated, messages are signed with both secrets, so the receiver
     can verify them with either. Raises encryption.EncryptionError if a secret cannot be decrypted.
@@ -164,7 +163,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
     elif delivery.attempts > len(waits):
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
     else:
-        # Add jitter of 10 %, so that messages that failed together are not retried together.
+        # Add 10 % jitter, so that messages that failed together are not retried together.
         drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
         wait = waits[delivery.attempts - 1] * drawn
         again = now + max(datetime.timedelta(seconds=wait), asked)
@@ -197,7 +196,7 @@ def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
 
 
 def _asked(retry_after: str, now: datetime.datetime) -> datetime.timedelta:
-    """Parse a Retry-After header (seconds or an HTTP date); return the wait that it asks for."""
+    """Parse a Retry-After header (seconds or an HTTP date); return the requested wait."""
     text = retry_after.strip()
     try:
         if text.isdecimal():
@@ -222,7 +221,7 @@ def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
-    """Select the pending messages that no earlier message about the same alert blocks."""
+    """Select the pending messages that are not blocked by an earlier one about the same alert."""
     pending = Delivery.objects.filter(state=DeliveryState.PENDING)
     earlier = pending.filter(
         endpoint=OuterRef("endpoint"), alert=OuterRef("alert"), seq__lt=OuterRef("seq")
@@ -231,7 +230,7 @@ def _deliverable(now: datetime.datetime) -> QuerySet[Delivery]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map the name of each invalid setting to what is wrong with it."""
+    """Map each invalid setting's name to what is wrong with it."""
     found: dict[str, str] = {}
     try:
         destinations.allowed_networks()

@@ -1,8 +1,8 @@
 """Checking the URLs that the server is asked to call: only public addresses are allowed.
 
 Checking a host name is not enough: it may resolve to an internal address, or to a different address
-at the next look-up. So a caller resolves the name once, has every resulting address checked, and
-connects to one of these addresses.
+on the next look-up. So a caller resolves the name once, has every resulting address checked, and
+connects to one of those addresses.
 """
 
 import ipaddress
@@ -21,8 +21,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_URL = 2000
 PORTS = {"https": 443, "http": 80}
-# Below this port, only 80 and 443 are allowed: nobody receives webhooks on the ports for mail or
-# SSH.
+# Below this port, only 80 and 443 are allowed: nobody receives webhooks on the mail or SSH port.
 FIRST_FREE_PORT = 1024
 
 _URL = re.compile(r"[!-~]+")
@@ -46,7 +45,7 @@ class NotFound(Exception):
 
 @dataclass(frozen=True)
 class Destination:
-    """A parsed URL whose text is acceptable; its addresses have not been checked yet."""
+    """A parsed URL whose syntax is acceptable; its addresses have not been checked yet."""
 
     scheme: str
     host: str
@@ -61,12 +60,12 @@ class Destination:
 
 
 def parse(url: str) -> Destination:
-    """Parse a URL; raises AddressRefused if the server would not call it."""
+    """Parse a URL; raises AddressRefused if the server must not call it."""
     if len(url) > MAX_URL:
         raise AddressRefused(f"The URL must have at most {MAX_URL} characters; it has {len(url)}.")
     if not _URL.fullmatch(url) or "\\" in url:
         raise AddressRefused(
-            "The URL must consist of visible ASCII characters: write a host name in another"
+            "The URL must consist of visible ASCII characters. Write a host name in another"
             " script as xn--…, and escape other characters with %."
         )
     try:
@@ -114,8 +113,8 @@ def _no_host(host: str) -> str:
 def addresses(destination: Destination, seconds: float) -> list[Address]:
     """Resolve the host name once; return its addresses if the server may connect to all of them.
 
-    Raises AddressRefused if the server may not connect to one of the addresses, and NotFound if the
-    name cannot be resolved within `seconds`.
+    Raises AddressRefused if any of the addresses is not allowed, and NotFound if the name cannot be
+    resolved within `seconds`.
     """
     found = look_up(destination.host, destination.port, seconds)
     for address in found:
@@ -136,7 +135,7 @@ def addresses(destination: Destination, seconds: float) -> list[Address]:
 def look_up(host: str, port: int, seconds: float) -> list[Address]:
     """Return the addresses of a host name; raises NotFound if there are none within `seconds`.
 
-    The system's resolver cannot be interrupted, so a look-up that takes too long is left behind in
+    The system's resolver cannot be interrupted, so a look-up that takes too long is abandoned in
     its thread.
     """
     answer: queue.SimpleQueue[list[Address] | str] = queue.SimpleQueue()
@@ -181,7 +180,7 @@ def allowed(address: Address) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address to which packets for this IPv6 address are delivered, if any."""
+    """Return the IPv4 address that packets for this IPv6 address are delivered to, if any."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour

@@ -1,9 +1,8 @@
 """The webhook outbox: messages to endpoints about alert events and rejected entries.
 
-The messages go to the endpoints of the workspace. A message is a row that is written in the same
-transaction as its event. Workers send it repeatedly until the endpoint accepts it (at-least-once
-delivery); each endpoint gets the messages about one alert in order
-(`memory.delivery.delivery_attempts`).
+Messages go to the workspace's endpoints. Each message is a row written in the same transaction as
+its event. Workers keep sending it until the endpoint accepts it (at-least-once delivery); each
+endpoint gets the messages about one alert in order (`memory.delivery.delivery_attempts`).
 """
 
 import datetime
@@ -25,7 +24,7 @@ from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
 from memory.work import hints
 
-# The keys of an endpoint and of an alert about which the endpoint was sent a message.
+# The keys of an endpoint and of an alert that it was sent a message about.
 Told: TypeAlias = tuple[UUID, UUID]
 
 
@@ -67,7 +66,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
 
 
 def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
-    """Annotate each endpoint with its waiting (`pending`) and permanently failed messages."""
+    """Annotate each endpoint with its counts of `pending` and permanently failed messages."""
 
     def number(state: DeliveryState) -> Coalesce:
         found = Delivery.objects.filter(endpoint=OuterRef("pk"), state=state).order_by()
@@ -78,10 +77,10 @@ def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
 
 
 def send_test(endpoint: WebhookEndpoint) -> Delivery:
-    """Queue a test message, which is sent only once; raises Disabled if the endpoint is."""
+    """Queue a test message, which is sent only once; raises Disabled for a disabled endpoint."""
     with lock_endpoint(endpoint) as locked:
         if not locked.enabled:
-            raise Disabled("This endpoint is disabled: enable it, then test it.")
+            raise Disabled("This endpoint is disabled. Enable it, then test it.")
         locked.not_before = None
         locked.save(update_fields=["not_before"])
         delivery = Delivery.objects.create(
@@ -94,12 +93,12 @@ def send_test(endpoint: WebhookEndpoint) -> Delivery:
 
 
 def replay(delivery: Delivery) -> None:
-    """Queue the message to be sent again, with the same id and body.
+    """Queue the message for resending, with the same id and body.
 
     Raises DeliveryPending if the message has not been settled yet, or if it was redacted.
     """
     if not delivery.payload:
-        raise DeliveryPending("The content of this message was redacted: it cannot be sent again.")
+        raise DeliveryPending("The content of this message was redacted. It cannot be sent again.")
     settled = Delivery.objects.filter(pk=delivery.pk)
     if not _replay(settled, delivery.endpoint):
         raise DeliveryPending("This message is on its way; it cannot be sent again yet.")
@@ -107,13 +106,13 @@ def replay(delivery: Delivery) -> None:
 
 
 def try_again(given_up: QuerySet[Delivery]) -> int:
-    """Queue these permanently failed messages again, except redacted ones; return how many."""
+    """Requeue these permanently failed messages, except redacted ones; return how many."""
     endpoints = WebhookEndpoint.objects.filter(pk__in=given_up.order_by().values("endpoint"))
     return sum(_replay(given_up.filter(endpoint=endpoint), endpoint) for endpoint in endpoints)
 
 
 def replay_given_up(endpoint: WebhookEndpoint, since: datetime.datetime) -> int:
-    """Queue again the permanently failed messages created since `since`; return how many."""
+    """Requeue the permanently failed messages created since `since`; return how many."""
     given_up = endpoint.deliveries.filter(state=DeliveryState.GIVEN_UP, created_at__gte=since)
     return _replay(given_up.exclude(type=PING), endpoint)
 
@@ -139,7 +138,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
     """Redact messages; those not sent yet get a new body with the alert's current state.
 
     A message that a worker is sending right now is sent again. Call this after alerts and outcomes
-    have been redacted and events recorded, because rows of messages must be locked last.
+    have been redacted and events recorded, because message rows must be locked last.
     """
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
@@ -173,7 +172,7 @@ def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
 
 
 def before(delivery: Delivery) -> Delivery | None:
-    """Return the earlier message about the same alert for which this one has to wait, if any."""
+    """Return the earlier message about the same alert that this one has to wait for, if any."""
     if delivery.state != DeliveryState.PENDING or delivery.alert_id is None:
         return None
     of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
@@ -182,7 +181,7 @@ def before(delivery: Delivery) -> Delivery | None:
 
 
 def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
-    """Return which of these endpoints have been sent messages about which of the events' alerts.
+    """Return (endpoint, alert) for each of the events' alerts already sent to an endpoint.
 
     Endpoints without a minimum severity are left out.
     """
@@ -196,10 +195,11 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 
 
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
-    """Return whether the endpoint is to receive a message about the event.
+    """Return whether the endpoint should receive a message about the event.
 
-    Once an alert has been reported to an endpoint, all its events are, even if its severity falls
-    below the endpoint's minimum: otherwise the receiver would never learn that it ended.
+    Once an alert has been reported to an endpoint, all its later events are too, even if its
+    severity falls below the endpoint's minimum; otherwise the receiver would never learn that it
+    ended.
     """
     alert = event.alert
     if endpoint.event_types and event.kind not in endpoint.event_types:
@@ -219,7 +219,7 @@ def purge(limit: int) -> int:
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
-        # Lock the rows, and skip those that are locked: their messages are being queued again.
+        # Lock the rows, skipping those already locked: their messages are being requeued.
         rows = settled.select_for_update(skip_locked=True)
         oldest = list(rows.values_list("pk", flat=True)[:limit])
         if oldest:

@@ -14,17 +14,16 @@ from django.db import connection
 from memory.models import AlertEvent
 from memory.models.log import Outcome
 
-# This text is shown with each reason, which names the error.
+# Shown along with each reason; the reason names the error.
 FIX = (
     "Append the record again, corrected as the reason says. If the reason names an edit, such as"
     ' widen_field, make that edit first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
-# The maximum number of entries per event that are listed with reasons: the first ones.
+# Maximum number of entries per event listed with reasons; the first ones are listed.
 MAX_NAMED = 20
 
-# This reads only the entries to be listed: an event may have 10,000, and a page of the feed may
-# have 500 events.
+# Read only the entries to be listed: an event may have 10,000, and a feed page may have 500 events.
 _REASONS = """
 SELECT event.id, outcome.seq, outcome.reason
 FROM memory_alertevent AS event
@@ -46,7 +45,7 @@ class Rejected:
 
 
 def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
-    """Map each event's primary key to those of its first MAX_NAMED entries still rejected.
+    """Map each event's primary key to those of its first MAX_NAMED entries that are still rejected.
 
     Events about alerts are left out. A single SQL statement reads the entries of all events.
     """

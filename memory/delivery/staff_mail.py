@@ -1,7 +1,7 @@
-"""Emails to the staff: finding the events not yet sent for a subscription, and writing emails.
+"""Staff emails: finding the events not yet sent for a subscription, and writing the emails.
 
-Events are read from the feed, starting where the last email ended. So nothing is lost while emails
-cannot be sent: the next email covers all events since the last one.
+Events are read from the feed, starting where the last email left off. So nothing is lost while
+emails can't be sent: the next one covers all events since the last.
 """
 
 import datetime
@@ -35,12 +35,12 @@ from memory.texts import one_line
 from memory.users import next_hour
 from memory.work import leases
 
-# The minimum interval between two emails for a subscription; events in between are covered by the
-# later email.
+# Minimum interval between two emails for a subscription; the later one covers the events in
+# between.
 PAUSE = datetime.timedelta(seconds=60)
-# The maximum number of alerts listed in an email, most severe first; others are only counted.
+# Maximum number of alerts listed in an email, most severe first; the others are only counted.
 LISTED = 20
-# The maximum number of workspaces covered by one email; further emails cover the others.
+# Maximum number of workspaces covered by one email; further emails cover the others.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -65,7 +65,7 @@ _BY_SEVERITY = Case(
 class News:
     """The alerts to report in one email for a subscription.
 
-    `counts` has their number by severity, `escalated` how many of them escalated. `up_to` maps each
+    `counts` is their number by severity, and `escalated` is how many escalated. `up_to` maps each
     workspace to the last event that the email covers.
     """
 
@@ -74,7 +74,7 @@ class News:
     counts: Mapping[str, int]
     escalated: int
     up_to: Mapping[int, int]
-    # Whether this is the last of the emails that are sent for the subscription now.
+    # Whether this is the last email being sent for the subscription this time.
     is_last: bool
 
     @property
@@ -84,7 +84,7 @@ class News:
 
 
 def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
-    """Store a subscription so that it covers events from now on."""
+    """Store a new subscription so that it covers events from now on."""
     with transaction.atomic():
         if subscription._state.adding:
             subscription.save()
@@ -102,7 +102,7 @@ def start(subscription: StaffSubscription, now: datetime.datetime) -> None:
 
 
 def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime.datetime) -> None:
-    """Store the changed fields of a subscription, without overwriting what a worker stores."""
+    """Store the changed fields of a subscription, without overwriting what a worker has stored."""
     subscription.digest_due_at = _next_digest(subscription, now)
     subscription.run_after, subscription.attempts, subscription.last_error = now, 0, ""
     subscription.save(
@@ -111,7 +111,7 @@ def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime
 
 
 def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
-    """Select the subscriptions for which an email may be due and whose owners can receive it."""
+    """Select the subscriptions that may have an email due and whose owners can receive it."""
     at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
     escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
     digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
@@ -123,7 +123,7 @@ def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
 
 
 def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]:
-    """Return the cursor columns for which an email to the subscriber is due."""
+    """Return the cursor columns that have an email to the subscriber due."""
     if subscription.mode == MailMode.AT_ONCE:
         return ["seq"]
     columns: list[Column] = ["escalations_seq"] if subscription.escalations else []
@@ -133,7 +133,7 @@ def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]
 
 
 def news(subscription: StaffSubscription, column: Column) -> Iterator[News]:
-    """Yield the news since the positions in this cursor column, one item for each email."""
+    """Yield the news since the positions in this cursor column, one item per email."""
     told = dict(subscription.cursors.values_list("workspace_id", column))
     up_to = {
         counter.workspace_id: counter.last_seq
@@ -185,7 +185,7 @@ def _news_of(
 
 
 def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
-    """Return the email about the news: plain text in which each alert message stays on its line."""
+    """Return the email about the news, in plain text with each alert message on a single line."""
     by_gravity = news.alerts.order_by(_BY_SEVERITY.desc(), "-opened_at")
     found = by_gravity.select_related("user__workspace").prefetch_related("duplicates")
     gravest = list(found[:LISTED])
@@ -217,7 +217,7 @@ def mail(subscription: StaffSubscription, news: News) -> EmailMessage:
 
 
 def told(subscription: StaffSubscription, news: News, now: datetime.datetime) -> None:
-    """Move the cursors past the news, after it was emailed or if it contains no alerts.
+    """Move the cursors past the news once it has been emailed, or if it contains no alerts.
 
     Raises LeaseLost if another worker has claimed the subscription in the meantime; that worker
     will send the email a second time.

@@ -47,8 +47,8 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
     """Create an endpoint and return it with its secret, which is shown only once.
 
     Raises destinations.AddressRefused if the server would not call the URL, TooManyEndpoints if the
-    workspace has the maximum number, and encryption.EncryptionError if the server has no key with
-    which to encrypt the secret.
+    workspace has the maximum number, and encryption.EncryptionError if the server has no key to
+    encrypt the secret with.
     """
     secret, stored = _new_secret()
     check_url(url)
@@ -67,7 +67,7 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
     """Change columns of the endpoint; changing `enabled` calls `enable` or `disable`.
 
-    Messages not sent yet go to the new URL. Raises destinations.AddressRefused if the server would
+    Messages not yet sent go to the new URL. Raises destinations.AddressRefused if the server would
     not call that URL.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
@@ -84,7 +84,7 @@ def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
 
 
 def rotate_secret(endpoint: WebhookEndpoint) -> str:
-    """Give the endpoint a new secret and return it; for BOTH_SECRETS, the old one is also used."""
+    """Give the endpoint a new secret and return it; the old one stays in use for BOTH_SECRETS."""
     secret, stored = _new_secret()
     with lock_endpoint(endpoint) as locked:
         locked.previous_secret, locked.secret = locked.secret, stored
@@ -99,8 +99,8 @@ def enable(endpoint: WebhookEndpoint) -> None:
         locked.enabled, locked.disabled_at, locked.disabled_reason = True, None, ""
         locked.failing_since, locked.failures, locked.not_before = None, 0, None
         locked.save()
-        # Whoever enables an endpoint expects it to work again, so its messages do not wait for
-        # their backoff to end.
+        # Whoever enables an endpoint expects it to work again, so don't make its messages wait out
+        # their backoff.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
     hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
@@ -122,7 +122,7 @@ def delete(endpoint: WebhookEndpoint) -> None:
         mark_disabled(locked, "The endpoint is being deleted.")
         _delete_log(locked)
     with transaction.atomic():
-        # Lock the event counter, so that nobody writes a message that would refer to the deleted
+        # Lock the event counter, so that nobody can write a message that refers to the deleted
         # endpoint.
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
         list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
@@ -133,15 +133,15 @@ def delete(endpoint: WebhookEndpoint) -> None:
 def hold_events(endpoint: WebhookEndpoint) -> None:
     """Keep others from writing messages until the current transaction ends, if there is one.
 
-    A caller that deletes an endpoint in a transaction of its own calls this first, so that the
-    event counter is locked before the endpoint.
+    A caller that deletes an endpoint in its own transaction calls this first, so that the event
+    counter is locked before the endpoint.
     """
     if connection.in_atomic_block:
         list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
 
 
 def secret_of(endpoint_id: str) -> str | None:
-    """Return an endpoint's secret; None if the endpoint is deleted or decryption fails."""
+    """Return an endpoint's secret; None if the endpoint was deleted or decryption fails."""
     endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id).first()
     if endpoint is None:
         return None

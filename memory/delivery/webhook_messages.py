@@ -11,7 +11,7 @@ from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertEventKind
 
 PING = "ping"
-# The maximum numbers of an alert's evidence records and entries in one message.
+# Maximum number of an alert's evidence records, and of its entries, in one message.
 MAX_EVIDENCE = 100
 MAX_ENTRIES = 1000
 
@@ -22,9 +22,9 @@ def event_type_of(event: AlertEvent) -> str:
 
 
 def encode_payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) -> str:
-    """Return the body of a message as one line of JSON."""
+    """Return a message's body as one line of JSON."""
     message = {"type": kind, "timestamp": _moment(at), "data": data}
-    # Keep the JSON in ASCII, so that no proxy alters the signed bytes.
+    # Keep the JSON ASCII-only, so that no proxy alters the signed bytes.
     return json.dumps(message, separators=(",", ":"))
 
 

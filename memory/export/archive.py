@@ -11,10 +11,10 @@ from memory.canonical import canonical_json
 from memory.export.files import files_of, surroundings
 from memory.models import Checkpoint, MemoryUser
 
-# A zip with more bytes than this is written to a file on disk.
+# A zip larger than this number of bytes is written to a file on disk.
 IN_MEMORY = 1024 * 1024
-# The earliest date that a zip can store, used for every file, since the time at which a file was
-# written is irrelevant here.
+# The earliest date that a zip can store, used for every file, since the time a file was written is
+# irrelevant here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
 
@@ -27,7 +27,7 @@ def etag(checkpoint: Checkpoint | None) -> str:
 
 
 def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
-    """Return the zip of a version, positioned at its beginning, and its size in bytes."""
+    """Return a version's zip, positioned at its start, and its size in bytes."""
     spool = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 the response closes it
     with zipfile.ZipFile(spool, "w") as archive:
         for path, content in files_of(checkpoint).items():

@@ -1,6 +1,6 @@
 """Binary deltas between two versions of a file's content, in the format of git's packs."""
 
-# The maximum number of bytes in one instruction: longer copies and inserts are split.
+# Maximum number of bytes per instruction; longer copies and inserts are split.
 MAX_COPIED = 0xFFFF
 MAX_INSERTED = 0x7F
 
@@ -8,8 +8,8 @@ MAX_INSERTED = 0x7F
 def delta(base: bytes, target: bytes) -> bytes:
     """Return the delta from `base` to `target`, which copies their common beginning and common end.
 
-    The delta is optimal if records were added, changed or retired in one place only, and computing
-    it requires no search for similar parts.
+    The delta is optimal if records were added, changed or retired in only one place, and computing
+    it doesn't require searching for similar parts.
     """
     most = min(len(base), len(target))
     head = _shared(base[:most], target[:most])

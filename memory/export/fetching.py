@@ -23,12 +23,12 @@ Write = Callable[[bytes], object]
 
 
 class BadRequest(ValueError):
-    """The request is not one that git would send; the message says what is wrong with it."""
+    """The request is not one git would send; the message says what is wrong with it."""
 
 
 @dataclass
 class _Asked:
-    """What a client asks for: the objects that it wants, its capabilities, and a depth, if any."""
+    """What a client asks for: the objects it wants, its capabilities, and a depth, if any."""
 
     wants: list[ObjectID] = field(default_factory=list)
     capabilities: frozenset[bytes] = frozenset()

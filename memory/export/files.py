@@ -1,4 +1,4 @@
-"""The files of an exported version: those of the project, and those needed to run it."""
+"""An exported version's files: those of the project, and those needed to run it."""
 
 import functools
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ _PLACES = {
     "pyproject.toml": "pyproject.toml",
     "test_project.py": f"{LIBRARY}test_project.py",
 }
-# The library's module for the protocol between the server and its sandboxes, which exported
-# projects do not need.
+# The library module that implements the protocol between the server and its sandboxes, which
+# exported projects don't need.
 _NOT_FOR_PROJECTS = "protocol.py"
 
 

@@ -2,8 +2,8 @@
 
 The repository is not stored. Object ids are computed from the versions, so all servers that run the
 same release compute the same ids, and packs are built from the files in the database. Since the
-history is linear, a client that has one version lacks only the later ones, and no graph has to be
-walked.
+history is linear, a client that has one version lacks only the later ones, so there is no graph to
+walk.
 """
 
 import datetime
@@ -25,8 +25,8 @@ from memory.project import Outline
 
 AUTHOR = b"uac <uac@localhost>"
 COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers for object types
-# The maximum length of a delta chain, in which each content of a file is stored as a delta against
-# the next newer one.
+# Maximum length of a delta chain, in which each content of a file is stored as a delta against the
+# next newer one.
 MAX_DELTAS = 50
 CHUNK = 100
 
@@ -91,7 +91,7 @@ def _rows(user: MemoryUser) -> QuerySet[Checkpoint]:
 
 
 def _names(user: MemoryUser) -> dict[str, str]:
-    """Map the hash of each file content of the user to the content's git id.
+    """Map the hash of each of the user's file contents to its git id.
 
     Redacted content is left out, and therefore not exported.
     """
@@ -197,7 +197,7 @@ def _folders(
 
 @dataclass
 class Parcel:
-    """The objects that a client lacks: commits, trees, and the contents of files.
+    """The objects that a client lacks: commits, trees, and file contents.
 
     `files` maps each path to the git ids and hashes of its contents, oldest first.
     """
@@ -209,7 +209,7 @@ class Parcel:
 
 
 def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
-    """Return all objects of the versions at these positions in the history.
+    """Return all objects in the versions at these positions in the history.
 
     Objects that also belong to the version at position `known`, which the receiver has, are left
     out.
@@ -244,7 +244,7 @@ def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
 
 
 def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
-    """Yield the objects of a parcel, file contents last.
+    """Yield a parcel's objects, file contents last.
 
     Raises HistoryChanged if one of these contents has been redacted in the meantime.
     """

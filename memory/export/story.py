@@ -18,7 +18,7 @@ _VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
 
 @dataclass(frozen=True)
 class Event:
-    """The parts of a version from which its commit message is made."""
+    """The parts of a version that its commit message is made from."""
 
     version: int
     origin: str
@@ -35,7 +35,7 @@ def message(
 
     `classes` maps collections, given as (domain, name), to their classes; `redacted` lists the
     files of the version whose content was redacted later. The message contains no control
-    characters that could affect a terminal.
+    characters, which could affect a terminal.
     """
     edits = [_Told(edit, classes) for edit in event.edits]
     paragraphs = [one_line(f"v{event.version}: {_subject(event, edits)}", MAX_SUBJECT)]

@@ -1,8 +1,8 @@
 """Subject access: everything stored about a person, as a zip of JSON Lines files with a README.
 
 The erasure registry determines the contents: each of its models has a part here or is listed in
-LEFT_OUT, and a part contains all columns except those that it leaves out for a stated reason. The
-zip is written to a file row by row, in one snapshot; docs/subject-access.md describes its format.
+LEFT_OUT, and a part contains all columns except those it leaves out for a stated reason. The zip is
+written to a file row by row, in one snapshot; docs/subject-access.md describes its format.
 """
 
 import datetime
@@ -64,7 +64,7 @@ _PLACE = "the machine that did the work; it says nothing about the person"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
-# For each of these models, the field by which references to its rows are exported; references to
+# For each of these models, the field that identifies its rows in exported references; references to
 # other models are exported as primary keys.
 _NAMES: Mapping[type[models.Model], str] = {
     Checkpoint: "version",
@@ -81,7 +81,7 @@ class SubjectPart:
     """A part of the export: the rows of one model that belong to a person.
 
     `what` describes the rows in the README. `left_out` maps each column that is not exported to the
-    reason. `order` lists the columns by which rows are sorted. `chunk` rows are read at a time.
+    reason. `order` lists the columns that rows are sorted by. `chunk` rows are read at a time.
     """
 
     name: str
@@ -113,7 +113,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
         order=("seq",),
     ),
     EntryOutcome: SubjectPart(
-        "outcomes", "what became of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
+        "outcomes", "the outcome of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
     ),
     Redaction: SubjectPart(
         "redactions",
@@ -172,7 +172,7 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     ),
     Pause: SubjectPart(
         "pauses",
-        "when the staff paused the work for this person",
+        "when staff paused the work for this person",
         {"user": _WHOSE},
     ),
     PausedConstraint: SubjectPart(
@@ -328,7 +328,7 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
 
 
 def _told(value: object) -> str:
-    """Return a value for which JSON has no type as text: dates, ids, amounts, bytes (as hex)."""
+    """Return a value that JSON has no type for (date, id, amount, bytes) as text; bytes as hex."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):
@@ -342,7 +342,7 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
         f"# Stored data about {user.user_id}",
         "",
         f"As of {made:%Y-%m-%d %H:%M} UTC, from the workspace {user.workspace.name}. All files"
-        " show the same moment.",
+        " reflect the same point in time.",
         "",
         "Each `.jsonl` file has one row per line, as JSON. An entry is identified by its `seq`, a"
         " version of the project by its number, an alert or a run by its id, and a file by its"

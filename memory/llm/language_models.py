@@ -1,4 +1,4 @@
-"""The language model of a workspace: its connection, its prices and its budget.
+"""A workspace's language model: its connection, its prices and its budget.
 
 The operator's settings (`UAC_LLM_…`) apply to all workspaces; a workspace may override them.
 `workers.llm` makes the calls to the model; `memory.llm.llm_calls` records the calls and their cost.
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class LanguageModelError(Exception):
-    """A language model failed to do its task; the message tells the staff why."""
+    """A language model failed to do its task; the message tells staff why."""
 
 
 class NotConfigured(LanguageModelError):
@@ -37,7 +37,7 @@ class NotConfigured(LanguageModelError):
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The overrides of one workspace; an empty value inherits the server's setting.
+    """One workspace's overrides; an empty value inherits the server's setting.
 
     `api_key` is encrypted.
     """
@@ -79,7 +79,7 @@ class Budget:
 
     @property
     def beside_slow(self) -> int:
-        """The number of call slots that may be used only while slow calls occupy other slots."""
+        """The number of call slots that can be used only while slow calls occupy other slots."""
         return self.concurrency // 3
 
     def has_room(self, under_way: int, slow: int) -> bool:
@@ -88,7 +88,7 @@ class Budget:
 
     @property
     def limits_cost(self) -> bool:
-        """Return whether the budget limits the cost, for which the model must have a price."""
+        """Return whether the budget limits the cost, which requires the model to have a price."""
         return self.cost_per_day is not None or self.cost_per_month is not None
 
 
@@ -129,7 +129,7 @@ class Price:
 
 
 def connection(chosen: Chosen) -> Connection:
-    """Return the model and endpoint that result from these overrides.
+    """Return the model and endpoint to use with these overrides.
 
     Raises NotConfigured if the model or a required key is missing. The server's key goes only to
     the server's own endpoint: a workspace that overrides the provider or base URL must bring its
@@ -151,7 +151,7 @@ def connection(chosen: Chosen) -> Connection:
 
 
 def budget(chosen: Chosen) -> Budget:
-    """Return the budget that results from these overrides."""
+    """Return the budget to use with these overrides."""
     return Budget(
         concurrency=_or(chosen.concurrency, settings.UAC_LLM_CONCURRENCY),
         tokens_per_day=_or(chosen.tokens_per_day, settings.UAC_LLM_TOKENS_PER_DAY),
@@ -167,7 +167,7 @@ def price(name: str) -> Price | None:
 
 
 def price_missing(name: str) -> str:
-    """Explain why the cost of a model without a price cannot be limited."""
+    """Explain why a model's cost cannot be limited if it has no price."""
     return (
         f"The server's price list (UAC_LLM_PRICES) has no price for {name}, so its cost cannot be"
         " limited."
@@ -188,12 +188,12 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
         tokens = getattr(chosen, name)
         if tokens and tokens <= most:
             found[name] = (
-                f"A single answer may have {most} tokens: choose a higher limit, or 0 to allow no"
+                f"A single answer may have {most} tokens. Choose a higher limit, or 0 to allow no"
                 " calls."
             )
     if not chosen.model and not settings.UAC_LLM_MODEL:
         if chosen.base_url or chosen.api_key:
-            found["model"] = "The server has no language model (UAC_LLM_MODEL): choose a model."
+            found["model"] = "The server has no language model (UAC_LLM_MODEL). Choose a model."
         return found
     provider, model, base_url, servers = _target(chosen)
     has_key = chosen.api_key is not None or (servers and settings.UAC_LLM_API_KEY)
@@ -210,7 +210,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map the name of each invalid server setting to its problem."""
+    """Map each invalid server setting's name to its problem."""
     found = encryption.validate_server_settings()
     if settings.UAC_LLM_MODEL and (problem := _wrong_name(settings.UAC_LLM_MODEL)):
         found["UAC_LLM_MODEL"] = problem
@@ -227,7 +227,7 @@ def validate_server_settings() -> dict[str, str]:
             found["UAC_LLM_PRICES"] = price_missing(model)
     if settings.UAC_LLM_KEEP_CONTENT and not encryption.available():
         found["UAC_LLM_KEEP_CONTENT"] = (
-            "Prompts and answers can only be stored encrypted: set UAC_ENCRYPTION_KEYS."
+            "Prompts and answers can only be stored encrypted. Set UAC_ENCRYPTION_KEYS."
         )
     return found
 
@@ -237,7 +237,7 @@ def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(
-            "No language model is configured: set UAC_LLM_MODEL, or choose a model for the"
+            "No language model is configured. Set UAC_LLM_MODEL, or choose a model for the"
             " workspace."
         )
     if problem := _wrong_name(name):
@@ -290,12 +290,12 @@ def wrong_url(url: str) -> str | None:
 def _key_missing(provider: str, *, servers: bool) -> str:
     if servers:
         return (
-            f"{provider} requires an API key: set UAC_LLM_API_KEY, or give the workspace its own"
+            f"{provider} requires an API key. Set UAC_LLM_API_KEY, or give the workspace its own"
             " key."
         )
     return (
         f"{provider} requires an API key, and the server's own key is not sent to another"
-        " provider: give the workspace its own key."
+        " provider. Give the workspace its own key."
     )
 
 

@@ -15,7 +15,7 @@ from memory.models import Workspace
 
 
 class BudgetExhausted(LanguageModelError):
-    """The workspace may spend no more before `until` or, if None, before the budget is raised."""
+    """The workspace can't spend more until `until` or, if None, until the budget is raised."""
 
     def __init__(self, message: str, until: datetime.datetime | None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class BudgetExhausted(LanguageModelError):
 
 
 class TooManyCalls(LanguageModelError):
-    """No further call may begin until some of the workspace's running calls have ended."""
+    """No further call may begin until some of the workspace's running calls end."""
 
 
 def why_stopped(workspace: Workspace) -> str | None:
@@ -91,7 +91,7 @@ def check_budget(
 
 @dataclass(frozen=True)
 class _Limit:
-    """One limit of a budget, how much of it is used or reserved, and when its period ends."""
+    """One limit in a budget, how much of it is used or reserved, and when its period ends."""
 
     what: str
     most: int | Decimal | None
@@ -114,7 +114,7 @@ def _check_limit(limit: _Limit, more: int | Decimal) -> None:
         f"The budget ({limit.what}) is {_amount(most)}, of which {_amount(used)} has been spent,"
         f" and the next call may use up to {_amount(more)}. "
         + (
-            "The budget is too small for this call: raise it."
+            "The budget is too small for this call. Raise it."
             if hopeless
             else (
                 f"Calls resume at {limit.until:%Y-%m-%d %H:%M} UTC, or when the budget is raised."

@@ -1,10 +1,10 @@
 """Calls to language models: admitting them, and recording their outcomes.
 
-A row is written before the request is sent and completed afterwards, so that a call is on record
-even if its process is killed. Running calls count towards the limit on concurrent calls, and the
-most that they may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so
-concurrent calls never exceed the budget. Finished calls are added to a ledger (`LlmSpending`),
-which can be summed up quickly.
+A row is written before the request is sent and completed afterwards, so a call is on record even if
+its process is killed. Running calls count towards the limit on concurrent calls, and the most that
+they may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so concurrent
+calls never exceed the budget. Finished calls are added to a ledger (`LlmSpending`), which is quick
+to sum up.
 """
 
 import datetime
@@ -39,8 +39,8 @@ logger = structlog.get_logger(__name__)
 # If a call is overdue by more than this, its caller is considered dead.
 GRACE = datetime.timedelta(seconds=30)
 ERROR_CHARACTERS = 4000
-# Outcomes for which no provider charges. With any other outcome, the provider may have done work
-# for which it charges, even if it has not reported any usage.
+# Outcomes that no provider charges for. With any other outcome, the provider may have done work
+# that it charges for, even if it has not reported any usage.
 FREE = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -54,7 +54,7 @@ FREE = (
 
 @dataclass(frozen=True, kw_only=True)
 class CallSession:
-    """The purpose and owner of the calls for one piece of work, which all share the same `id`.
+    """The purpose and owner of the calls for one piece of work; they all share this `id`.
 
     No call is made if the caller has lost its lease on the lane, the run or other leased work.
     """
@@ -154,7 +154,7 @@ def start(
 
 
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
-    """Return how many calls have been running so long that other calls must not wait for them."""
+    """Return how many calls have been running for so long that others must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
     models = match_kind(embeddings=False)
     return _under_way(workspace, now, models).filter(started_at__lte=since).count()
@@ -200,11 +200,11 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 
 
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there must be none.
+    """Return how many seconds to wait before the next attempt; None if there must not be one.
 
     The wait is a random time between half the backoff and the full backoff, so that calls that
     failed together are not retried together. If the provider asks for a wait longer than the
-    maximum, the caller must give up and do the work later, so that it does not occupy a worker.
+    maximum, the caller must give up and do the work later instead of tying up a worker.
     """
     most = settings.UAC_LLM_BACKOFF_SECONDS_MOST
     if attempt >= settings.UAC_LLM_ATTEMPTS or (retry_after is not None and retry_after > most):
@@ -227,7 +227,7 @@ def close_interrupted(limit: int) -> int:
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
-    """Return the call's prompt and answer, parsed, or None for what is not stored.
+    """Return the call's prompt and answer, each parsed, or None if it is not stored.
 
     Raises EncryptionError if one of them cannot be decrypted.
     """
@@ -277,7 +277,7 @@ def _add_to_ledger(call: LlmCall, ending: Ending, cost: Decimal | None, *, presu
 
 
 def _storable(text: str) -> str:
-    """Replace the characters in a provider's text that PostgreSQL does not accept."""
+    """Replace any characters in a provider's text that PostgreSQL doesn't accept."""
     return text.encode(errors="replace").decode().replace("\0", "?")
 
 

@@ -13,11 +13,11 @@ from memory.models import Lane, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 
-# The number of failed calls after which an embedding model counts as failing.
+# How many failed calls it takes for an embedding model to count as failing.
 SEVERAL = 3
 # Outcomes that will recur until somebody corrects the settings or pays the provider.
 UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
-# Outcomes that result from problems that are usually temporary.
+# Outcomes caused by problems that are usually temporary.
 UNREACHED = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -31,8 +31,8 @@ UNREACHED = (
 class Failing:
     """A model that fails while work is waiting for it.
 
-    `outcomes` are the outcomes of the model's calls; `workspaces` is the number of affected
-    workspaces.
+    `outcomes` are the outcomes of the model's calls, and `workspaces` is the number of workspaces
+    affected.
     """
 
     model: str
@@ -46,13 +46,13 @@ class Failing:
 
 
 def failing() -> list[Failing]:
-    """Return the failing models of workspaces where messages wait after a failed attempt.
+    """Return the failing models of workspaces with messages waiting after a failed attempt.
 
     A model is failing if the latest call by one of these workspaces was to it, and was refused or
     got no usable answer.
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
-    # The ledger is small, and shows for which workspaces it is worth reading the latest call.
+    # The ledger is small, and shows which workspaces' latest calls are worth reading.
     of_kind = match_kind(embeddings=False)
     failed = LlmSpending.objects.filter(
         of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
@@ -70,7 +70,7 @@ def failing() -> list[Failing]:
         called=Subquery(last.values("model")[:1]), came_to=Subquery(last.values("outcome")[:1])
     )
     found: dict[str, list[LlmOutcome]] = {}
-    # If the latest call of a workspace was erased or purged, the workspace is left out.
+    # If a workspace's latest call was erased or purged, the workspace is left out.
     for workspace in workspaces.filter(came_to__in=(*UNUSABLE, *UNREACHED)):
         if workspace.called == track_records.model_of(workspace):
             found.setdefault(workspace.called, []).append(LlmOutcome(workspace.came_to))

@@ -1,11 +1,11 @@
-"""Turns: they limit how much work a workspace can do with its language model at the same time.
+"""Turns, which limit how much work a workspace can do with its language model at the same time.
 
 A workspace has as many turns as it may have concurrent calls, so that no worker thread waits for a
 call slot. A third of the turns can be used only while slow calls occupy other turns, so that a call
-that hangs for one user does not hold up all other users until it times out.
+that hangs for one user doesn't hold up everyone else until it times out.
 
 Work that gets no turn is left for later: a worker that finishes a piece of work wakes the workers
-for the next piece of work of the same workspace.
+for the workspace's next piece of work.
 """
 
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
 
     If no turn is free, a question is still admitted unless another question is running, since
     somebody is waiting for the answer. While the workspace's model is stopped because of its track
-    record, no lane is claimed: the reason is stored as the error of the free lanes, which are tried
+    record, no lane is claimed: the reason is stored as the free lanes' error, and they are tried
     again later.
     """
     with transaction.atomic():
@@ -52,8 +52,8 @@ def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased |
 
 def _put_off(work: QuerySet[Leased], reason: str) -> None:
     now = timezone.now()
-    # Skip locked rows: the holder of a lane may be waiting for the lock on the workspace's row,
-    # which we hold.
+    # Skip locked rows: a lane's holder may be waiting for the lock on the workspace's row, which we
+    # hold.
     free = work.filter(leases.free(now)).select_for_update(
         of=("self",), no_key=True, skip_locked=True
     )

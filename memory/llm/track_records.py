@@ -3,17 +3,17 @@
 A session is one attempt to bring some entries into a project. It begins with the call that asks for
 edits, or with the call that asks for facts if that call also returns the edits. When a session
 ends, its result is recorded on its first call: by the gate, in the transaction that stores what it
-accepts, or by the worker, if the gate refused proposals and in the end accepted none. A session
-does not count if no proposal was judged in it, or if it was cut off (by the provider, a budget, a
-lost lease or a stop).
+accepts, or by the worker, if the gate refused proposals and never accepted one. A session does not
+count if no proposal was judged in it, or if it was cut off (by the provider, a budget, a lost lease
+or a stop).
 
-A single user for whom the model fails, or who makes it fail on purpose, does not stop it for
+A model that fails for a single user, even one who makes it fail on purpose, is not stopped for
 everybody. As long as other users have sessions, at most a fifth of the sessions that are judged
 belong to one user. A model is stopped only if the mean over all users also exceeds the limit and,
-if several users have sessions, only if sessions of at least three users have been judged.
+if several users have sessions, only if sessions from at least three users have been judged.
 
-A stop is stored with the workspace. Therefore it lasts, even if calls or users are deleted, until
-the staff let the model continue, change a limit, or choose another model.
+A stop is stored with the workspace, so it lasts, even if calls or users are deleted, until staff
+let the model continue, change a limit, or choose another model.
 """
 
 import datetime
@@ -34,34 +34,34 @@ from memory.models.llm import LlmPurpose
 from memory.models.users import LaneName
 from memory.workspace_settings.track_record_settings import EffectiveSettings
 
-# Calls for these purposes write to users' projects. A stopped model still answers questions.
+# Calls for these purposes write to users' projects; a stopped model still answers questions.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
-# The beginning of every message about a stopped model; it identifies the lanes that wait for the
-# stop to end.
+# The beginning of every message about a stopped model; it identifies the lanes that are waiting for
+# the stop to end.
 STOPPED = "Stopped by its track record: "
-# How long a lane waits before the stop is checked again: the track record changes when the staff
-# undo something or resume a model.
+# How long a lane waits before the stop is checked again: the track record changes when staff undo
+# something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
 # The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. As
 # long as other users have sessions, one user gets at most 1 / USERS_PART of the window.
 LOOKED_AT = 4
 USERS_PART = 5
-# If several users have sessions, a model is stopped only once sessions of at least this many users
-# have been judged.
+# If several users have sessions, a model is stopped only once sessions from at least this many
+# users have been judged.
 MIN_USERS = 3
 
 
 class Stopped(LanguageModelError):
-    """The model must not write to the workspace's projects until the staff let it continue."""
+    """The model must not write to the workspace's projects until staff let it continue."""
 
 
 @dataclass(frozen=True)
 class _Session:
     """A session that has been judged.
 
-    `refusals` is the number of its refused proposals, `version` the version that it produced, if
-    any. `followed` tells whether a rollback or reopening came after that version, `undone` whether
-    the version was undone.
+    `refusals` is the number of its refused proposals, and `version` is the version it produced, if
+    any. `followed` says whether a rollback or reopening came after that version, and `undone` says
+    whether the version was undone.
     """
 
     user: int
@@ -115,7 +115,7 @@ class TrackRecord:
         return told
 
     def in_words(self) -> str:
-        """Describe the track record for the staff."""
+        """Describe the track record for staff."""
         if not self.sessions:
             return f"{self.model}: no session has been judged yet"
         return (
@@ -167,7 +167,7 @@ def judge(workspace: Workspace) -> str | None:
 
 
 def note_accepted(work: str, refusals: int, made: Checkpoint | None) -> None:
-    """Record that the gate accepted a session's proposal after it had refused `refusals` others.
+    """Record that the gate accepted a session's proposal after refusing `refusals` others.
 
     `work` identifies the session, and `made` is the resulting version, if any file changed. Call
     this in the transaction that stores the accepted proposal.
@@ -188,8 +188,8 @@ def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
 def read(workspace: Workspace, model: str) -> TrackRecord:
     """Return a model's track record in a workspace, computed from its latest sessions.
 
-    This takes one SQL statement, another one if some versions may have been undone, and another one
-    if a limit is exceeded but few users have been judged.
+    This takes one SQL statement, plus one if some versions may have been undone, plus one if a
+    limit is exceeded but few users have been judged.
     """
     limits = _limits(workspace)
     found = _sessions(workspace, model, limits)
@@ -216,7 +216,7 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
     told = [] if stopped else record.exceeded(limits)
     if told and not _spares(workspace, model, limits, users):
         stopped = (
-            f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until the staff let the model"
+            f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until staff let the model"
             " continue, or choose another model for the workspace."
         )
     return replace(record, stopped=stopped)
@@ -246,7 +246,7 @@ def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
 
 
 def stopped() -> list[tuple[Workspace, str, str]]:
-    """Return (workspace, model, reason) for workspaces where entries wait for a stopped model."""
+    """Return (workspace, model, reason) where entries are waiting for a stopped model."""
     waiting = Lane.objects.filter(
         user__workspace=OuterRef("pk"),
         name=LaneName.STRUCTURE,
@@ -272,7 +272,7 @@ def _limits(workspace: Workspace) -> EffectiveSettings:
 
 
 def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
-    """Return the reason of a stored stop; None if there is none, or the limits have changed."""
+    """Return the reason for a stored stop; None if there is none, or if the limits have changed."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
@@ -295,7 +295,7 @@ def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
-    Only first calls have a value of `accepted`, so the query needs no filter for them; such a
+    Only first calls have a value for `accepted`, so the query needs no filter for them; such a
     filter would make PostgreSQL use another index.
     """
     judged = LlmCall.objects.filter(
@@ -309,7 +309,7 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _lately(
     calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: EffectiveSettings
 ) -> QuerySet[LlmCall]:
-    """Keep only the calls in the period of `llm_judged_days` up to the newest judged session."""
+    """Keep only calls from the `llm_judged_days` days up to the newest judged session."""
     days = datetime.timedelta(days=limits.llm_judged_days)
     return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
 
@@ -319,7 +319,7 @@ def _spares(
 ) -> bool:
     """Return whether the model keeps running although it exceeds a limit.
 
-    It does if sessions of too few users have been judged while other users have sessions.
+    It does if too few users' sessions have been judged while other users have sessions.
     """
     if len(users) >= MIN_USERS:
         return False
@@ -328,7 +328,7 @@ def _spares(
 
 
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions to judge: first the newest of each user, up to a user's maximum share.
+    """Return the sessions to judge: first each user's newest, up to a user's maximum share.
 
     If that leaves room in the window, the newest of the remaining sessions fill it.
     """

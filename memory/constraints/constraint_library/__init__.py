@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class LibraryConstraint:
-    """A constraint and its tests, in the form in which the gate receives them."""
+    """A constraint and its tests, in the form that the gate expects."""
 
     name: str
     source: str
@@ -22,7 +22,7 @@ class LibraryConstraint:
 
     @property
     def doc(self) -> str:
-        """The constraint's docstring: what it alerts about, what it needs, and its limitations."""
+        """The constraint's docstring: what it alerts on, what it needs, and its limitations."""
         return ast.get_docstring(parse_python(self.source)) or ""
 
     @property

@@ -41,12 +41,12 @@ ALSO = {
 }
 
 MONTHLY = ("", "month", "monthly", "per month")
-SHOWN = 20  # how many of the newest expenses are named as evidence
+SHOWN = 20  # how many of the newest expenses are listed as evidence
 
 
 @dataclass(kw_only=True)
 class Budget(Record):
-    """The amount that may be spent in a category per month."""
+    """The amount that may be spent on a category per month."""
 
     category: str
     amount: int | float | Decimal
@@ -82,7 +82,7 @@ def check(
                 f"{budget.category.strip()}: {total:,.2f}{unit} spent in {today:%Y-%m},"
                 f" {total - limit:,.2f}{unit} more than the budget of {limit:,.2f}{unit}",
                 evidence=[budget, *own[-SHOWN:]],
-                # The alert stays the same while more is spent; next month has a new one.
+                # The alert stays the same as more is spent; next month gets a new one.
                 key=f"{budget.key} {today:%Y-%m}",
             )
 

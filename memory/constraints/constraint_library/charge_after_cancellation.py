@@ -10,9 +10,9 @@ of the cancellation is known, it counts from the end of that month or year.
 Needs subscriptions with a name and a day of cancellation, which may be empty, and charges with a
 payee, an amount and a day.
 
-Does not consider payees that charge under another name, or charges for use before the cancellation.
-If one of two subscriptions with the same payee continues, it must be recorded without a
-cancellation.
+Does not consider payees that charge under a different name, or charges for use before the
+cancellation. If one of two subscriptions with the same payee continues, it must be recorded without
+a cancellation.
 """
 
 import datetime

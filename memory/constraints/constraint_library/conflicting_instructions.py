@@ -77,7 +77,7 @@ def first(day: datetime.date | PartialDate) -> datetime.date:
 
 
 def in_words(instruction: Instruction) -> str:
-    """Describe the instruction, with the day since which it has been in force."""
+    """Describe the instruction, and since when it has been in force."""
     since = f" (since {instruction.given_on})" if instruction.given_on else ""
     return f"“{str(instruction.value).strip()}”{since}"
 

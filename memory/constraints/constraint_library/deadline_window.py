@@ -74,7 +74,7 @@ ALSO = {
 EARLY = 30
 SOON = 7
 NOW = 1
-# For how many days after the last day the constraint still alerts.
+# How many days after the last day the constraint keeps alerting.
 LATE = 30
 SETTLED = (
     *("done", "completed", "complete", "filed", "renewed", "paid", "submitted", "cancelled"),
@@ -126,7 +126,7 @@ def last_day(deadline: Deadline) -> datetime.date:
 
 
 def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
-    """Say what is due and when, in the same words every day, so that it is reported only once."""
+    """Say what is due and when, worded the same every day so that it is reported only once."""
     title = deadline.title.strip()
     was = "was" if late else "is"
     if (deadline.notice_days or 0) > 0:

@@ -60,9 +60,9 @@ SCHENGEN = (
     *("at", "be", "bg", "hr", "cz", "dk", "ee", "fi", "fr", "de", "gr", "hu", "is", "it", "lv"),
     *("li", "lt", "lu", "mt", "nl", "no", "pl", "pt", "ro", "sk", "si", "es", "se", "ch"),
 )
-# For how many months after entry or departure a passport must be valid, according to the countries'
-# own websites and those of foreign ministries in 2025. For a country that is missing from this
-# table, the passport must be valid until the end of the trip, and the alert says so.
+# How many months after entry or departure a passport must be valid, according to the countries' own
+# websites and those of foreign ministries in 2025. For a country missing from this table, the
+# passport must be valid until the end of the trip, and the alert says so.
 ENTRY = "after entry"
 DEPARTURE = "after departure"
 # A passport must be valid for six months from the day of entry, according to each country's
@@ -113,7 +113,7 @@ class Passport(Record):
 
 @dataclass(kw_only=True)
 class Visa(Record):
-    """A permission to enter a country, or the Schengen area."""
+    """Permission to enter a country, or the Schengen area."""
 
     country: str
     valid_until: datetime.date | PartialDate
@@ -140,7 +140,7 @@ def check(
 
 
 def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert]:
-    """Yield an alert if none of the passports is valid long enough for a trip."""
+    """Yield an alert if none of the passports is valid for long enough for a trip."""
     own = [
         (passport.expires_on, passport)
         for passport in passports
@@ -173,13 +173,13 @@ def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert
 
 
 def rule_of(country: str) -> tuple[int, str] | None:
-    """Return for how many months after which event a passport must be valid, or None if unknown."""
+    """Return how many months after which event a passport must be valid; None if unknown."""
     name = plain(country)
     return next(((months, counted) for names, months, counted in COUNTRIES if name in names), None)
 
 
 def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Iterator[Alert]:
-    """Yield an alert if there are visas for the country of a trip, but none of them allows it."""
+    """Yield an alert if there are visas for a trip's country, but none of them allows it."""
     own = [
         visa
         for visa in sorted(visas, key=lambda visa: visa.key)
@@ -187,7 +187,7 @@ def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Ite
     ]
     problems = [(visa, *problem(visa, trip, trips)) for visa in own]
     if problems and all(text for _, text, _ in problems):
-        # Report the visa that ends last.
+        # Report the visa that expires last.
         visa, text, certain = max(problems, key=lambda one: (last(one[0].valid_until), one[0].key))
         raised = critical if certain else warning
         yield raised(f"The visa for {visa.country} {text}", evidence=[trip, visa])
@@ -223,25 +223,25 @@ def problem(visa: Visa, trip: Trip, trips: Sequence[Trip]) -> tuple[str, bool]:
 
 
 def is_for(visa: Visa, trip: Trip) -> bool:
-    """Return whether the visa is for the country of the trip."""
+    """Return whether the visa is for the trip's country."""
     area, country = plain(visa.country), plain(trip.country)
     return area == country or (area in SCHENGEN and country in SCHENGEN)
 
 
 def may_be_one(holder: str | None, traveller: str | None) -> bool:
-    """Return whether both may be the same person: a name is unknown, or the names match."""
+    """Return whether both may be the same person: either name is unknown, or the names match."""
     return not holder or not traveller or plain(holder) == plain(traveller)
 
 
 def months_after(day: datetime.date, months: int) -> datetime.date:
-    """The same day `months` months later, or the last day of that month if it is shorter."""
+    """The same day `months` months later, or that month's last day if it has no such day."""
     years, month = divmod(day.month - 1 + months, 12)
     year = day.year + years
     return datetime.date(year, month + 1, min(day.day, calendar_days(year, month + 1)))
 
 
 def calendar_days(year: int, month: int) -> int:
-    """Return how many days the month has."""
+    """Return the number of days in the month."""
     return PartialDate(f"{year:04}-{month:02}").latest.day
 
 
@@ -263,7 +263,7 @@ def on(day: datetime.date | PartialDate) -> str:
 def numbered(passport: Passport) -> str:
     """The passport's number and holder, where known."""
     number = f" {passport.number}" if passport.number else ""
-    return number + (f" of {passport.holder}" if passport.holder else "")
+    return number + (f" issued to {passport.holder}" if passport.holder else "")
 
 
 def plain(text: str) -> str:

@@ -148,7 +148,7 @@ def check_absences(
             if away and (one.key, absence.key) not in told:
                 told.add((one.key, absence.key))
                 yield warning(
-                    f"{in_words(slot, now)} is at home during the absence"
+                    f"{in_words(slot, now)} takes place at home during the absence"
                     f" “{absence.title.strip()}” ({absence.start} to {absence.end})",
                     evidence=[one, absence],
                 )
@@ -164,7 +164,7 @@ def is_on(appointment: Appointment) -> bool:
 
 
 def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]:
-    """Yield those occurrences of an appointment that are not over."""
+    """Yield the occurrences of an appointment that are not over yet."""
     step = EVERY.get(appointment.repeats.strip().casefold(), 0)
     last = appointment.repeats_until
     start = appointment.starts_at
@@ -199,7 +199,7 @@ def has_minutes(appointment: Appointment) -> bool:
 
 
 def in_utc(moment: datetime.datetime, now: datetime.datetime) -> datetime.datetime:
-    """The moment in UTC. A moment without a time zone is in the user's, which is that of `now`."""
+    """The moment in UTC. A moment without a time zone is in the user's, which is `now`'s."""
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
     return zoned.astimezone(datetime.UTC)
 

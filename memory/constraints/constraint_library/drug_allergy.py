@@ -98,7 +98,7 @@ def plain(name: str) -> str:
 
 
 def message(medication: Medication, allergy: Allergy, common: str) -> str:
-    """Say what somebody needs to know to act: the drug, its class, the allergy and the reaction."""
+    """Say what somebody needs to know in order to act: drug, class, allergy and reaction."""
     drug = medication.name.strip()
     if plain(common) != plain(drug):
         drug += f" (class {common})"

@@ -8,7 +8,7 @@ payment is more than 60 days old.
 
 Needs payments with a payee, an amount and a day.
 
-Does not consider a payment in two currencies or in parts, two names of one payee, or whether two
+Does not consider a payment in two currencies or in parts, two names for one payee, or whether two
 equal payments were intended: instalments at most three days apart are reported once.
 """
 

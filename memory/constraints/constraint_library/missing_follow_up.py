@@ -112,7 +112,7 @@ def is_closed(case: Case, today: datetime.date) -> bool:
 
 
 def answers(follow_up: FollowUp, case: Case, today: datetime.date) -> bool:
-    """Return whether the follow-up is not earlier than the case, and not in the future."""
+    """Return whether the follow-up is neither earlier than the case nor in the future."""
     day, opened = follow_up.done_on, case.opened_on
     if day is None:
         return True

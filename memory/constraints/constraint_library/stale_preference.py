@@ -97,7 +97,7 @@ def in_words(preference: Preference) -> str:
     value = "" if preference.value is None else f" “{str(preference.value).strip()}”"
     day = preference.confirmed_on
     shown = day.date() if isinstance(day, datetime.datetime) else day
-    return f"The preference for {preference.subject.strip()}{value} dated {shown}"
+    return f"The preference for {preference.subject.strip()}{value} from {shown}"
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Tests of budget_exceeded: when it alerts, when it does not, and the boundary days."""
+"""Tests for budget_exceeded: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 from decimal import Decimal

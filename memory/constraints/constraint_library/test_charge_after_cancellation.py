@@ -1,4 +1,4 @@
-"""Tests of charge_after_cancellation: when it alerts, when it does not, and the boundary days."""
+"""Tests for charge_after_cancellation: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -9,7 +9,7 @@ from workspace.constraints import charge_after_cancellation
 TODAY = datetime.date(2026, 3, 20)
 CANCELLED = datetime.date(2026, 3, 5)
 
-# The name of the subscription, the payee of the charge, and whether they match.
+# The subscription's name, the charge's payee, and whether they match.
 NAMES = (
     ("Netflix", "NETFLIX.COM Amsterdam", True),
     ("City Gym", "Gym, City of Bonn", True),

@@ -1,4 +1,4 @@
-"""Tests of conflicting_instructions: when it alerts, when it does not, and the boundary days."""
+"""Tests for conflicting_instructions: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 

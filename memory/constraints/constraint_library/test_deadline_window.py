@@ -1,4 +1,4 @@
-"""Tests of deadline_window: when it alerts, when it does not, and the boundary days."""
+"""Tests for deadline_window: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 

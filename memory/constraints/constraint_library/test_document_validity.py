@@ -1,4 +1,4 @@
-"""Tests of document_validity: when it alerts, when it does not, and the boundary days."""
+"""Tests for document_validity: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -10,7 +10,7 @@ TODAY = datetime.date(2026, 1, 1)
 START = datetime.date(2026, 5, 10)
 END = datetime.date(2026, 5, 20)
 
-# The country, the day on which the passport expires, and whether there is an alert.
+# The country, the day the passport expires, and whether there is an alert.
 CASES = (
     ("Thailand", datetime.date(2026, 11, 9), True),  # six months after entry
     ("Thailand", datetime.date(2026, 11, 10), False),
@@ -27,8 +27,8 @@ CASES = (
     ("Atlantis", datetime.date(2026, 5, 19), True),  # not in COUNTRIES
     ("Atlantis", datetime.date(2026, 5, 20), False),
 )
-# The month or year in which the passport expires, and the severity of the alert for a trip that
-# requires it to be valid until 2026-11-10.
+# The month or year the passport expires, and the severity of the alert for a trip that requires it
+# to be valid until 2026-11-10.
 PARTIAL = (
     ("2026-10", "critical"),
     ("2026-11", "warning"),
@@ -62,8 +62,8 @@ def test_says_what_is_asked_and_rests_on_trip_and_passport() -> None:
     (alert,) = alerts(journey, document)
     assert alert.severity is Severity.CRITICAL
     assert alert.message == (
-        "The passport X1 of Ann expires on 2026-09-01, but Thailand requires validity for 6 months"
-        " after entry on 2026-05-10"
+        "The passport X1 issued to Ann expires on 2026-09-01, but Thailand requires validity for 6"
+        " months after entry on 2026-05-10"
     )
     assert alert.evidence == (journey, document)
 
@@ -186,7 +186,7 @@ def test_a_visa_whose_entries_are_used_up() -> None:
         " trip to France on 2026-05-10"
     ]
     assert visa_alerts([visa(valid_from=datetime.date(2026, 5, 1), entries=2)], earlier) == []
-    # A trip that starts before the visa does uses no entry, but gets an alert of its own.
+    # A trip that starts before the visa does uses up no entry, but gets its own alert.
     (message,) = visa_alerts([visa(valid_from=datetime.date(2026, 5, 2), entries=1)], earlier)
     assert "is valid from 2026-05-02, but the trip to Spain starts" in message
 

@@ -1,4 +1,4 @@
-"""Tests of double_booking: when it alerts, when it does not, and the boundary minutes."""
+"""Tests for double_booking: when it alerts, when it does not, and the boundary minutes."""
 
 import datetime
 from zoneinfo import ZoneInfo
@@ -210,7 +210,7 @@ def test_boundary_days_of_an_absence() -> None:
     (alert,) = absence_alerts(visit)
     assert alert.severity is Severity.WARNING
     assert alert.message == (
-        "Plumber (2026-03-15 10:00–11:00) is at home during the absence “Costa Rica”"
+        "Plumber (2026-03-15 10:00–11:00) takes place at home during the absence “Costa Rica”"
         " (2026-03-10 to 2026-03-20)"
     )
     assert [record.key for record in alert.evidence] == ["plumber", "trip"]

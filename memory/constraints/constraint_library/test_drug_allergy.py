@@ -1,4 +1,4 @@
-"""Tests of drug_allergy: when it alerts, when it does not, and the boundary days."""
+"""Tests for drug_allergy: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -18,7 +18,7 @@ CLASSES = (
     ("", "Ibuprofen", "penicillin", "", False),
     (None, "Ibuprofen", "penicillin", None, False),
 )
-# The day on which the drug ends, and whether it is still taken on TODAY.
+# The day the drug ends, and whether it is still taken on TODAY.
 ENDS = (
     (None, True),
     (datetime.date(2026, 3, 9), False),

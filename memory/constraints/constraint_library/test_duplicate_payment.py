@@ -1,4 +1,4 @@
-"""Tests of duplicate_payment: when it alerts, when it does not, and the boundary days."""
+"""Tests for duplicate_payment: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Tests of missing_follow_up: when it alerts, when it does not, and the boundary days."""
+"""Tests for missing_follow_up: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Tests of stale_preference: when it alerts, when it does not, and the boundary days."""
+"""Tests for stale_preference: when it alerts, when it does not, and the boundary days."""
 
 import datetime
 
@@ -29,7 +29,7 @@ def test_says_what_was_preferred_and_when() -> None:
     (alert,) = alerts(old)
     assert alert.severity is Severity.INFO
     assert alert.message == (
-        "The preference for seat “window” dated 2025-01-05 has not been confirmed for a year"
+        "The preference for seat “window” from 2025-01-05 has not been confirmed for a year"
     )
     assert alert.evidence == (old,)
 
@@ -56,8 +56,8 @@ def test_a_newer_one_replaces_another_at_once() -> None:
     aisle = preference("p-2", datetime.date(2026, 3, 10), "aisle", subject=" Seat ")
     (alert,) = alerts(aisle, window)
     assert alert.message == (
-        "The preference for seat “window” dated 2026-01-01 is replaced by the newer preference for"
-        " Seat “aisle” dated 2026-03-10"
+        "The preference for seat “window” from 2026-01-01 is replaced by the newer preference for"
+        " Seat “aisle” from 2026-03-10"
     )
     assert alert.evidence == (window, aisle)
 
@@ -83,6 +83,6 @@ def test_without_a_value_and_in_the_order_of_the_subjects() -> None:
     day = datetime.date(2020, 1, 1)
     found = alerts(preference("b", day, None, "tea"), preference("a", day, None, "music"))
     assert [alert.message for alert in found] == [
-        "The preference for music dated 2020-01-01 has not been confirmed for a year",
-        "The preference for tea dated 2020-01-01 has not been confirmed for a year",
+        "The preference for music from 2020-01-01 has not been confirmed for a year",
+        "The preference for tea from 2020-01-01 has not been confirmed for a year",
     ]

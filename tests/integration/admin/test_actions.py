@@ -362,7 +362,7 @@ def test_who_tells_a_model_to_work_that_cannot_is_told_why(
 
     assert messages_of(response) == [
         "The entries of 1 user will be processed now.",
-        "The language model's work is stopped: No language model is configured: set UAC_LLM_MODEL,"
+        "The language model's work is stopped: No language model is configured. Set UAC_LLM_MODEL,"
         " or choose a model for the workspace.",
     ]
 

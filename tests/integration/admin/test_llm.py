@@ -247,7 +247,7 @@ def test_why_no_calls_are_made_is_said(
     assert "calls are made" in says()
 
     settings.UAC_LLM_MODEL = ""
-    assert "no calls No language model is configured: set UAC_LLM_MODEL" in says()
+    assert "no calls No language model is configured. Set UAC_LLM_MODEL" in says()
 
 
 def test_a_model_of_its_own_is_chosen_with_its_key_which_is_never_shown(
@@ -295,7 +295,7 @@ def test_a_key_stays_until_it_is_replaced_or_forgotten(
     ("chosen", "field", "told"),
     [
         ({"llm_model": "gpt-5"}, "llm_model", "Give a provider"),
-        ({"llm_model": "anthropic:x"}, "llm_model", "give the workspace its own key"),
+        ({"llm_model": "anthropic:x"}, "llm_model", "the workspace its own key"),
         ({"llm_base_url": "ollama"}, "llm_base_url", "begins with https://"),
         ({"llm_concurrency": "0"}, "llm_concurrency", "greater than or equal to 1"),
         ({"llm_tokens_per_day": "-5"}, "llm_tokens_per_day", "greater than or equal to 0"),
@@ -456,7 +456,7 @@ def test_a_users_page_says_how_it_stands_with_the_model(
     )
     settings.UAC_LLM_MODEL = ""
     assert told().startswith(
-        "stopped 1 entry waiting No language model is configured: set UAC_LLM_MODEL"
+        "stopped 1 entry waiting No language model is configured. Set UAC_LLM_MODEL"
     )
     lane.update(lease_expires_at=datetime.datetime(2126, 3, 1, tzinfo=datetime.UTC))
     assert told() == "working 1 entry waiting"

@@ -465,7 +465,7 @@ def test_without_a_language_model_the_setting_is_named(api: APIClient, told: Non
     response = api.post(URL, {"question": "How many trips?"})
 
     assert response.status_code == 409
-    assert "set UAC_LLM_MODEL" in response.data["detail"]
+    assert "Set UAC_LLM_MODEL" in response.data["detail"]
     assert not Run.objects.filter(kind=RunKind.ASK).exists()
 
 

@@ -59,7 +59,7 @@ def test_what_is_too_much_is_refused_and_told_when_to_come_back(
         "type": "urn:uac:problem:too-many-requests",
         "title": "Too Many Requests",
         "status": 429,
-        "detail": "A rate limit of this workspace is exceeded (writes_per_minute: 3): try again in"
+        "detail": "A rate limit of this workspace is exceeded (writes_per_minute: 3). Try again in"
         f" {wait} s.",
         "limit": "writes_per_minute",
         "request_id": refused["X-Request-Id"],
@@ -342,5 +342,5 @@ def test_below_mem0_the_same_holds(user: MemoryUser, workspace: Workspace) -> No
 
     assert [answer.status_code for answer in added] == [202, 429]
     assert [answer.status_code for answer in found] == [200, 429]
-    assert "try again in" in added[1].json()["detail"]
+    assert "Try again in" in added[1].json()["detail"]
     assert 60 - (time.monotonic() - began) <= int(found[1]["Retry-After"]) <= 60

@@ -36,7 +36,7 @@ def test_a_user_comes_with_how_it_stands_with_the_language_model(
         "state": "stopped",
         "waiting": 1,
         "until": None,
-        "reason": "No language model is configured: set UAC_LLM_MODEL, or choose a model for the"
+        "reason": "No language model is configured. Set UAC_LLM_MODEL, or choose a model for the"
         " workspace.",
     }
     settings.UAC_LLM_MODEL, settings.UAC_LLM_API_KEY = "openai:gpt-5-mini", "sk-of-the-server"

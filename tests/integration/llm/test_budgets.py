@@ -122,7 +122,7 @@ def test_calls_stop_when_the_money_is_spent(
 def test_a_budget_of_nothing_lets_nothing_pass(connect: Connect, workspace: Workspace) -> None:
     budget(workspace, tokens_per_day=0)
     with llm_server(said("never")) as server:
-        with pytest.raises(BudgetExhausted, match="raise it") as raised:
+        with pytest.raises(BudgetExhausted, match="Raise it") as raised:
             connect(server).complete(QUESTION)
 
         assert server.requests == []

@@ -153,8 +153,8 @@ def test_a_model_without_a_price_is_refused_where_the_server_limits_money(
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"UAC_LLM_MODEL": ""}, "No language model is configured: set UAC_LLM_MODEL"),
-        ({"UAC_LLM_API_KEY": ""}, "openai requires an API key: set UAC_LLM_API_KEY"),
+        ({"UAC_LLM_MODEL": ""}, "No language model is configured. Set UAC_LLM_MODEL"),
+        ({"UAC_LLM_API_KEY": ""}, "openai requires an API key. Set UAC_LLM_API_KEY"),
         ({"UAC_LLM_MODEL": "gpt"}, "gpt: Give a provider"),
     ],
 )

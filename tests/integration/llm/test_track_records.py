@@ -215,7 +215,7 @@ def test_the_reason_names_the_share_the_limit_and_what_to_do(
 
     assert reason() == (
         "Stopped by its track record: openai:the-model: after all attempts, the gate refused 75 %"
-        " of the last 4 sessions (mean over users 75 %, limit 50 %). Entries wait until the staff"
+        " of the last 4 sessions (mean over users 75 %, limit 50 %). Entries wait until staff"
         " let the model continue, or choose another model for the workspace."
     )
 

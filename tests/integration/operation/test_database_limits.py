@@ -102,7 +102,7 @@ def test_an_append_behind_a_lock_is_refused_and_nothing_is_written(
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert answer["Content-Type"] == "application/problem+json"
-    assert "nothing was changed: try again" in answer.json()["detail"]
+    assert "nothing was changed. Try again" in answer.json()["detail"]
     released()
     assert not LogEntry.objects.exists()
     assert api.post("/v1/users/ada/entries/", ENTRY).status_code == 202
@@ -151,7 +151,7 @@ def test_a_search_whose_filter_takes_too_long_is_refused_with_what_to_do(
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     assert answer["Content-Type"] == "application/problem+json"
     assert "more than 0.3 s" in answer.json()["detail"]
-    assert "narrow the filters, request smaller pages" in answer.json()["detail"]
+    assert "Narrow the filters, request smaller pages" in answer.json()["detail"]
     released()
     monkeypatch.undo()
     assert api.post("/v1/users/ada/search/", body).status_code == 200

@@ -539,7 +539,7 @@ class TestApi:
             ([{"role": "user", "content": ""}] * (MAX_MESSAGES + 1), "Send only the newest 50"),
             (
                 [{"role": "user", "content": "é" * (MAX_BYTES // 4)}] * 3,
-                "leave out the oldest messages",
+                "Leave out the oldest messages",
             ),
         ],
         ids=lambda value: str(value)[:30],

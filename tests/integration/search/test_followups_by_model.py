@@ -294,7 +294,7 @@ def test_without_a_language_model_the_setting_is_named(ask: Ask, path: str) -> N
     answer = ask(f"/v1/users/ada/{path}/")
 
     assert answer["completion"]["by"] == "words"
-    assert "set UAC_LLM_MODEL" in answer["completion"]["problem"]
+    assert "Set UAC_LLM_MODEL" in answer["completion"]["problem"]
     assert IN_OSLO in str(answer)
     assert runs_of_kind() == []
 

@@ -415,7 +415,7 @@ def test_how_it_stands_is_told_with_the_reason(
     settings.UAC_LLM_MODEL = ""
     assert told() == (
         *(LaneState.STOPPED, 1, None),
-        "No language model is configured: set UAC_LLM_MODEL, or choose a model for the workspace.",
+        "No language model is configured. Set UAC_LLM_MODEL, or choose a model for the workspace.",
     )
 
 

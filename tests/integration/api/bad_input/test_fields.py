@@ -54,7 +54,7 @@ ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({**MESSAGE, "idempotency_key": "k" * 256}, {"idempotency_key": "255 characters"}),
     ({**MESSAGE, "idempotency_key": ""}, {"idempotency_key": "blank"}),
     *(
-        ({**MESSAGE, "occurred_at": value}, {"occurred_at": "date and time that exist"})
+        ({**MESSAGE, "occurred_at": value}, {"occurred_at": "valid date and time"})
         for value in [
             "yesterday",
             "",
