@@ -83,7 +83,7 @@ def _refuse(user: MemoryUser, merged: MemoryUser) -> None:
     under_way = waiting().filter(user=merged).select_related("merged").first()
     if under_way is not None:
         raise MergeRefused(
-            f"{under_way.merged} is still being merged into {merged}: try again when that merge is"
+            f"{under_way.merged} is still being merged into {merged}. Try again when that merge is"
             " done."
         )
     if Checkpoint.objects.filter(user=merged, origin=Origin.IMPORTED).exists():

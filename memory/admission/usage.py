@@ -294,5 +294,5 @@ def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:
 
 
 def _busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
-    rest = f"the maximum is {most[limit]:,} ({limit}): try again in {wait:.0f} s."
+    rest = f"the maximum is {most[limit]:,} ({limit}). Try again in {wait:.0f} s."
     return Exceeded(limit, f"{waits}, and {rest}", wait)

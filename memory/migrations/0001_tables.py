@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -88,7 +88,7 @@ class Migration(migrations.Migration):
                     "is_told",
                     models.BooleanField(
                         default=True,
-                        help_text="Whether the staff have been notified of the last change by e-mail.",
+                        help_text="Whether staff have been notified of the last change by e-mail.",
                     ),
                 ),
             ],
@@ -140,7 +140,7 @@ class Migration(migrations.Migration):
                     "llm_tokens_per_day",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="The most input and output tokens that may be used in a day, from midnight to midnight UTC. 0 allows no calls.",
+                        help_text="The maximum number of input and output tokens per day, from midnight to midnight UTC. 0 allows no calls.",
                         null=True,
                         verbose_name="tokens per day",
                     ),
@@ -149,7 +149,7 @@ class Migration(migrations.Migration):
                     "llm_tokens_per_month",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="The most input and output tokens that may be used in a calendar month (UTC).",
+                        help_text="The maximum number of input and output tokens per calendar month (UTC).",
                         null=True,
                         verbose_name="tokens per month",
                     ),
@@ -159,7 +159,7 @@ class Migration(migrations.Migration):
                     models.DecimalField(
                         blank=True,
                         decimal_places=2,
-                        help_text="The most that may be spent in a day, from midnight to midnight UTC, in the currency of the server's price list.",
+                        help_text="The maximum cost per day, from midnight to midnight UTC, in the currency of the server's price list.",
                         max_digits=12,
                         null=True,
                         validators=[django.core.validators.MinValueValidator(0)],
@@ -171,7 +171,7 @@ class Migration(migrations.Migration):
                     models.DecimalField(
                         blank=True,
                         decimal_places=2,
-                        help_text="The most that may be spent in a calendar month (UTC), in the currency of the server's price list.",
+                        help_text="The maximum cost per calendar month (UTC), in the currency of the server's price list.",
                         max_digits=12,
                         null=True,
                         validators=[django.core.validators.MinValueValidator(0)],
@@ -381,7 +381,7 @@ class Migration(migrations.Migration):
                     "time_zone",
                     models.CharField(
                         default="UTC",
-                        help_text="The time zone, such as Europe/Berlin, for users who are created without one.",
+                        help_text="The time zone for users created without one, such as Europe/Berlin.",
                         max_length=64,
                         validators=[memory.models.fields.validate_time_zone],
                     ),
@@ -457,7 +457,7 @@ class Migration(migrations.Migration):
                 (
                     "seen_seq",
                     models.BigIntegerField(
-                        help_text="The number of the newest entry that this version takes into account."
+                        help_text="The number of the newest entry reflected in this version."
                     ),
                 ),
                 (
@@ -477,12 +477,12 @@ class Migration(migrations.Migration):
                 (
                     "edits",
                     memory.models.fields.ExactJSONField(
-                        help_text="The edits that made this version, each with the entries that it is based on."
+                        help_text="The edits that produced this version, each with the entries it is based on."
                     ),
                 ),
                 (
                     "verdict",
-                    models.JSONField(help_text="The gate's checks, with the findings of each."),
+                    models.JSONField(help_text="The gate's checks, each with its findings."),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
@@ -570,14 +570,14 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -611,7 +611,7 @@ class Migration(migrations.Migration):
                         ],
                         db_default="recorded",
                         default="recorded",
-                        help_text="Whether an entry counts from the time when it was recorded, or from the time when it occurred.",
+                        help_text="Whether an entry counts from when it was recorded or from when it occurred.",
                         max_length=16,
                     ),
                 ),
@@ -655,7 +655,7 @@ class Migration(migrations.Migration):
                     "looked_at",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many users were checked for records of the shape that the constraint requires.",
+                        help_text="How many users were checked for records with the shape that the constraint requires.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -715,7 +715,7 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(),
                         blank=True,
                         editable=False,
-                        help_text="The users to whom the key is limited; empty if it allows all users.",
+                        help_text="The users that the key is limited to; empty if it allows all users.",
                         null=True,
                         size=None,
                     ),
@@ -809,7 +809,7 @@ class Migration(migrations.Migration):
                     "redacting_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="The time since which the newest version may contain redacted content and is not returned.",
+                        help_text="Since when the newest version has been withheld because it may contain redacted content.",
                         null=True,
                     ),
                 ),
@@ -848,7 +848,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The user into whom this user was merged; writes and queries for this user are refused.",
+                        help_text="The user that this user was merged into; writes and queries for this user are rejected.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -973,7 +973,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -1043,7 +1043,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The user whom the write concerned, if any.",
+                        help_text="The user affected by the write, if any.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="idempotency_keys",
@@ -1084,14 +1084,14 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -1113,15 +1113,13 @@ class Migration(migrations.Migration):
                 ("computed_at", models.DateTimeField(null=True)),
                 (
                     "start",
-                    models.DateTimeField(
-                        help_text="The time at which the forecast begins.", null=True
-                    ),
+                    models.DateTimeField(help_text="When the forecast begins.", null=True),
                 ),
                 ("horizon_days", models.PositiveIntegerField(default=0)),
                 (
                     "known_until",
                     models.DateTimeField(
-                        help_text="The time up to which the forecast covers all constraints.",
+                        help_text="The time until which the forecast covers all constraints.",
                         null=True,
                     ),
                 ),
@@ -1282,7 +1280,7 @@ class Migration(migrations.Migration):
                 (
                     "content",
                     models.TextField(
-                        help_text="The content of the file; empty if an entry that it is based on was redacted.",
+                        help_text="The file's content; empty if an entry it is based on was redacted.",
                         null=True,
                     ),
                 ),
@@ -1331,7 +1329,7 @@ class Migration(migrations.Migration):
                 (
                     "known_until",
                     models.DateTimeField(
-                        help_text="The time at which the evaluation stopped; empty if it covered the whole period.",
+                        help_text="When the evaluation stopped; empty if it covered the whole period.",
                         null=True,
                     ),
                 ),
@@ -1339,14 +1337,14 @@ class Migration(migrations.Migration):
                     "versions",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many versions of the user's project lie within the period.",
+                        help_text="How many versions of the user's project fall within the period.",
                     ),
                 ),
                 (
                     "looks",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many of these versions the constraint ran on, because the data that it reads had changed.",
+                        help_text="How many of these versions the constraint ran on because the data it reads had changed.",
                     ),
                 ),
                 (
@@ -1550,7 +1548,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -1595,7 +1593,7 @@ class Migration(migrations.Migration):
                 (
                     "merged",
                     models.OneToOneField(
-                        help_text="The user who is merged and closed: writes and queries for this user are refused.",
+                        help_text="The user who is merged and closed: writes and queries for this user are rejected.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merge",
                         to="memory.memoryuser",
@@ -1627,7 +1625,7 @@ class Migration(migrations.Migration):
                 (
                     "from_seq",
                     models.BigIntegerField(
-                        help_text="The number of the first of these entries in the merged user's log."
+                        help_text="The number of the range's first entry in the merged user's log."
                     ),
                 ),
                 (
@@ -1665,7 +1663,7 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The paused user; empty if the pause applies to all users of the workspace.",
+                        help_text="The paused user; empty if the pause applies to all users in the workspace.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="pauses",
@@ -1775,7 +1773,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -1882,14 +1880,14 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -1974,7 +1972,7 @@ class Migration(migrations.Migration):
                             ("killed", "killed"),
                             ("input_limit", "project too large"),
                             ("protocol_error", "invalid response from the sandbox"),
-                            ("model_error", "language model reached no answer"),
+                            ("model_error", "language model found no answer"),
                             ("abandoned", "failed permanently after repeated server errors"),
                         ],
                         default="",
@@ -2108,11 +2106,11 @@ class Migration(migrations.Migration):
                             ("timeout", "no answer in time"),
                             ("connection_lost", "no connection, or connection lost"),
                             ("invalid_answer", "unreadable answer"),
-                            ("wrong_key", "API key refused"),
+                            ("wrong_key", "API key rejected"),
                             ("no_credit", "provider's credit or quota exhausted"),
                             ("unknown_model", "model or address unknown to the provider"),
                             ("too_long", "prompt longer than the model's context"),
-                            ("rejected", "request refused by the provider"),
+                            ("rejected", "request rejected by the provider"),
                             ("interrupted", "interrupted: the worker exited"),
                         ],
                         default="started",
@@ -2156,7 +2154,7 @@ class Migration(migrations.Migration):
                 (
                     "expires_at",
                     models.DateTimeField(
-                        help_text="A call that is unfinished at this time counts as interrupted: its worker must have exited."
+                        help_text="A call still unfinished at this time counts as interrupted, because its worker must have exited."
                     ),
                 ),
                 ("finished_at", models.DateTimeField(null=True)),
@@ -2359,7 +2357,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -2458,7 +2456,7 @@ class Migration(migrations.Migration):
                     "all_workspaces",
                     models.BooleanField(
                         default=False,
-                        help_text="Including workspaces that are created later. Superusers see all workspaces in any case.",
+                        help_text="Includes workspaces that are created later. Superusers always see all workspaces.",
                     ),
                 ),
                 (
@@ -2473,7 +2471,7 @@ class Migration(migrations.Migration):
                     "workspaces",
                     models.ManyToManyField(
                         blank=True,
-                        help_text="The workspaces that the account sees, unless it sees all. If none is selected, the account sees no user's data.",
+                        help_text="The workspaces the account can see, unless it can see all of them. If none are selected, the account cannot see any user's data.",
                         related_name="staff",
                         to="memory.workspace",
                     ),
@@ -2579,7 +2577,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -2609,7 +2607,7 @@ class Migration(migrations.Migration):
                     "hour",
                     models.PositiveSmallIntegerField(
                         default=7,
-                        help_text="The hour at which the daily digest is sent.",
+                        help_text="The hour when the daily digest is sent.",
                         validators=[django.core.validators.MaxValueValidator(23)],
                     ),
                 ),
@@ -2625,7 +2623,7 @@ class Migration(migrations.Migration):
                     "escalations",
                     models.BooleanField(
                         default=False,
-                        help_text="Send escalated alerts by e-mail immediately, whichever mode is set.",
+                        help_text="Send escalated alerts by e-mail immediately, regardless of the mode.",
                     ),
                 ),
                 (
@@ -2719,7 +2717,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -2840,7 +2838,7 @@ class Migration(migrations.Migration):
                     "failing_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="The time since which all calls to the endpoint have failed; empty if the last one succeeded.",
+                        help_text="Since when all calls to the endpoint have failed; empty if the last one succeeded.",
                         null=True,
                     ),
                 ),
@@ -2866,7 +2864,7 @@ class Migration(migrations.Migration):
                     models.IntegerField(
                         default=0,
                         editable=False,
-                        help_text="How many calls were made since the current minute began.",
+                        help_text="How many calls have been made since the current minute began.",
                     ),
                 ),
                 (
@@ -2906,14 +2904,14 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "dead_since",
                     models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if the staff have retried or dismissed it.",
+                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
                         null=True,
                     ),
                 ),
@@ -3012,7 +3010,7 @@ class Migration(migrations.Migration):
                     "enabled",
                     models.BooleanField(
                         default=True,
-                        help_text="If this is not set, the constraint runs for no user.",
+                        help_text="If this is not set, the constraint does not run for any user.",
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -3067,7 +3065,7 @@ class Migration(migrations.Migration):
                     "attempts",
                     models.IntegerField(
                         default=0,
-                        help_text="How many times the work was attempted since it last succeeded.",
+                        help_text="How many times the work has been attempted since it last succeeded.",
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, default="")),
@@ -3097,7 +3095,7 @@ class Migration(migrations.Migration):
                 (
                     "verdict",
                     models.JSONField(
-                        help_text="The checks that were made, with the findings of each.", null=True
+                        help_text="The checks that were run, each with its findings.", null=True
                     ),
                 ),
                 ("bytecode", models.TextField(blank=True, default="")),
@@ -3203,7 +3201,7 @@ class Migration(migrations.Migration):
                 (
                     "fingerprint",
                     models.CharField(
-                        help_text="Computed in the same way as the fingerprint of an alert.",
+                        help_text="Computed the same way as an alert's fingerprint.",
                         max_length=64,
                     ),
                 ),
@@ -3221,15 +3219,13 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "message",
-                    models.TextField(
-                        help_text="The message with which the alert would have opened."
-                    ),
+                    models.TextField(help_text="The message the alert would have opened with."),
                 ),
                 (
                     "evidence",
                     models.JSONField(
                         default=list,
-                        help_text="The evidence with which the alert would have opened.",
+                        help_text="The evidence the alert would have opened with.",
                     ),
                 ),
                 (
@@ -3242,13 +3238,13 @@ class Migration(migrations.Migration):
                 (
                     "day",
                     models.DateField(
-                        help_text="The day on which the alert would have opened, in the user's time zone."
+                        help_text="The day the alert would have opened, in the user's time zone."
                     ),
                 ),
                 (
                     "version",
                     models.IntegerField(
-                        help_text="The version of the user's project on which the alert would have opened."
+                        help_text="The version of the user's project that would have caused the alert to open."
                     ),
                 ),
                 (
@@ -3342,7 +3338,7 @@ class Migration(migrations.Migration):
                         auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
                     ),
                 ),
-                ("day", models.DateField(help_text="The day on which the calls began, in UTC.")),
+                ("day", models.DateField(help_text="The day the calls began, in UTC.")),
                 ("model", models.CharField(max_length=220)),
                 (
                     "purpose",
@@ -3375,11 +3371,11 @@ class Migration(migrations.Migration):
                             ("timeout", "no answer in time"),
                             ("connection_lost", "no connection, or connection lost"),
                             ("invalid_answer", "unreadable answer"),
-                            ("wrong_key", "API key refused"),
+                            ("wrong_key", "API key rejected"),
                             ("no_credit", "provider's credit or quota exhausted"),
                             ("unknown_model", "model or address unknown to the provider"),
                             ("too_long", "prompt longer than the model's context"),
-                            ("rejected", "request refused by the provider"),
+                            ("rejected", "request rejected by the provider"),
                             ("interrupted", "interrupted: the worker exited"),
                         ],
                         max_length=16,

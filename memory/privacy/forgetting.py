@@ -401,7 +401,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
             kind__in=[RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY],
             checkpoint__in=traces.versions,
         ),
-        "The requested version contained redacted content: try again.",
+        "The requested version contained redacted content. Try again.",
     )
     written = Q(kind__in=AUTHORED) | Q(trigger__in=[RunTrigger.MODEL, RunTrigger.STAFF])
     # A run that failed permanently and was then requeued still has its old input, so close it.
@@ -409,7 +409,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
     if asked is not None:
         runs.close(
             of_user.filter(written, queued_at__gte=since, queued_at__lt=asked),
-            "Content in this user's memory was redacted in the meantime: try again.",
+            "Content in this user's memory was redacted in the meantime. Try again.",
         )
     chosen = of_user.filter(
         Q(checkpoint__in=traces.versions) | (written & Q(finished_at__gte=since)),

@@ -227,5 +227,5 @@ def _interrupt(user: MemoryUser, first: int) -> None:
         Run.objects.filter(user=user).filter(
             Q(kind__in=AUTHORED) | Q(trigger=RunTrigger.STAFF) | Q(checkpoint__seen_seq__gte=first)
         ),
-        "Content in this user's memory was redacted in the meantime: try again.",
+        "Content in this user's memory was redacted in the meantime. Try again.",
     )

@@ -47,7 +47,7 @@ class BeingRedacted(Exception):
     """The newest version may still contain content that is being redacted, so nothing is shown."""
 
     def __init__(self) -> None:
-        super().__init__("A redaction of this user's memory is under way: try again in a moment.")
+        super().__init__("A redaction of this user's memory is under way. Try again in a moment.")
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
     announcing.want(user.pk, user.workspace_id)
     return Exceeded(
         "max_unindexed",
-        f"Much of this user's log is still being indexed: try again in {seconds:g} s.",
+        f"Much of this user's log is still being indexed. Try again in {seconds:g} s.",
         seconds,
     )
 

@@ -585,7 +585,7 @@ def test_who_cannot_be_merged(user: MemoryUser, anon: MemoryUser) -> None:
     assert refused(anon, bob) == "anon-123 was merged into ada: merge bob into that user."
     assert refused(anon, user) == "anon-123 was merged into ada: merge ada into that user."
     assert refused(bob, user) == (
-        "anon-123 is still being merged into ada: try again when that merge is done."
+        "anon-123 is still being merged into ada. Try again when that merge is done."
     )
     worker.work_on(row.pk)
     merged(bob, user)
