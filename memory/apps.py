@@ -6,14 +6,14 @@ from django.db.models.signals import post_migrate
 
 
 class MemoryConfig(AppConfig):
-    """The app for users, their logs and projects, and the alerts that constraints raise."""
+    """The Django app for users, their logs and projects, and the alerts that constraints raise."""
 
     name = "memory"
     verbose_name = "Memory"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Connect handlers that write the roles after migrations and record logins and logouts."""
+        """Connect handlers that create the roles after migrations and record logins and logouts."""
         from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)

@@ -1,10 +1,10 @@
-"""JSON encoding, either canonical (for hashing and comparing) or in the given order; hashes."""
+"""JSON encoding, canonical (for hashing and comparing) or with keys in the given order; hashes."""
 
 import hashlib
 import json
 from typing import Any
 
-# Create these encoders only once, because creating one takes longer than encoding an entry.
+# Create these encoders only once, since creating an encoder takes longer than encoding an entry.
 _EXACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _UTF8 = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)

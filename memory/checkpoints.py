@@ -2,7 +2,7 @@
 
 The head is moved by compare-and-set, in one short transaction that also writes everything that
 follows from the move. Slow work (compiling entries, running the gate) is done beforehand, on a
-candidate that nobody else can see.
+candidate version that nobody else can see.
 """
 
 import base64
@@ -78,10 +78,10 @@ def open_project(
 ) -> Project:
     """Open a version of the project for editing; a file is read only when an edit needs it.
 
-    Records with these `keys` are located in a single query, other records one at a time. The record
-    index describes only the head; if `as_of` is set, it is read as of the checkpoint's version,
-    which is correct unless a rollback has since rewritten the index. If the index is wrong, opening
-    the project or applying an edit raises an error.
+    Records with these `keys` are located with a single query, other records one at a time. The
+    record index describes only the head; if `as_of` is set, it is read as of the checkpoint's
+    version, which is correct unless a rollback has since rewritten the index. If the index is
+    wrong, opening the project or applying an edit raises an error.
     """
     if checkpoint is None:
         return Project.empty()
@@ -103,7 +103,7 @@ def open_project(
 def _locations(
     user: MemoryUser, version: int | None, **where: Any
 ) -> dict[tuple[str, str, str], Location]:
-    """Return the records' locations from the index: the current ones, or those as of `version`."""
+    """Return the records' locations from the index, current or as of the version `version`."""
     return {
         (row.domain, row.collection, row.key): Location(
             row.path,
@@ -118,7 +118,8 @@ def _locations(
 def read_file(checkpoint: Checkpoint, path: str) -> str:
     """Return the text of a file of this version.
 
-    Raises KeyError if the version has no such file, and Redacted if its content was redacted.
+    Raises KeyError if the version has no such file, and Redacted if the file's content was
+    redacted.
     """
     if path in checkpoint.computed:
         return checkpoint.computed[path]
@@ -135,9 +136,9 @@ def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
 
 
 def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
-    """Return path → source for these files of the version, or for all of its files by default.
+    """Return path → source for these files of the version; by default, for all of its files.
 
-    Raises Redacted if the content of any of them was redacted.
+    Raises Redacted if the content of any of these files was redacted.
     """
     asked = [path for path in checkpoint.tree if paths is None or path in paths]
     computed = {path: checkpoint.computed[path] for path in asked if path in checkpoint.computed}
@@ -221,7 +222,8 @@ def commit(
             ignore_conflicts=True,
         )
         for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
-            # This content was redacted, but somebody who knows it has written it again.
+            # This file's content was redacted, but somebody who knows the content has written it
+            # again.
             blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
             blob.save(update_fields=["content"])
         tree = {**(parent.tree if parent else {}), **hashes}
@@ -249,7 +251,7 @@ def commit(
 
 
 def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
-    """Make this version the user's newest, and queue a run of its constraints.
+    """Make this version the user's newest version, and queue a run of its constraints.
 
     The caller must have locked the user's row. A run is queued even if only the parent version had
     constraints, so that their alerts are resolved.
@@ -292,7 +294,7 @@ def _decide(
         )
         for decision in decisions
     )
-    # If the work is a lane, its pending entries are recounted when the worker releases it.
+    # If the work item is a lane, its pending entries are recounted when the worker releases it.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
 
@@ -319,7 +321,7 @@ def _record_rejected(
 
 
 def _actor_of(work: LeasedWork) -> str:
-    """Return the actor to record in an event: the lane's name, or the run's kind."""
+    """Return the actor to name in an event: the lane's name, or the run's kind."""
     match work:
         case Lane():
             return work.name
@@ -329,7 +331,7 @@ def _actor_of(work: LeasedWork) -> str:
 
 
 def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
-    """Delete the bytecode that this sandbox image compiled from the version's files."""
+    """Delete the bytecode that this sandbox image compiled from this version's files."""
     Bytecode.objects.filter(
         user_id=checkpoint.user_id,
         image_digest=image_digest,
@@ -349,7 +351,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.added
     )
-    # A record added and retired in the same change isn't in any file, but its key is taken.
+    # A record added and retired in the same change isn't in any file, but its key stays reserved.
     RecordLocation.objects.bulk_create(
         RecordLocation(
             user=user,
@@ -371,7 +373,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     """Return whether a run of the constraints could open or resolve an alert."""
     if checkpoint.user.merged_into_id is not None:
-        return False  # this user was merged, so the other user's constraints run instead
+        return False  # merged: the remaining user's constraints run instead
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (

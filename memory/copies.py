@@ -84,17 +84,17 @@ def everywhere(
 
 
 def became(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Map each of the merged user's copied entries to its copy's number."""
+    """Map the number of each of the merged user's copied entries to its copy's number."""
     return _mapped(merge, seqs, "from_seq", "seq")
 
 
 def came_from(merge: Merge, seqs: Collection[int]) -> dict[int, int]:
-    """Map each copy among these entries to its original's number."""
+    """Map the number of each copy among these entries to its original's number."""
     return _mapped(merge, seqs, "seq", "from_seq")
 
 
 def origins(user: MemoryUser, seqs: Collection[int]) -> dict[int, tuple[Merge, int]]:
-    """Map each copy among these entries to its merge and its original's number."""
+    """Map the number of each copy among these entries to its merge and its original's number."""
     return {
         seq: (merge, original)
         for merge in Merge.objects.filter(user=user).select_related("merged")

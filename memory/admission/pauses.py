@@ -2,7 +2,7 @@
 
 New entries are still accepted, but wait to be processed; existing data can still be read. Until
 someone resumes work, constraints aren't run, forecast or backtested, and neither a sandbox nor a
-language model answers questions. Work already under way when the pause begins is finished,
+language model answers questions. Work already in progress when the pause begins is completed,
 including any runs it requests. Redaction, erasure and merging continue, since people are entitled
 to them; so do webhooks and emails about past events.
 """
@@ -15,19 +15,19 @@ from memory.models import MemoryUser, Pause, Workspace
 
 
 def pause(of: MemoryUser | Workspace, *, by: str, reason: str) -> bool:
-    """Pause work on behalf of the actor `by`; return False if it was already paused."""
+    """Pause a user or workspace on behalf of the actor `by`; return False if already paused."""
     try:
         with transaction.atomic():
             Pause.objects.create(**_of(of), paused_at=timezone.now(), paused_by=by, reason=reason)
     except IntegrityError:
-        if is_paused(of):  # caused by an existing pause, not by a concurrent erasure
+        if is_paused(of):  # the error came from an existing pause, not from a concurrent erasure
             return False
         raise
     return True
 
 
 def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
-    """Resume work, which the dispatcher then hands out; return False if it was not paused."""
+    """Resume work, which the dispatcher then hands out; return False if there was no pause."""
     return bool(
         Pause.objects.filter(resumed_at=None, **_of(of)).update(
             resumed_at=timezone.now(), resumed_by=by
@@ -36,12 +36,12 @@ def resume(of: MemoryUser | Workspace, *, by: str) -> bool:
 
 
 def is_paused(of: MemoryUser | Workspace) -> Pause | None:
-    """Return the current pause for this user alone, or for this whole workspace, if any."""
+    """Return the current pause of this user or this workspace itself, or None if there is none."""
     return Pause.objects.filter(resumed_at=None, **_of(of)).first()
 
 
 def of_user(user: MemoryUser) -> Pause | None:
-    """Return the pause that applies to a user: the user's own, or else the workspace's, if any."""
+    """Return the pause that applies to a user: the user's own, else the workspace's, else None."""
     either = Q(user=user) | Q(workspace=user.workspace_id, user=None)
     found = Pause.objects.filter(either, resumed_at=None)
     return found.order_by(F("user").asc(nulls_last=True)).first()

@@ -13,21 +13,22 @@ from dataclasses import dataclass
 
 from memory.admission import request_slots
 
-# A workspace that has used little may use this many seconds of processor time at once.
+# A workspace that has used little may use this many seconds of processor time in one burst.
 BURST_SECONDS = 0.5
 # A request waits for at most this many seconds; if it would have to wait longer, it is rejected.
 MAX_WAIT_SECONDS = 2.0
-# However much a workspace has used, its requests are admitted again after this many seconds.
+# However much processor time a workspace has used, its requests are admitted again after this many
+# seconds.
 MAX_DEBT_SECONDS = 20.0
 # A workspace counts as active for this many seconds after the start and end of each request.
 ACTIVE_SECONDS = 2.0
-# A workspace's usage is forgotten this many seconds after it was last active.
+# A workspace's usage is discarded this many seconds after the workspace was last active.
 REMEMBERED_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class _Usage:
-    """When a workspace stops being active, and when its share will have paid off its usage."""
+    """The times at which a workspace stops being active and at which its usage is paid off."""
 
     active_until: float
     paid_at: float
@@ -36,7 +37,7 @@ class _Usage:
 class ProcessorShares:
     """The processor time that workspaces have used recently; thread-safe.
 
-    With a share of a fifth, a second of processor time takes five seconds to pay off.
+    With a share of one fifth, a second of processor time takes five seconds to pay off.
     """
 
     def __init__(self) -> None:
@@ -47,8 +48,9 @@ class ProcessorShares:
     def admit(self, workspace: Hashable, share: float) -> float:
         """Wait until the workspace's next request may start, and return 0.
 
-        With a share of 1, it may always start. If the wait would be too long, or too many requests
-        are already waiting, immediately return the number of seconds after which to try again.
+        With a share of 1, requests may always start. If the wait would be too long, or too many
+        requests are already waiting, immediately return the number of seconds after which to try
+        again.
         """
         with self._lock:
             now = time.monotonic()
@@ -64,7 +66,7 @@ class ProcessorShares:
         return 0.0
 
     def charge(self, workspace: Hashable, seconds: float, share: float) -> None:
-        """Charge the workspace for a request's processor time, unless no other one is active."""
+        """Charge the workspace for a request's processor time if any other workspace is active."""
         with self._lock:
             now = time.monotonic()
             usage = self._activate(workspace, now)
@@ -79,7 +81,7 @@ class ProcessorShares:
         return usage
 
     def _has_others(self, workspace: Hashable, now: float) -> bool:
-        """Return whether other workspaces are active; forget those that have long been inactive."""
+        """Return whether other workspaces are active; discard those that are long inactive."""
         long_ago = now - REMEMBERED_SECONDS
         for one in [one for one, usage in self._usage.items() if usage.active_until < long_ago]:
             del self._usage[one]

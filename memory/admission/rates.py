@@ -3,8 +3,8 @@
 Each rate is a token bucket that holds as many tokens as are allowed per minute, so bursts are
 possible. Redis stores when the bucket will be full again (the generic cell rate algorithm), and
 when that value was written. A process takes a hundredth of a minute's tokens at a time and counts
-them down locally, so few requests query Redis. If Redis does not answer, each process uses a bucket
-of its own: no request is rejected or delayed because Redis is down.
+them down locally, so few requests query Redis. If Redis does not respond, each process uses its own
+local bucket: no request is rejected or delayed because Redis is down.
 """
 
 import math
@@ -24,13 +24,13 @@ logger = structlog.get_logger(__name__)
 MINUTE = 60.0
 # On top of the tokens it needs now, a process takes a minute's tokens divided by SHARE.
 SHARE = 100
-# Seconds to wait before querying Redis again after it failed to answer.
+# Seconds to wait before querying Redis again after it failed to respond.
 SILENT_SECONDS = 10.0
 
-# Returns the number of tokens taken, the number left, and the microseconds until the bucket holds
-# the tokens needed. A request for more tokens than a full bucket holds is granted once the bucket
-# is full, so that no single request is too large. If Redis's clock was set back, the bucket keeps
-# its level.
+# Returns the number of tokens taken, the number of tokens left, and the microseconds until the
+# bucket holds the tokens needed. A request for more tokens than a full bucket holds is granted once
+# the bucket is full, so that no single request is too large. If Redis's clock was set back, the
+# bucket keeps its level.
 TAKE = Script("""
 local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('TIME')
@@ -57,7 +57,7 @@ return {taken, math.floor(left - taken), taken > 0 and 0 or math.ceil((least - l
 
 @dataclass(frozen=True)
 class RateStatus:
-    """The state of a rate limit after a request for tokens; `wait` is None if it was granted."""
+    """The state of a rate limit after a request for tokens; `wait` is None if they were granted."""
 
     name: str
     rate: int
@@ -72,7 +72,7 @@ class RateStatus:
 
 @dataclass
 class _Held:
-    """Tokens that this process has taken but not used, and its own bucket for when Redis is down.
+    """Tokens that this process has taken but not used, and its local bucket for Redis outages.
 
     `left` is the shared bucket's level, as last reported by Redis.
     """
@@ -89,7 +89,7 @@ _silent_until = 0.0
 
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
-    """Take `cost` tokens from one of the workspace's rate limits, or none if there are too few."""
+    """Take `cost` tokens from one of the workspace's rate limits, or none if too few are left."""
     rate = int(workspace.effective(table.QUOTAS)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)
@@ -109,12 +109,12 @@ def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
 
 
 def left_of(name: str, rate: int, key: str, *, take: bool) -> int:
-    """Return the number of tokens left in a rate limit that belongs to no workspace.
+    """Return the number of tokens left in the bucket of a rate limit that belongs to no workspace.
 
     If `take` is set, a token is taken first. `key` identifies the caller; Redis learns nothing else
-    about them.
+    about the caller.
     """
-    held = _held.get(("", name))  # this bucket is shared by all callers while Redis does not answer
+    held = _held.get(("", name))  # all callers share this bucket while Redis is down
     if held is None or held.rate != rate:
         held = _held["", name] = _Held(rate)
     _, left, _ = _ask(f"rate:{name}:{key}:{rate}", held, int(take))
@@ -135,7 +135,7 @@ def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:
 
 
 def _alone(held: _Held, need: int) -> tuple[int, int, float]:
-    """Take tokens from this process's own bucket, as the script does in Redis."""
+    """Take tokens from this process's local bucket, as the Lua script does in Redis."""
     now, each = time.monotonic(), MINUTE / held.rate
     full_at = max(now, held.full_at)
     left = held.rate - (full_at - now) / each

@@ -1,6 +1,7 @@
 """Per-workspace counters, for Prometheus, of requests rejected by a rate limit or quota.
 
-The counters are kept in Redis. Like everything there, they may be lost; they then restart at zero.
+The counters are stored in Redis. Like all data in Redis, they may be lost, and then restart at
+zero.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ def count(workspace: Workspace, reason: str) -> None:
 def counted() -> Iterator[tuple[str, str, int]]:
     """Yield (workspace public id, reason, count) for each counter.
 
-    Raises RedisError if Redis does not answer.
+    Raises RedisError if Redis does not respond.
     """
     told: Any = redis_client().hgetall(KEY)
     for name, number in told.items():

@@ -11,7 +11,7 @@ from django.conf import settings
 class Places:
     """A limited number of slots for waiting requests; thread-safe.
 
-    A caller (a workspace or a staff member) may take another slot if it holds fewer slots than
+    A caller (a workspace or a staff member) may acquire another slot if it holds fewer slots than
     `factor` times the number of free slots. So a single caller can take two thirds of the slots
     with a factor of 2, or half of them with a factor of 1, which leaves some for a second and a
     third caller (Choudhury and Hahne, "Dynamic queue length thresholds", 1998).
@@ -26,7 +26,7 @@ class Places:
 
     @contextmanager
     def take(self, whose: Hashable) -> Iterator[bool]:
-        """Take a slot if the caller may have one; yield whether it was taken, then free it."""
+        """Acquire a slot if the caller may have one; yield whether it may, then free the slot."""
         with self._lock:
             admitted = self._taken[whose] < self._factor * self._free
             if admitted:

@@ -28,13 +28,13 @@ MIB = 2**20
 TOTALS_SECONDS = 60.0
 PENDING_SECONDS = 2.0
 AT_MOST = 0.01
-# Seconds for which a process relies on the last counts it read. Before rejecting a request, it
-# counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that no
-# request is rejected because the dispatcher is dead.
+# Seconds for which a process relies on the last counts it read. Before rejecting a request, the
+# process counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that
+# a dead dispatcher never causes rejections.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
-# If the quota is at most FEW_USERS, users are counted whenever one is created; if it is larger,
-# only when the last count is at least NEAR times the quota.
+# If the quota is at most FEW_USERS, users are recounted whenever one is created; for a larger
+# quota, only when the last count is at least NEAR times the quota.
 FEW_USERS = 10_000
 NEAR = 0.9
 # Below this share of the quota, runs are admitted based on the last count plus the runs that this
@@ -48,7 +48,7 @@ BACKTESTS_WAIT = 60.0
 
 @dataclass
 class Exceeded(Exception):
-    """The request would exceed a quota; `wait` is in seconds, or None if waiting won't help."""
+    """The request would exceed a quota; `wait` is in seconds, or None if retrying won't help."""
 
     limit: str
     detail: str
@@ -94,8 +94,8 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.pending_records, use.pending_structure)
     IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
 """
-# Counts requested runs that are not done, up to the limit. Paused users' runs can be left out: they
-# aren't executed, so they delay nobody.
+# Counts requested runs that are not done, up to the limit. Paused users' runs can be left out: such
+# runs aren't executed, so they delay nobody.
 ASKED_FOR = """
 SELECT count(*) FROM (
     SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
@@ -109,8 +109,8 @@ SELECT count(*) FROM (
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# For each workspace: until when the count of requested runs can be relied on, that count, and the
-# number of runs up to which no recount is needed.
+# For each workspace: the time until which its count of requested runs can be relied on, the count
+# itself, and the number of runs below which no recount is needed.
 _asked_lately: dict[int, tuple[float, int, float]] = {}
 
 
@@ -149,7 +149,7 @@ def of(workspace: Workspace) -> WorkspaceUse:
 
 
 def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield (workspace public id, kind, number) for work that is waiting or running."""
+    """Yield (workspace public id, kind of work, number) for queued or running work."""
     counted = WorkspaceUse.objects.values_list(
         "workspace__public_id", "pending_records", "pending_structure"
     )
@@ -171,7 +171,7 @@ def waiting() -> Iterator[tuple[str, str, int]]:
 
 
 def used(workspace: Workspace) -> dict[str, int]:
-    """Return the workspace's usage for each quota; the totals are from the last count."""
+    """Return the workspace's usage for each quota; totals are taken from the last count."""
     use = WorkspaceUse.objects.filter(workspace=workspace).first() or WorkspaceUse()
     longest = MemoryUser.objects.filter(workspace=workspace).aggregate(most=Max("last_seq"))
     return {
@@ -234,8 +234,8 @@ def check_users(workspace: Workspace) -> None:
 def check_runs(user: MemoryUser) -> None:
     """Raise Exceeded if the user's workspace has its maximum number of runs queued or running.
 
-    Far below the quota, a process does not recount each time, so it does not notice the runs that
-    other processes have just admitted.
+    If the number of runs is far below the quota, a process does not recount on every call, so it
+    misses the runs that other processes have just admitted.
     """
     now = time.monotonic()
     until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))

@@ -2,9 +2,10 @@
 
 Events are numbered 1, 2, 3 and so on, without gaps.
 
-A number is taken while the workspace's counter is locked, and the lock is held until the commit.
-The numbers therefore become visible in order: a reader that has seen event n hasn't missed any
-earlier event, and can continue reading after n. Only transactions with events lock the counter.
+An event's number is assigned while the workspace's counter is locked, and the lock is held until
+the transaction commits. The numbers therefore become visible in order: a reader that has seen event
+n hasn't missed any earlier event, and can continue reading after n. Only transactions that record
+events lock the counter.
 """
 
 import datetime
@@ -59,9 +60,9 @@ def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     """Store these unsaved events about the user, in order, and wake the listeners.
 
     Call this once, as late as possible, in the transaction that changed the alerts or rejected the
-    entries: until it commits, events about other users in the workspace have to wait. The user's
-    row must already be locked, because locks are taken in the order user, then counter. If the
-    transaction is rolled back, the numbers are released too.
+    entries: until the transaction commits, events about other users in the workspace have to wait.
+    The user's row must already be locked, because locks are taken in the order user, then counter.
+    If the transaction is rolled back, the numbers are released too.
     """
     if not events:
         return
@@ -118,13 +119,14 @@ def read(
     rejected: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
 ) -> EventPage:
-    """Return at most `most` (by default PAGE) events about these alerts after the number `after`.
+    """Return at most `most` (by default PAGE) events about these alerts, numbered above `after`.
 
-    If `rejected` is given, its events are included too. For erased users, only the events that
+    The events that `rejected` selects are included, too. For erased users, only the events that
     report erased alerts are returned.
     """
     most = most or PAGE
-    # Read this number first: every event up to it is already visible, whatever is added later.
+    # Read the newest number first: every event up to it is already visible, and later events get
+    # higher numbers.
     upto = newest(workspace)
     found = AlertEvent.objects.filter(
         Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
@@ -135,7 +137,7 @@ def read(
     )
     events = list(found.order_by("seq")[:most])
     if rejected is not None:
-        # This is a separate query, because no index serves both the events about alerts and those
+        # This is a separate query, because no index serves both events about alerts and events
         # about rejected entries.
         last = events[-1].seq if len(events) == most else upto
         others = rejected.filter(
@@ -151,10 +153,11 @@ def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
-    """Redact messages about rejected entries that name one of `seqs` or are from `since` or later.
+    """Redact webhook messages about rejected entries: those naming `seqs`, and all since `since`.
 
-    The reasons given for rejections since then may quote these entries. The events themselves hold
-    only numbers. Call this after the outcomes have been redacted, as late as possible.
+    The reasons for rejections since then may quote the entries numbered `seqs`. The events
+    themselves contain only entry numbers. Call this after the entries' outcomes have been redacted,
+    as late as possible.
     """
     events = AlertEvent.objects.filter(
         Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
@@ -164,7 +167,7 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) ->
 
 
 def _array(numbers: Collection[int]) -> Value:
-    """Return the numbers as one parameter, since a statement may have at most 65,535 parameters."""
+    """Return the numbers as one array, since a statement can have at most 65,535 parameters."""
     return Value(list(numbers), ArrayField(BigIntegerField()))
 
 
@@ -179,9 +182,9 @@ _STATES_AFTER = {
 
 
 def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
-    """Select the alerts that were live at a given moment, each annotated with its `state_then`.
+    """Select the alerts that were live at a given time, each annotated with its `state_then`.
 
-    `state_then` is the state after the last event at or before that moment.
+    `state_then` is the alert's state after its last event at or before that time.
     """
     steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
     states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]

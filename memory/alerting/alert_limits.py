@@ -24,7 +24,7 @@ QUOTED_CHARACTERS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class ExceededLimit:
-    """A constraint that exceeded an alert limit, with its findings in this run.
+    """A constraint that exceeded an alert limit, with its findings from this run.
 
     If `may_open` is set, the constraint is only flapping, so its new findings still open alerts.
     """
@@ -59,9 +59,9 @@ def find(
 ) -> list[ExceededLimit]:
     """Return the constraints that exceed an alert limit and must be paused.
 
-    `said` contains all findings, and `new` contains those that would open alerts. `over_limit` maps
-    each constraint that was stopped at the limit to a few of its findings. `without` names the
-    constraints that are already paused.
+    `said` contains all findings, and `new` contains the findings that would open alerts.
+    `over_limit` maps each constraint that was stopped at the alert limit to a few of its findings.
+    `without` names the constraints that are already paused.
     """
     by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
     for finding in said:
@@ -105,8 +105,8 @@ def _opened(
 ) -> Mapping[str, Counter[str]]:
     """Return how often each constraint opened each alert, keyed by constraint, then fingerprint.
 
-    Only alerts from the last 24 hours count or, if the constraint was resumed during that time,
-    only those since it was resumed.
+    Only alerts opened in the last 24 hours are counted or, if the constraint was resumed during
+    that time, only alerts opened since then.
     """
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:

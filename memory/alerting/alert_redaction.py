@@ -1,4 +1,4 @@
-"""Alert redaction: removing text that redacted entries contained."""
+"""Alert redaction: removing text that came from redacted entries."""
 
 import datetime
 import secrets
@@ -31,11 +31,11 @@ from memory.models.alerts import (
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | None) -> None:
     """Redact the user's alerts that are based on these entries or may quote them.
 
-    An alert may quote the entries if it was live after `since`, when the project first held data
-    from them (None if it never did). People's notes on these alerts are redacted, too. The next
-    constraint run gives the live alerts new messages. Alerts based on one of the entries are
-    resolved, and their evidence is removed. Call this in a transaction that has locked the user's
-    row.
+    An alert may quote the entries if it was live at or after `since`, the time when the project
+    first contained data from them (None if it never did). People's notes on these alerts are
+    redacted, too. The next constraint run gives the live alerts new messages. Alerts based on one
+    of the entries are resolved, and their evidence is removed. Call this in a transaction that has
+    locked the user's row.
     """
     step = Step(user, REDACTION)
     chosen = Q(entries__overlap=list(seqs))
@@ -56,8 +56,8 @@ def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | N
         if set(seqs).isdisjoint(alert.entries):
             alert.save(update_fields=["message"])
             continue
-        # Replace the fingerprint: someone could guess record keys from it, and nothing will be
-        # compared with it from now on.
+        # Replace the fingerprint: someone could guess record keys from it, and no finding will be
+        # matched against it anymore.
         for merge in Merge.objects.filter(merged=user, alerts__has_key=alert.fingerprint):
             forget_handed(merge, [alert.fingerprint])
         alert.evidence, alert.holds_back = [], False

@@ -1,11 +1,11 @@
-"""Duplicates: a finding from both a user's own constraint and a workspace constraint is one alert.
+"""Duplicates: if a user's and a workspace constraint report the same finding, list one alert.
 
-The alert that opened first is listed. The other alert is its duplicate, with a row of its own. Like
-any alert, the duplicate is kept live and resolved by its own constraint's findings, so neither
-constraint can silence the other. But the duplicate has no events and is not listed; its constraint
-is shown as another cause of the listed alert. As soon as the listed alert no longer covers the
-duplicate, the duplicate is opened and listed as an alert of its own: when in doubt, an alert is
-shown twice rather than missed.
+The alert that opened first is listed. The other alert is its duplicate, stored in a separate row.
+Like any alert, the duplicate stays live or is resolved depending on its own constraint's findings,
+so neither constraint can silence the other. But the duplicate has no events and is not listed; its
+constraint is shown as another cause of the listed alert. As soon as the listed alert no longer
+covers the duplicate, the duplicate is opened and listed as a separate alert: when in doubt, an
+alert is shown twice rather than missed.
 """
 
 import re
@@ -40,9 +40,10 @@ _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 def find_original(alert: Alert, listed: Iterable[Alert]) -> Alert | None:
     """Return the first listed alert that this alert may duplicate, if there is one.
 
-    One of the two belongs to the user's own constraint and the other to a workspace constraint, and
-    both have the same severity, records and entries. Alerts without records cannot be matched.
-    `is_one_problem` decides whether the two are about the same problem with these records.
+    One of the two alerts was raised by the user's own constraint and the other by a workspace
+    constraint, and both have the same severity, records and entries. Alerts without records cannot
+    be matched. `is_one_problem` decides whether the two alerts are about the same problem with
+    these records.
     """
     if alert.kind != AlertKind.FINDING or not alert.evidence:
         return None
@@ -68,7 +69,7 @@ def covers(original: Alert, duplicate: Alert) -> bool:
 
 
 def say_the_same(message: str, other: str) -> bool:
-    """Return whether two messages have the same words, ignoring case and punctuation."""
+    """Return whether two messages consist of the same words, ignoring case and punctuation."""
     return _words(message) == _words(other)
 
 
@@ -98,8 +99,8 @@ def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
 def is_one_problem(one: ConstraintFinding, other: ConstraintFinding) -> bool:
     """Return whether two constraints' findings about the same records report the same problem.
 
-    If there are several records, they do. A single record may have several problems, so two
-    findings about one record must also have the same words or the same key.
+    Findings about several records always do. A single record may have several problems, so two
+    findings about one record must also have the same wording or the same key.
     """
     several = min(len(set(one.records)), len(set(other.records))) > 1
     same_key = one.key is not None and one.key == other.key
@@ -125,7 +126,7 @@ def list_duplicates(
     seen the duplicate's message. The same applies to a duplicate that has become more severe
     (`graver`) while its original is acknowledged or snoozed, and to a duplicate whose finding in
     `heard` reports a different problem from its original's. A duplicate that was resolved manually,
-    together with its original, becomes a resolved alert of its own, which can be reopened.
+    together with its original, becomes a separate resolved alert, which can be reopened.
     """
     by_key = {alert.pk: alert for alert in known.values()}
     for alert in known.values():
@@ -148,7 +149,7 @@ def list_duplicates(
 
 
 def _list(duplicate: Alert, step: Step) -> None:
-    """Open a duplicate as an alert of its own, keeping the time when it first opened."""
+    """Open a duplicate as a separate alert, keeping its original opening time."""
     duplicate.was_duplicate_of_id, duplicate.duplicate_of = duplicate.duplicate_of_id, None
     mark_open(duplicate, step)
     duplicate.save()
@@ -214,10 +215,10 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
-    """Yield the live duplicates among these alerts that no other alert covers.
+    """Yield the live duplicates among these alerts whose originals no longer cover them.
 
-    Such orphans are left behind by processes from an earlier release that doesn't know about
-    duplicates.
+    Processes from an earlier release, which doesn't know about duplicates, leave such orphans
+    behind.
     """
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
@@ -256,7 +257,7 @@ def _list_orphan(alert: Alert) -> bool:
 
 
 def with_duplicates(alert: Alert) -> list[Alert]:
-    """Return an alert and its duplicates that, like it, are live or were resolved manually."""
+    """Return an alert and its live duplicates or, if it is resolved, its manually resolved ones."""
     rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
     if alert.state == AlertState.RESOLVED:
         return [alert, *rows.filter(holds_back=True)]

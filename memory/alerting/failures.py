@@ -1,8 +1,8 @@
-"""Constraints that are currently failing: since when, with which error, and after which entries.
+"""Constraint failures: which constraints are failing, since when, why, and after which entries.
 
 Anyone who relies on a constraint must be told when it isn't working. A live constraint_error alert
-reports this. So does one that was resolved manually, for as long as it holds back new alerts: the
-next successful run ends the hold.
+reports the failure. So does a manually resolved constraint_error alert, as long as it suppresses
+new alerts, that is, until the next successful run.
 """
 
 import datetime
@@ -27,8 +27,9 @@ MAX_ENTRIES = 100
 class Failure:
     """A constraint's failure: since when, with which message, and after which entries.
 
-    `entries` are the entries that the project took in between the last successful run and the first
-    failed run. It is empty if there were none or they are no longer known.
+    `entries` are the numbers of the entries that were added to the project between the last
+    successful run and the first failed run. The list is empty if there were no such entries or they
+    are no longer known.
     """
 
     since: datetime.datetime
@@ -73,7 +74,7 @@ def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
 
 
 def _entries(run: Run | None) -> list[int]:
-    """Return the entries that the project took in since the previous constraint run."""
+    """Return the numbers of the entries added to the project since the previous constraint run."""
     if run is None or run.checkpoint is None:
         return []
     earlier = Run.objects.filter(

@@ -19,14 +19,14 @@ class FeedbackRefused(Exception):
 
 @dataclass(frozen=True)
 class Precision:
-    """How many verdicts of each kind a constraint's alerts have received."""
+    """The number of useful and wrong verdicts that a constraint's alerts have received."""
 
     useful: int
     wrong: int
 
     @property
     def precision(self) -> float | None:
-        """The share of verdicts that are `useful`, or None if there are no verdicts."""
+        """The fraction of verdicts that are `useful`, or None if there are no verdicts."""
         judged = self.useful + self.wrong
         return round(self.useful / judged, 4) if judged else None
 
@@ -42,10 +42,10 @@ def in_words(judged: Precision) -> str:
 
 
 def give(alert: Alert, *, judge: Judge, verdict: Verdict, actor: str, note: str = "") -> Alert:
-    """Record a judge's verdict on a live or resolved alert, replacing any earlier one.
+    """Record a judge's verdict on a live or resolved alert, replacing the judge's earlier one.
 
-    Repeating the same verdict changes nothing. Raises FeedbackRefused if the alert isn't about a
-    finding but is meant for staff.
+    Repeating the same verdict changes nothing. Raises FeedbackRefused if the alert is a notice to
+    staff about a constraint, not about a finding.
     """
     if alert.kind != AlertKind.FINDING:
         raise FeedbackRefused("feedback is possible only on alerts about findings")

@@ -1,4 +1,4 @@
-"""Findings: what constraints yield, what identifies a finding, and what counts as a change."""
+"""Findings: what constraints yield, what identifies a finding, and when a finding has changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ RESOLVES = "critical_alert_resolves"
 HELD = "critical_alert_held"
 
 
-# The placeholder for a message that may quote redacted content, until the alert gets a new one.
+# Replaces a message that may quote redacted content, until the alert gets a new message.
 REDACTED = "(redacted)"
 
 
@@ -76,9 +76,10 @@ class ConstraintFinding:
 def failure(
     constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
 ) -> ConstraintFinding:
-    """Return the finding that alerts staff to a constraint that failed.
+    """Return the finding that alerts staff to a failed constraint.
 
-    `critical` is set if the constraint may itself raise critical alerts. `advice` says what to fix.
+    `critical` is set if the constraint may itself raise critical alerts. `advice` describes what to
+    fix.
     """
     where = f" at line {error['line']}" if error.get("line") else ""
     said = f"{constraint} failed{where}: {error['type']}: {error['message']}"[:MAX_ERROR]
@@ -102,10 +103,10 @@ def most_severe(findings: Sequence[ConstraintFinding]) -> dict[str, ConstraintFi
 
 
 def differences(before: ConstraintFinding, finding: ConstraintFinding) -> list[str]:
-    """Return which aspects of a finding differ from an earlier one.
+    """Return which aspects of a finding differ from those of an earlier finding.
 
-    The aspects are the severity, and the records with their entries. The message counts only if the
-    finding has no records, since a message may contain a countdown.
+    The aspects are the severity, and the records with their entries. The message is compared only
+    if the finding has no records, since a message may contain a countdown.
     """
     changed = []
     if before.severity != finding.severity:

@@ -36,8 +36,8 @@ from memory.models.alerts import (
 def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:
     """Resolve the alerts of a user being merged into another; return their states by fingerprint.
 
-    When one of `into`'s constraints yields a finding with the same fingerprint, its alert gets the
-    stored state. Call this in a transaction that has locked both users' rows.
+    When one of `into`'s constraints yields a finding with the same fingerprint, the finding's alert
+    gets the stored state. Call this in a transaction that has locked both users' rows.
     """
     step = Step(user, MERGE)
     known = lock_current(user)
@@ -87,7 +87,7 @@ def take_over(alert: Alert, step: Step) -> None:
 
 
 def forget_handed(row: Merge, fingerprints: Sequence[str]) -> None:
-    """Remove fingerprints from a merge in one statement, since others may write concurrently."""
+    """Remove fingerprints from a merge in one statement, which is safe from concurrent writes."""
     left = Func(
         F("alerts"),
         Value(list(fingerprints), output_field=ArrayField(TextField())),

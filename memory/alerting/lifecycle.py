@@ -1,6 +1,6 @@
 """The life cycle of an open alert.
 
-People acknowledge, snooze, reopen and resolve it; over time, its snooze ends or it is escalated.
+People acknowledge, snooze, reopen and resolve alerts; over time, snoozes end and alerts escalate.
 """
 
 import datetime
@@ -38,7 +38,7 @@ class SnoozeRefused(ValueError):
 
 
 def acknowledge(alert: Alert, *, actor: str, note: str = "") -> Alert:
-    """Mark a live alert as seen. Repeating this changes nothing.
+    """Mark a live alert as seen. This is idempotent.
 
     Raises AlertNotOpen if the alert is resolved.
     """
@@ -62,8 +62,8 @@ def snooze(alert: Alert, *, actor: str, until: datetime.datetime | None, note: s
         raise SnoozeRefused("This time has already passed. Choose a time in the future.")
     if until is not None and until > now + MAX_SNOOZE:
         raise SnoozeRefused(
-            f"Choose a time within {MAX_SNOOZE.days} days. Without a time, the alert is snoozed"
-            " until it changes."
+            f"Choose a time within {MAX_SNOOZE.days} days. If no time is given, the alert is"
+            " snoozed until it changes."
         )
     with step_on(alert, actor) as (step, row):
         _check_live(row)
@@ -90,7 +90,7 @@ def reopen(alert: Alert, *, actor: str, note: str = "") -> Alert:
 
 
 def resolve(alert: Alert, *, actor: str, reason: str) -> Alert:
-    """Resolve an alert manually. As long as its finding doesn't change, no new alert is opened.
+    """Resolve an alert manually. As long as its finding doesn't change, no new alert opens for it.
 
     Resolving the alert about a paused constraint resumes the constraint. Raises AlertNotOpen if the
     alert is already resolved.

@@ -62,7 +62,7 @@ def resume_changed(
     hashes: Mapping[str, str],
     step: Step,
 ) -> set[str]:
-    """Resume the paused constraints that changed or no longer exist; return those still paused."""
+    """Resume paused constraints that changed or no longer exist; return the ones still paused."""
     paused = set()
     for row in PausedConstraint.objects.filter(user=step.user, resumed_at=None):
         if row.constraint not in existing:
@@ -110,7 +110,8 @@ def tell_more_severe(
 ) -> None:
     """Notify staff when a paused constraint reports a critical finding for the first time.
 
-    The finding itself opens no alert, and whoever acknowledged the pause did not know about it.
+    The finding itself opens no alert, and whoever acknowledged the pause did not know about the
+    finding.
     """
     for finding in found:
         if finding.constraint not in paused or finding.severity != Severity.CRITICAL:

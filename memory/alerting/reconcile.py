@@ -1,10 +1,11 @@
 """Reconcile a user's alerts with the findings from one constraint run.
 
 As long as runs keep yielding the same finding (judged by fingerprint, not by wording), its alert
-stays live; once a run no longer yields it, the alert is resolved. A finding that two constraints
-share is one alert (`memory.alerting.duplicates`). If a constraint fails, its alerts stay as they
-are, and another alert tells staff about the failure. A constraint that exceeds its alert limit is
-paused (`memory.alerting.alert_limits`): it changes no alerts until it is resumed.
+stays live; once a run no longer yields it, the alert is resolved. If two constraints report the
+same finding, only one alert is listed (`memory.alerting.duplicates`). If a constraint fails, its
+alerts stay as they are, and another alert tells staff about the failure. A constraint that exceeds
+its alert limit is paused (`memory.alerting.alert_limits`): it changes no alerts until it is
+resumed.
 """
 
 import datetime
@@ -53,8 +54,8 @@ from memory.models.alerts import (
 from memory.models.checkpoints import Origin
 from memory.users import next_run
 
-# A run dated further in the future than this was dated by a wrong clock. Later runs, dated by a
-# correct clock, don't count as older than that run.
+# If a run's timestamp is further in the future than this, the clock it came from was wrong; later
+# runs with correct timestamps are not considered older than that run.
 AHEAD = datetime.timedelta(hours=1)
 
 
@@ -75,9 +76,9 @@ def apply(
     constraints. If an existing constraint did not complete, its alerts stay as they are. For a
     constraint that no longer exists, `ended` may give the reason. `over_limit` maps each constraint
     that was stopped at the alert limit to a few of its findings, most severe first. `sources`
-    contains the source hashes of constraints that aren't files in the version. `takes_now` says
-    whether any constraint takes the current time; if it is given, the next scheduled run is set as
-    well.
+    contains the source hashes of constraints that aren't files in the version. `takes_now`
+    indicates whether any constraint takes the current time as a parameter; if it is given, the next
+    run is scheduled as well.
 
     Returns False, and does nothing, if the alerts already reflect a newer version or evaluation
     time. Call this in the same transaction as `runs.finish`.
@@ -219,7 +220,8 @@ def _is_gone(
 def _is_new(known: Alert | None, finding: ConstraintFinding) -> bool:
     """Return whether a finding opens an alert.
 
-    If its alert was resolved manually, it opens one only if it has changed since then.
+    A finding whose alert was resolved manually opens a new one only if the finding has changed
+    since.
     """
     return known is None or (known.holds_back and bool(differences(as_finding(known), finding)))
 

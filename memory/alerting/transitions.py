@@ -52,7 +52,7 @@ MODEL = "language model"
 class Step:
     """A transaction in which a user's alerts change, with its user, actor, time and run.
 
-    Events are collected as they happen and stored at the end, so that the feed's counter is locked
+    Events are collected as they occur and stored at the end, so that the feed's counter is locked
     last.
     """
 
@@ -68,7 +68,7 @@ class Step:
         return self.user.workspace.alert_limits
 
     def tell(self, alert: Alert, kind: AlertEventKind, **detail: Any) -> None:
-        """Add an event for an alert, unless it is a duplicate: duplicates have no events."""
+        """Add an event for an alert, unless the alert is a duplicate: duplicates have no events."""
         if alert.duplicate_of_id is not None:
             return
         self.events.append(
@@ -124,8 +124,8 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
         alert.save()
         return
     if not changed:
-        # A message with a countdown changes on every run. The new message is shown, but it doesn't
-        # count as an event.
+        # A message with a countdown changes on every run. The new message is shown, but the change
+        # is not recorded as an event.
         alert.message = finding.message
         alert.save(update_fields=["last_run", "message"])
         return
@@ -153,7 +153,7 @@ def keep_alert(alert: Alert, finding: ConstraintFinding, step: Step) -> None:
 
 
 def mark_open(alert: Alert, step: Step) -> None:
-    """Set an alert's columns as for an open alert, without saving it."""
+    """Set an alert's columns to those of an open alert, without saving the alert."""
     alert.state, alert.open_since, alert.changed_at = AlertState.OPEN, step.at, step.at
     alert.snoozed_until = alert.resolved_at = alert.escalated_at = None
     alert.holds_back = False
@@ -162,7 +162,7 @@ def mark_open(alert: Alert, step: Step) -> None:
 
 
 def _reschedule(alert: Alert, limits: EffectiveSettings, since: datetime.datetime) -> None:
-    """Set when the alert will be escalated. While it stays open, it is escalated only once."""
+    """Set when the alert will be escalated. While an alert stays open, it escalates only once."""
     if alert.duplicate_of_id is not None:
         alert.escalate_at = None
         return
@@ -180,7 +180,7 @@ def release_hold(alert: Alert) -> None:
 
 
 def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
-    """Record in live alerts' histories that the model's edits would have silenced them.
+    """Record in live alerts' histories that the language model's edits would have silenced them.
 
     `reasons` maps the alerts' fingerprints to the reasons. No event is added for an alert whose
     last event already records this. Call this in a transaction.

@@ -39,9 +39,9 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
     )
     causes = CauseSerializer(
         many=True,
-        help_text="The constraints that raise the alert: `constraint` first, then others that"
-        " report the same finding about the same records. The alert stays live until none of them"
-        " raises it.",
+        help_text="The constraints that raise the alert: `constraint` first, then other"
+        " constraints that report the same finding about the same records. The alert stays live"
+        " until none of these constraints raises it.",
     )
 
     class Meta:
@@ -92,7 +92,7 @@ class AlertDetailSerializer(AlertSerializer):
 
 
 class AlertNewsSerializer(AlertSerializer):
-    """An alert in its current state, with its events after event number `after`."""
+    """An alert in its current state, with its events numbered above `after`."""
 
     events = AlertEventSerializer(many=True, source="news")
 
@@ -123,7 +123,7 @@ class RejectionSerializer(serializers.Serializer[Any]):
 
 
 class AlertFeedSerializer(serializers.Serializer[Any]):
-    """The feed's events after event number `after`; alerts are ordered by their newest event."""
+    """The feed's events numbered above `after`; alerts are ordered by their newest event."""
 
     results = AlertNewsSerializer(many=True)
     rejected = RejectionSerializer(
@@ -133,13 +133,13 @@ class AlertFeedSerializer(serializers.Serializer[Any]):
     )
     next = serializers.IntegerField(help_text="The `after` value for the next request.")
     waited = serializers.BooleanField(
-        help_text="False if this request could not wait because too many others were waiting."
-        " In that case, pause before sending the next request."
+        help_text="False if this request could not wait because too many other requests were"
+        " waiting. In that case, pause before sending the next request."
     )
 
 
 class AlertThenSerializer(AlertSerializer):
-    """An alert in its current form, with its state at the requested moment."""
+    """An alert in its current form, with its state at the requested point in time."""
 
     state_then = serializers.ChoiceField(choices=LIVE_STATES)
 
@@ -148,13 +148,13 @@ class AlertThenSerializer(AlertSerializer):
 
 
 class AlertThenPageSerializer(AlertPageSerializer):
-    """A page of the alerts that were live at the requested moment."""
+    """A page of the alerts that were live at the requested point in time."""
 
     results = AlertThenSerializer(many=True)
 
 
 class NoteSerializer(StrictSerializer):
-    """A note to keep with the alert."""
+    """A note to store with the alert."""
 
     note = serializers.CharField(
         required=False, default="", max_length=MAX_REASON, allow_blank=True
@@ -166,9 +166,9 @@ class SnoozeSerializer(NoteSerializer):
 
     until = serializers.DateTimeField(
         required=False,
-        help_text="The end of the snooze, within the next year; a time without a UTC offset is read"
-        " in the user's time zone. If omitted, the alert is snoozed until its severity or evidence"
-        " changes.",
+        help_text="The end of the snooze, within the next year; a time without a UTC offset is"
+        " interpreted in the user's time zone. If omitted, the alert is snoozed until its severity"
+        " or evidence changes.",
     )
 
 

@@ -40,10 +40,10 @@ LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
-    description="Return the alerts that were unresolved at a moment (2026-03-01T09:00, read in"
-    " the user's time zone unless it has a UTC offset) or on a day (2026-03-01: at noon), in their"
-    " current form, each with `state_then`. For a whole workspace, a time without a UTC offset is"
-    " read in the workspace's time zone.",
+    description="Return the alerts that were unresolved at a point in time (2026-03-01T09:00,"
+    " interpreted in the user's time zone unless it has a UTC offset) or on a day (2026-03-01: at"
+    " noon), in their current form, each with `state_then`. For a whole workspace, a time without"
+    " a UTC offset is interpreted in the workspace's time zone.",
 )
 AFTER = OpenApiParameter(
     "after",
@@ -73,7 +73,7 @@ class AlertFilter(django_filters.FilterSet):
     )
 
     def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
-        """Keep the alerts that constraint `path` raises or, for the feed, has ever raised."""
+        """Select the alerts that constraint `path` raises or, for the feed, has ever raised."""
         ever = "after" in (self.data or {})
         return found.filter(found_by(path, ever=ever))
 
@@ -101,7 +101,7 @@ class AlertList(generics.ListAPIView[Alert]):
         asked = request.query_params
         if not {"after", "wait"} & asked.keys():
             return super().list(request, *args, **kwargs)
-        found = self.get_queryset()  # first, so that a missing user always causes a 404
+        found = self.get_queryset()  # comes first, since a missing user must cause a 404
         if "after" not in asked:
             raise Incompatible("wait", "`wait` requires `after`, such as `after=now&wait=25`.")
         for name in LIST_ONLY:
@@ -135,12 +135,12 @@ class AlertList(generics.ListAPIView[Alert]):
         return principal_of(self.request).reach("user")
 
     def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts in the caller's workspace; for the feed, erased users' alerts, too."""
+        """Return the alerts in the caller's workspace; for the feed, include erased users'."""
         found = _visible(self, erased="after" in self.request.query_params)
         return self.live_then(found, lambda: principal_of(self.request).workspace.time_zone)
 
     def live_then(self, found: QuerySet[Alert], zone: Callable[[], str]) -> QuerySet[Alert]:
-        """If the request has `as_of`, keep only the alerts that were live at that moment."""
+        """If the request has `as_of`, select only the alerts that were live at that time."""
         if "as_of" not in self.request.query_params:
             return found
         try:
@@ -189,7 +189,7 @@ class OneAlert(generics.RetrieveAPIView[Alert]):
 
 
 def _after(request: Request, newest: int) -> int:
-    """Parse `?after=`; raises ValidationError if it is neither `now` nor a valid event number."""
+    """Parse `?after=`; raises ValidationError unless it is `now` or a valid event number."""
     try:
         return alert_events.number(request.query_params["after"], newest)
     except ValueError as error:
@@ -197,7 +197,7 @@ def _after(request: Request, newest: int) -> int:
 
 
 def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
-    """Return the alerts that these events belong to, as they are now, ordered by newest event."""
+    """Return these events' alerts in their current state, ordered by their newest event."""
     by_alert: dict[Any, list[AlertEvent]] = {}
     for event in (event for event in events if event.alert_id is not None):
         by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]
@@ -208,7 +208,7 @@ def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
 
 
 def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
-    """Return descriptions of the events that report rejected entries; skip all others."""
+    """Return descriptions of the events that report rejected entries; skip all other events."""
     named = rejections.named_by(events)
     found = [event for event in events if event.pk in named]
     prefetch_related_objects(found, "user")

@@ -59,8 +59,8 @@ class AskedSerializer(serializers.Serializer[Any]):
     )
     reason = serializers.CharField(
         allow_null=True,
-        help_text="In the model's words: what is missing, or how it interpreted an ambiguous"
-        " question.",
+        help_text="In the model's words: what is missing, or how the model interpreted an"
+        " ambiguous question.",
     )
     value = serializers.JSONField()
     type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
@@ -95,7 +95,7 @@ class Ask(UserScopedView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Have the language model write a query that answers the question, and return its result.
+        """Have the language model write a query to answer the question; return the query's result.
 
         200 with the value, or with `known: false` if the memory does not contain the answer; 409 if
         no language model is configured; 422 if the model did not reach an answer; 503 if the model

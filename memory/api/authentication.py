@@ -74,11 +74,11 @@ class ApiKeyAuthentication(BaseAuthentication):
         return Principal(key), key
 
     def key_in(self, scheme: str, text: str) -> str:
-        """Return the key from the header's value, or an empty string if it has none."""
+        """Return the key from the header's value, or an empty string if there is none."""
         return text if scheme == self.scheme.lower() else ""
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the challenge; without one, a missing key would cause a 403 instead of a 401."""
+        """Return the auth challenge; without it, a missing key would cause a 403, not a 401."""
         return f'{self.scheme} realm="uac"'
 
 

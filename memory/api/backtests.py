@@ -27,10 +27,10 @@ from memory.temporal import backtest_reports, backtests
 
 MAX_SOURCE = 64 * 1024
 HISTORY = (
-    "`recorded`: based on what was known at each moment. `occurred`: based on what was true at"
-    " each moment according to the typed entries' own times (`occurred_at`), including history that"
-    " was loaded later; users with records that do not come from typed entries cannot be evaluated"
-    " this way."
+    "`recorded`: based on what was known at each point in time. `occurred`: based on what was true"
+    " at each point in time according to the typed entries' own times (`occurred_at`), including"
+    " history that was loaded later; users with records that do not come from typed entries cannot"
+    " be evaluated this way."
 )
 
 
@@ -49,8 +49,8 @@ class NewBacktestSerializer(StrictSerializer):
         min_value=1,
         max_value=backtests.MAX_USERS,
         default=backtests.USERS,
-        help_text="The maximum number of users: if the constraint applies to more, a fixed sample"
-        " of this size is selected.",
+        help_text="The maximum number of users: if the constraint applies to more users, a fixed"
+        " sample of this size is selected.",
     )
     by = ByField(default=By.RECORDED, help_text=HISTORY)
 
@@ -92,7 +92,8 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
     )
     users = serializers.IntegerField(
         source="most_users",
-        help_text="The maximum number of users: the sample size if the constraint applies to more.",
+        help_text="The maximum number of users: the sample size if the constraint applies to more"
+        " users.",
     )
 
     class Meta:
@@ -362,7 +363,7 @@ class RetryBacktest(_ChangedBacktest):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Continue a backtest that failed permanently because the server failed.
+        """Continue a backtest that failed permanently because of a server failure.
 
         409 for any other backtest, or if another backtest is running in its place. Requires the
         scope `manage`.

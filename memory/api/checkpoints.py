@@ -75,7 +75,7 @@ class CheckpointDetailSerializer(CheckpointSerializer):
 class ProposalSerializer(StrictSerializer):
     """Edits to the project, whole project files, or both.
 
-    They become the next version together, or not at all.
+    Together, they become the project's next version, or none of them is applied.
     """
 
     edits = serializers.ListField(
@@ -126,7 +126,7 @@ class ProposalSerializer(StrictSerializer):
         return files
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Reject a proposal with neither edits nor files, or with a `version` but no files."""
+        """Reject a proposal that has neither edits nor files, or has a `version` but no files."""
         if not attrs["edits"] and not attrs["files"]:
             raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
         if "version" in attrs and not attrs["files"]:
@@ -254,10 +254,10 @@ def propose(
 ) -> Response:
     """Queue the proposal, wait up to `limit` seconds for the gate, and return the response.
 
-    `edits` returns the edits, or raises if the current state does not allow them; they must settle
-    the entries in `considered`. `files` are whole files, based on the version `base`. `expects`
-    returns the hashes that files must still have, keyed by path, or raises if the request's
-    precondition fails.
+    `edits` returns the edits, or raises if the current state does not allow them; the edits must
+    settle the entries in `considered`. `files` are whole files, based on the version `base`.
+    `expects` returns the hashes that the project's files must still have, keyed by path, or raises
+    if the request's precondition fails.
     """
 
     def queue() -> Run:
@@ -312,7 +312,7 @@ class OneCheckpoint(UserScopedView):
     def checkpoint(self, version: int) -> Checkpoint:
         """Return a version of the user's project.
 
-        Raises Http404 if there is none, and BeingRedacted (503) while a redaction is under way.
+        Raises Http404 if there is no such version, and BeingRedacted (503) during a redaction.
         """
         user = self.memory_user()
         history.refuse_being_redacted(user)

@@ -1,7 +1,7 @@
-"""`complete_by`: how a follow-up question is completed from the turns before it.
+"""`complete_by`: how a follow-up question is completed from the preceding turns.
 
 Rules complete the question immediately. A language model takes longer, and a web process never
-calls one itself: the request waits for a run that does. If the model doesn't answer, the search
+calls one itself: the request waits for a run that does. If the model doesn't respond, the search
 still succeeds.
 """
 
@@ -70,8 +70,8 @@ class CompletionSerializer(serializers.Serializer[Question]):
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
     """Return a validated body's `query`, completed in the requested way.
 
-    If the language model fails for any reason, rules complete it instead. Read the user's data only
-    after this call, because some of it may be redacted while the model works.
+    If the language model fails for any reason, rules complete the question instead. Read the user's
+    data only after this call, because some of the data may be redacted while the model works.
     """
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)
@@ -88,11 +88,11 @@ def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, An
 
 
 class _NotCompleted(Exception):
-    """The language model did not complete the question; the message says why."""
+    """The language model did not complete the question; the message explains why."""
 
 
 def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
-    """Have the language model complete the question; raises _NotCompleted if it does not."""
+    """Have the language model complete the question; raises _NotCompleted on failure."""
     if reason := llm_budgets.why_stopped(user.workspace):
         raise _NotCompleted(reason)
     if pauses.of_user(user):
@@ -105,7 +105,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
     if run.status != RunStatus.DONE:
         with contextlib.suppress(runs.NotToBeCancelled):
             runs.cancel(run, by="the request, which stopped waiting")
-        raise _NotCompleted(f"The language model did not answer in time (limit: {limit:g} s).")
+        raise _NotCompleted(f"The language model did not respond in time (limit: {limit:g} s).")
     if run.outcome != RunOutcome.OK or run.output is None:  # a redaction may have cleared it
         raise _NotCompleted(
             (run.error or {}).get("message", "The content was redacted in the meantime.")

@@ -1,8 +1,8 @@
 """Limits on how many large responses a web process computes at a time.
 
 Computing a response from many records holds the interpreter lock, which all of a process's requests
-share. If all slots are taken, further requests are told to try again soon, instead of keeping a
-thread waiting. No single workspace can take all of the slots.
+share. If all slots are taken, further requests are rejected and asked to retry soon, instead of
+blocking a thread. No single workspace can take all of the slots.
 """
 
 import weakref
@@ -18,8 +18,8 @@ RETRY_SECONDS = 1.0
 
 # At most two responses at a time, one per workspace.
 _places = Places(2, factor=1)
-# At most four downloads at a time, two per workspace or staff member. Building one from a whole
-# history can take minutes, and sending it to a slow reader takes even longer.
+# At most four downloads at a time, two per workspace or staff member. Building a download from a
+# whole history can take minutes, and sending it to a slow reader takes even longer.
 _downloads = Places(4, factor=1)
 DOWNLOAD_RETRY_SECONDS = 10.0
 

@@ -8,12 +8,12 @@ from memory.api.problems import CHANGED, answer
 
 
 class ConditionalGet(ConditionalGetMiddleware):
-    """Adds an ETag to API responses, and answers a matching `If-None-Match` with 304."""
+    """Adds an ETag to API responses, and responds with a 304 if `If-None-Match` matches it."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        """Return the response, or a 304 or 412 in its place."""
+        """Return the response, or a 304 or 412 response in its place."""
         if not request.path_info.startswith("/v1/"):
             return response
         found: HttpResponseBase = super().process_response(request, response)

@@ -253,7 +253,7 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
 
 
 class RunConstraint(UserScopedView):
-    """Run one constraint now, or as of a past moment."""
+    """Run one constraint now, or as of a point in the past."""
 
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
@@ -322,7 +322,7 @@ def _files_of(name: str) -> tuple[str, str]:
 def _detail(
     user: MemoryUser, checkpoint: Checkpoint | None, name: str, *, is_now: bool = True
 ) -> dict[str, Any] | None:
-    """Describe the constraint; return None if the version has no constraint with this name."""
+    """Describe a constraint; return None if the version has no constraint with this name."""
     known = outline(checkpoint)
     if checkpoint is None or name not in known.constraints:
         return None
@@ -338,8 +338,8 @@ def _detail(
 def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
     """Return the hashes that the constraint's files must have when the gate judges the change.
 
-    The hashes are keyed by path; there are none unless `If-Match` has an ETag. Raises Changed if
-    the constraint no longer matches `If-Match`.
+    The hashes are keyed by path; the mapping is empty unless `If-Match` contains an ETag. Raises
+    Changed if the constraint no longer matches `If-Match`.
     """
     if "If-Match" not in request.headers or not require_match(
         request, _detail(user, user.head, name)

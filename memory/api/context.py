@@ -26,7 +26,7 @@ MAX_QUERY = 10_000
 
 
 class ContextRequestSerializer(StrictSerializer):
-    """The message that an agent is about to answer, and how large the context may be."""
+    """The message that an agent is about to answer, and the maximum size of the context."""
 
     query = serializers.CharField(
         default="",
@@ -45,8 +45,9 @@ class ContextRequestSerializer(StrictSerializer):
     )
     as_of = MomentField(
         required=False,
-        help_text="Use what was known as of an entry (its number, such as 120), a version (v7) or a"
-        " moment. Alerts are then left out, because they are always current.",
+        help_text="Use what was known as of an entry (its number, such as 120), a version (v7) or"
+        " a point in time. Alerts are then left out, because they only exist in their current"
+        " state.",
     )
 
 

@@ -1,6 +1,6 @@
 """`/v1/openapi.json`: the OpenAPI document, which each process builds once.
 
-The document is public, so no key is needed. Building it takes half a second of CPU time.
+The document is public, so no key is needed. Building the document takes half a second of CPU time.
 """
 
 import functools
@@ -23,7 +23,7 @@ class Document(SpectacularJSONAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """Return the document."""
-        with _lock:  # so that only one thread builds the document
+        with _lock:  # make sure that only one thread builds the document
             document = made()
         return HttpResponse(document, content_type=OpenApiJsonRenderer.media_type)
 

@@ -47,8 +47,8 @@ from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
 from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
-# Created once and shared, because creating a serializer's fields takes longer than using them, and
-# using them doesn't change them.
+# These serializers are created once and shared, because creating a serializer's fields takes longer
+# than using the fields, and using them doesn't change them.
 _NEW_ENTRY = NewEntrySerializer()
 _ENTRY = EntrySerializer()
 
@@ -104,10 +104,10 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
-        """Append one or more entries, all or none; the response is 202 once they are in the log.
+        """Append one or more entries, all or none; returns 202 once they are in the log.
 
-        With `?wait=`, the server responds when the typed entries among them are settled, or after
-        that many seconds.
+        With `?wait=`, the server responds once all typed entries in the request are settled, or
+        after that many seconds.
         """
         limit = waiting.seconds(request, default=0)
         found, workspace = self._found(), principal_of(request).workspace
@@ -137,7 +137,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         return accepted(answer, location, written.headers)
 
     def _found(self) -> MemoryUser | None:
-        """Return the user in the URL, None if a first entry may create them, or raise Http404."""
+        """Return the user in the URL, or None if a first entry may create it; or raise Http404."""
         try:
             return self.memory_user(WITHOUT_HEAD)
         except Http404:
@@ -195,7 +195,7 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
-    """Return the fields that these typed entries have widened, and the constraints to review."""
+    """Return the fields widened by these typed entries, and the user's constraints to review."""
     found = widening.by_entries(user, records) if records else []
     return {
         "widened": [
@@ -280,7 +280,7 @@ class Entry(UserScopedView):
         ],
     )
     def delete(self, request: Request, user_id: str, seq: int) -> Response:
-        """Redact the entry and all entries derived from it: their content is deleted.
+        """Redact the entry and all entries derived from it, deleting their content.
 
         202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
         entries. Content based on them is removed from the project soon after; until then, requests

@@ -42,8 +42,8 @@ class NewEntrySerializer(StrictSerializer):
     )
     occurred_at = serializers.DateTimeField(
         required=False,
-        help_text="When the content was said or was true; a time without a UTC offset is read in"
-        " the user's time zone. Default: now.",
+        help_text="When the content was said or was true; a time without a UTC offset is"
+        " interpreted in the user's time zone. Default: now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
     content = serializers.CharField(required=False, max_length=MAX_TEXT)
@@ -226,7 +226,8 @@ WIDENED = inline_serializer(
     },
     many=True,
     required=False,
-    help_text="With `wait`: the fields that became optional or wider because of these records.",
+    help_text="With `wait`: the fields that these records made optional or whose type they"
+    " widened.",
 )
 
 

@@ -59,7 +59,7 @@ class Gone(exceptions.APIException):
 
 
 class Unavailable(exceptions.APIException):
-    """The content will be available again in a moment (503)."""
+    """The content is temporarily unavailable (503)."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "unavailable"
@@ -115,7 +115,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 
 def _kind_of(error: Exception) -> str:
-    """Return the kind of problem, or an empty string if the status alone determines it."""
+    """Return the kind of problem, or an empty string if the status alone determines the kind."""
     match error:
         case exceptions.ValidationError():
             return "invalid-fields"
@@ -189,7 +189,7 @@ def of_database(error: Error) -> str:
 
 
 def _detail(error: Exception, context: Mapping[str, Any]) -> str:
-    """Return what is wrong and how to fix it, as the `detail` of the problem."""
+    """Return the `detail` of the problem: what is wrong and how to fix it."""
     match error:
         case exceptions.ValidationError():
             return "Request validation failed."
@@ -204,7 +204,7 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
             types = [parser.media_type for parser in context["view"].get_parsers()]
             if types == ["application/json"]:
                 return "Send the body as JSON, with 'Content-Type: application/json'."
-            return f"Send the body with one of these as its Content-Type: {', '.join(types)}."
+            return f"Send the body with one of these Content-Types: {', '.join(types)}."
         case exceptions.APIException():
             return str(error.detail)
         case PermissionDenied():
@@ -213,21 +213,21 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request that Django rejects before it reaches a view (400)."""
+    """Respond to a request that Django rejects before it reaches a view (400)."""
     if _is_page(request):
         return defaults.bad_request(request, exception)
     return answer(400, "The request's URL or headers are invalid.")
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request for an unknown URL (404)."""
+    """Respond to a request for an unknown URL (404)."""
     if _is_page(request):
         return defaults.page_not_found(request, exception)
     return answer(404, 'Endpoint not found; the API is below /v1/, and paths end with "/".')
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer a server error: 503 if the database is unavailable, otherwise 500."""
+    """Respond to a server error: 503 if the database is unavailable, otherwise 500."""
     error = sys.exc_info()[1]
     if isinstance(error, Error) and timeouts.is_unavailable(error):
         detail = of_database(error)

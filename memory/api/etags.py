@@ -1,4 +1,4 @@
-"""ETags: unchanged content is not sent again (304), and changed content is not overwritten (412).
+"""ETags: unchanged content is not resent (304), and changed content is not overwritten (412).
 
 An ETag is a hash of the whole response.
 """
@@ -23,7 +23,7 @@ IF_MATCH = OpenApiParameter(
     str,
     OpenApiParameter.HEADER,
     description="The ETag from the response to a GET of this URL. If a GET would return different"
-    " content now, nothing is done (412). `*` matches any content.",
+    " content now, the request is rejected (412). `*` matches any content.",
 )
 CHANGED: Mapping[Any, OpenApiResponse] = {
     (412, CONTENT_TYPE): OpenApiResponse(
@@ -36,8 +36,8 @@ CHANGED: Mapping[Any, OpenApiResponse] = {
 def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -> Iterator[None]:
     """If the request has `If-Match`, lock the row during the block and check the header.
 
-    `representation` returns what a GET of the URL would return right now. Raises Changed if the
-    header does not match it.
+    `representation` returns the content that a GET of the URL would return right now. Raises
+    Changed if the header does not match that content.
     """
     if "If-Match" not in request.headers:
         yield
@@ -51,7 +51,8 @@ def unchanged(request: Request, row: Model, representation: Callable[[], Any]) -
 def require_match(request: Request, representation: Any) -> bool:
     """Raise Changed if `If-Match` does not match this representation (None if nothing exists).
 
-    Returns whether the header names the existing content; False if it is missing or `*`.
+    Returns whether the header contains the ETag of the existing content; False if the header is
+    missing or `*`.
     """
     wanted = request.headers.get("If-Match")
     if wanted is None:

@@ -33,7 +33,7 @@ READ_ONLY = (
 
 
 class AnyAccepted(DefaultContentNegotiation):
-    """Ignores the Accept header: the content has only one format, and errors are JSON."""
+    """Ignores the Accept header: the content comes in only one format, and errors are JSON."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
@@ -60,7 +60,7 @@ class Export(KnownView):
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return the files of the newest version, or of an earlier one."""
+        """Return the files of the newest version, or of an earlier version."""
         known = self.known()
         etag = archive.etag(known.checkpoint)
         if {etag, "*"} & set(parse_etags(request.headers.get("If-None-Match", ""))):
@@ -72,8 +72,8 @@ class Export(KnownView):
 class SubjectAccess(UserScopedView):
     """All stored data about the user, as a zip."""
 
-    # Needs `manage` because it reveals more than any other request: prompts, deliveries, and the
-    # reasons for redactions.
+    # Needs `manage` because subject access reveals more than any other request: prompts,
+    # deliveries, and the reasons for redactions.
     scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
     costly = ("GET",)
     content_negotiation_class = AnyAccepted
@@ -87,7 +87,7 @@ class SubjectAccess(UserScopedView):
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return all stored data about the user, as of a single point in time.
+        """Return all stored data about the user, as of the same point in time.
 
         Requires the scope `manage`. For a long log, it may take minutes for the first byte to
         arrive.
@@ -99,7 +99,7 @@ class SubjectAccess(UserScopedView):
 
 
 class _GitView(UserScopedView):
-    """Base class for git's endpoints. Errors are plain text because git shows them as they are."""
+    """Base class for git's endpoints. Errors are plain text because git shows them verbatim."""
 
     authentication_classes = [PasswordAuthentication]
     content_negotiation_class = AnyAccepted
@@ -120,7 +120,7 @@ class _GitView(UserScopedView):
     ) -> HttpResponseBase:
         """Return a response containing what `answer` writes for the history of the user's project.
 
-        Raises BeingRedacted while a redaction is under way.
+        Raises BeingRedacted while a redaction is in progress.
         """
         user = self.memory_user()
         refuse_being_redacted(user)
@@ -140,7 +140,7 @@ class GitRefs(_GitView):
     parameters = {"GET": ["service"], "HEAD": ["service"]}
 
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return the refs with their commits, which `git clone` and `git fetch` request first."""
+        """Return the refs and their commits, which `git clone` and `git fetch` request first."""
         service = request.query_params.get("service")
         if service == RECEIVE:
             self.memory_user()
@@ -157,7 +157,7 @@ class GitUploadPack(_GitView):
     costly = ("POST",)
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
-        """Return the objects that a client asks for, in git's protocol."""
+        """Return the objects that a client requests, using git's protocol."""
         if request.content_type != f"application/x-{fetching.SERVICE}-request":
             raise ParseError("Use git: this URL accepts only git's own requests.")
         body = _body(request)
@@ -197,10 +197,10 @@ def _sent(form: str, write: Callable[[fetching.Write], None]) -> FileResponse:
 
 
 def _body(request: Request) -> bytes:
-    """Return the decompressed body.
+    """Return the request's decompressed body.
 
-    Raises ParseError if it is compressed with anything but gzip, and PayloadTooLarge if the result
-    is too large.
+    Raises ParseError if the body is compressed with anything but gzip, and PayloadTooLarge if the
+    decompressed body is too large.
     """
     body: bytes = request.body
     if request.headers.get("Content-Encoding", "identity") == "identity":

@@ -28,14 +28,14 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
 class StrictFilterBackend(DjangoFilterBackend):
     """Filters a list and rejects parameters that the list does not accept.
 
-    Besides the list's filters, the view's `list_parameters` are accepted; these default to the
-    paging parameters.
+    Besides the list's filters, the parameters in the view's `list_parameters` are accepted; by
+    default, these are the paging parameters.
     """
 
     def filter_queryset(
         self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
-        """Return the matching rows; raises ValidationError naming any invalid parameters."""
+        """Return the rows that match; raises ValidationError naming any invalid parameters."""
         filterset_class = self.get_filterset_class(view, queryset)
         known = [
             *(filterset_class.base_filters if filterset_class else ()),

@@ -38,9 +38,9 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
     constraint = serializers.CharField()
     causes = ForeseenCauseSerializer(
         many=True,
-        help_text="The constraints behind the event: `constraint` first, then others that report"
-        " the same finding about the same records at the same moment. Such a shared event is listed"
-        " only once, like a shared alert.",
+        help_text="The constraints behind the event: `constraint` first, then other constraints"
+        " that report the same finding about the same records at the same time. Such a shared"
+        " event is listed only once, like a shared alert.",
     )
     severity = serializers.ChoiceField(
         choices=Severity.choices,
@@ -62,7 +62,8 @@ class UnforeseenSerializer(serializers.Serializer[Any]):
 
     constraint = serializers.CharField()
     known_until = serializers.DateTimeField(
-        allow_null=True, help_text="The end of the constraint's forecast; null if there is none."
+        allow_null=True,
+        help_text="The end of the constraint's forecast; null if the constraint has no forecast.",
     )
     error = serializers.JSONField(allow_null=True)
 
@@ -88,7 +89,7 @@ class ForecastSerializer(serializers.Serializer[Any]):
     next_change = serializers.DateTimeField(allow_null=True)
     wakes_at = serializers.DateTimeField(
         allow_null=True,
-        help_text="When the forecast will next make the constraints run.",
+        help_text="The time of the next constraint run that the forecast will trigger.",
     )
     events = ForeseenEventSerializer(
         many=True,

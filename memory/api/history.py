@@ -67,13 +67,14 @@ class Difference(UserScopedView):
                 "since",
                 str,
                 required=True,
-                description="The earlier moment; accepts the same values as `as_of` elsewhere.",
+                description="The earlier point in time; accepts the same values as `as_of`"
+                " elsewhere.",
             ),
             OpenApiParameter(
                 "until",
                 str,
-                description="The later moment; accepts the same values as `as_of` elsewhere."
-                " Default: now.",
+                description="The later point in time; accepts the same values as `as_of`"
+                " elsewhere. Default: now.",
             ),
             BY,
         ],
@@ -200,7 +201,7 @@ class Restore(UserScopedView):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Answer 404 for a missing version, and 409 if there is nothing to restore."""
+    """Turn rollback errors into a 404 (no such version) or a 409 (nothing to restore)."""
     try:
         yield
     except rollback.NoSuchVersion as error:

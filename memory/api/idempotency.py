@@ -1,8 +1,8 @@
-"""The request header `Idempotency-Key`: a repeated write is answered but not carried out again.
+"""The request header `Idempotency-Key`: a repeated write gets a response but isn't repeated.
 
-This follows draft-ietf-httpapi-idempotency-key-header. Only references to the objects that the
-write created are stored, and every response is built from those objects, so the response to a
-repeated request shows the current state of the same entries, run or user.
+This follows draft-ietf-httpapi-idempotency-key-header. Only references to the objects created by
+the write are stored, and every response is built from those objects, so the response to a repeated
+request shows the current state of the same entries, run or user.
 """
 
 import re
@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 
 class InProgress(Conflict):
-    """The same request is still being carried out (409)."""
+    """The first request with the same key is still being processed (409)."""
 
     problem = "in-progress"
     # In seconds; the framework sends it as `Retry-After`.
@@ -84,8 +84,8 @@ def once(
 
     `refer` turns the result into a JSON value to store, and `recall` restores it from the stored
     row. Checks that depend on the current state belong in `do`: a repeated request must not fail
-    because of what it did the first time. `nameless` means that the write erases the user
-    concerned.
+    because of the effects of the first one. `nameless` means that the write erases the user in
+    question.
 
     Raises ValidationError for a malformed key, InProgress (409) while the first request is still
     being processed, and KeyReused (422) if the key was used for a different request.
@@ -102,7 +102,7 @@ def once(
         try:
             return recall(row)
         except (Run.DoesNotExist, MemoryUser.DoesNotExist):
-            raise  # the API has more specific errors for these
+            raise  # the API has more specific errors for these cases
         except ObjectDoesNotExist:
             raise NotFound("The result of this request is no longer available.") from None
 
@@ -122,8 +122,8 @@ def _fingerprint(request: Request) -> str:
     """Return a hash that identifies a request, ignoring its `wait` parameter."""
     asked = [request.method, request.path, request.data]
     parameters = {name: text for name, text in request.query_params.items() if name != "wait"}
-    # A key limited to certain users sees only their data. If that set of users changes, the same
-    # request counts as a different one.
+    # A key limited to certain users sees only their data. If that set of users changes, an
+    # identical request is treated as a different request.
     reach = principal_of(request).key.user_pks
     told = [parameters] if reach is None else [parameters, sorted(reach)]
     return sha256(canonical_json([*asked, *told] if parameters or reach is not None else asked))

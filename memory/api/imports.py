@@ -1,4 +1,4 @@
-"""`/v1/users/{user_id}/import/`: importing an outside project into the user's own."""
+"""`/v1/users/{user_id}/import/`: importing an external project into the user's own project."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class ImportSerializer(StrictSerializer):
     )
 
     def validate_files(self, files: dict[str, str]) -> dict[str, str]:
-        """Check the files' paths and sizes; raises ValidationError if they are not allowed."""
+        """Check the files' paths and sizes; raises ValidationError if any is not allowed."""
         try:
             imports.check_files(files)
         except ImportRefused as error:

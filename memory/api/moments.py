@@ -18,9 +18,9 @@ from memory.temporal.history import Known
 AS_OF = OpenApiParameter(
     "as_of",
     str,
-    description="Use what was known as of an entry (its number, such as 120), a version (v7), a day"
-    " (2026-03-01: at noon) or a moment (2026-03-01T09:00, read in the user's time zone unless it"
-    " has a UTC offset), instead of what is known now.",
+    description="Use what was known as of an entry (its number, such as 120), a version (v7), a"
+    " day (2026-03-01: at noon) or a point in time (2026-03-01T09:00, interpreted in the user's"
+    " time zone unless it has a UTC offset), instead of what is known now.",
 )
 BY = OpenApiParameter(
     "by",
@@ -28,12 +28,12 @@ BY = OpenApiParameter(
     enum=[one.value for one in By],
     description="`recorded` (default): what was known at that time. `occurred`: what was true at"
     " that time according to the typed entries' own times (`occurred_at`); `as_of` must then be a"
-    " day or a moment, by default now.",
+    " day or a point in time; default: now.",
 )
 
 
 class ByField(serializers.ChoiceField):
-    """The body field `by`, which selects whether to read the past by recorded or occurred time."""
+    """The body field `by`: whether the past is read by recorded or by occurred time."""
 
     def __init__(self, **options: Any) -> None:
         described: dict[str, Any] = {"help_text": BY.description, "required": False}
@@ -41,8 +41,7 @@ class ByField(serializers.ChoiceField):
 
 
 class AsOfSerializer(serializers.Serializer[Known]):
-    """The state that an answer is based on: its newest entry, its version, and the entries that
-    were pending."""
+    """The state that a response is based on: its newest entry, version and pending entries."""
 
     seq = serializers.IntegerField(help_text="The number of the newest entry that was known.")
     version = serializers.IntegerField(allow_null=True)
@@ -52,7 +51,7 @@ class AsOfSerializer(serializers.Serializer[Known]):
         " own times (`occurred_at`).",
     )
     moment = serializers.DateTimeField(
-        allow_null=True, help_text="The requested moment, if one was requested."
+        allow_null=True, help_text="The requested point in time, if one was requested."
     )
     computed = serializers.BooleanField(
         help_text="Whether the state was computed for this request (from the entries up to `seq`,"
@@ -76,7 +75,7 @@ class KnownView(UserScopedView):
     """Base class for views of what is, or was, known about a user."""
 
     def known(self) -> Known:
-        """Return the state that `?as_of=` and `?by=` ask for; the current one by default."""
+        """Return the state that `?as_of=` and `?by=` select; by default, the current state."""
         by_of(self.request.query_params)
         return known_of(self.memory_user(), self.request.query_params)
 
@@ -90,17 +89,18 @@ def by_of(asked: Mapping[str, Any]) -> By:
 
 
 def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
-    """Return the state that `as_of` and `by` in `asked` name; without them, the current one."""
+    """Return the state that `as_of` and `by` in `asked` select; by default, the current state."""
     if asked.get("by") == By.OCCURRED:
         return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
     return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
 
 
 def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
-    """Return what was known, or what was true, at a given moment.
+    """Return what was known, or what was true, at a given point in time.
 
     Each error names the parameter: ValidationError if the value is malformed, NamesNothing if there
-    is no such entry, version or moment, and Incompatible if the value cannot be used with `by`.
+    is no such entry, version or point in time, and Incompatible if the value cannot be used with
+    `by`.
     """
     try:
         if by == By.OCCURRED:
@@ -120,7 +120,7 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the moment that `at` names; a day means noon in the user's time zone."""
+    """Return the point in time that `at` specifies; a day means noon in the user's time zone."""
     try:
         return instants.instant_of(user, text)
     except instants.BadMoment as error:

@@ -29,11 +29,11 @@ MAX_SHOWN = 200
 
 
 def entry_meant(body: Mapping[str, Any], meant: Mapping[str, str | None]) -> dict[str, Any] | None:
-    """Return the entry that a body most closely resembles, or None if it resembles none.
+    """Return the valid entry that a body most closely resembles, or None if there is none.
 
-    `meant` maps each unknown field name in the body to the right name, or to None if it is unclear.
-    Values are taken from the body, valid or not. A record without `data` is assumed to have its
-    fields alongside its `type`.
+    `meant` maps each unknown field name in the body to the right name, or to None if the right name
+    is unclear. Values are copied from the body, valid or not. A record without `data` is assumed to
+    have its fields alongside its `type`.
     """
     entry = {name: value for name, value in body.items() if name not in meant}
     for name, ours in meant.items():

@@ -22,7 +22,7 @@ BODIES = Path(__file__).with_name("bodies.json")
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
 READ = ("get", "head")
-# Status → default description of the error, for operations that don't declare it themselves.
+# Status → default description of the error, for operations that don't declare one themselves.
 ERRORS: Mapping[str, str] = {
     "400": "The URL, a parameter, a header or the body is invalid: `errors` names the field.",
     "401": "The API key is missing or invalid.",
@@ -147,7 +147,7 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
 
 
 def _summary(operation: dict[str, Any]) -> None:
-    """Set an operation's summary to the first sentence of its description."""
+    """Derive an operation's summary from the first sentence of its description."""
     first = " ".join(operation.get("description", "").partition("\n\n")[0].split())
     sentence = _SENTENCE.match(first)
     operation["summary"] = (sentence[0] if sentence else first).rstrip(".;:")

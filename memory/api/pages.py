@@ -36,8 +36,8 @@ def page_of(
 ) -> dict[str, Any]:
     """Return a page of the rows, which are all in memory, with links to the adjacent pages.
 
-    Rows are sorted by their keys, which are unique; a cursor is the key of the last row before its
-    page, so adding or removing rows doesn't shift others to a different page.
+    Rows are sorted by their unique keys; a cursor is the key of the last row before the page it
+    points to, so adding or removing rows doesn't shift others to a different page.
     """
     pagination = Pagination()
     size = pagination.get_page_size(request)
@@ -64,9 +64,9 @@ def page_of(
 
 
 def _place(keys: Sequence[tuple[str | float, ...]], text: str) -> int:
-    """Return the position after the cursor's key, even if that row is gone."""
+    """Return the position after the cursor's key, even if the row with that key is gone."""
     try:
         named = tuple(json.loads(base64.urlsafe_b64decode(text.encode())))
         return bisect.bisect_right(keys, named)
-    except (ValueError, TypeError, RecursionError):  # RecursionError: deeply nested brackets
+    except (ValueError, TypeError, RecursionError):  # deeply nested brackets raise RecursionError
         raise bad_cursor() from None

@@ -34,7 +34,7 @@ class Pagination(CursorPagination):
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 500
-    # Any number of rows may share a timestamp; the framework would stop counting them at 1,000.
+    # Any number of rows may share a timestamp; the framework would stop at an offset of 1,000.
     offset_cutoff = 2**31
 
     def paginate_queryset(
@@ -59,7 +59,7 @@ class Pagination(CursorPagination):
         return size
 
     def decode_cursor(self, request: Request) -> Cursor | None:
-        """Parse `?cursor=`; reject an empty one, which the framework would treat as missing."""
+        """Parse `?cursor=`; reject an empty cursor, which the framework would treat as missing."""
         cursor: Cursor | None = super().decode_cursor(request)
         if cursor is not None and not any(cursor):
             raise bad_cursor()
@@ -82,13 +82,13 @@ class BoundedPagination(Pagination):
     _most = Pagination.max_page_size
 
     def get_page_size(self, request: Request) -> int:
-        """Return the requested number of rows, or as many as fit if that is fewer."""
+        """Return the requested number of rows or, if fewer fit into a page, that number."""
         return min(super().get_page_size(request), self._most)
 
     def paginate_queryset(
         self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any] | None:
-        """Return a page; if rows may be too large, read sizes first, then only rows that fit."""
+        """Return a page; if its rows may be too large, read their sizes first, then what fits."""
         if view.all_bytes > PAGE_BYTES:  # type: ignore[union-attr]
             narrow = queryset.annotate(row_bytes=view.row_bytes).only(*view.ordering)  # type: ignore[union-attr]
             rows = super().paginate_queryset(narrow, request, view) or []

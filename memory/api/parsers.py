@@ -39,7 +39,7 @@ class StrictJSONParser(JSONParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the body's object; raises a ParseError that says what is wrong, and where."""
+        """Return the body's object; raises a ParseError that describes what is wrong, and where."""
         body = _read(stream, parser_context or {})
         try:
             value = json.loads(
@@ -76,7 +76,7 @@ class ZipParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the files, keyed by path; raises a ParseError that says what is wrong."""
+        """Return the files, keyed by path; raises a ParseError that describes what is wrong."""
         body = _read(stream, parser_context or {})
         try:
             return {"files": imports.read_zip(body)}
@@ -87,8 +87,8 @@ class ZipParser(BaseParser):
 def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     """Return the body.
 
-    Raises PayloadTooLarge if it is too large, TooMuch if too many bodies are being read, and
-    ParseError if it ends too soon (the web server then passes on whatever it received).
+    Raises PayloadTooLarge if the body is too large, TooMuch if too many bodies are being read, and
+    ParseError if the body ends too soon (the web server then passes on whatever it received).
     """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     request = context.get("request")
@@ -108,7 +108,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
         body = stream.read(most + 1)
     if len(body) > most:
         raise PayloadTooLarge()
-    # A chunked body does not state its length (uac_site/wsgi.py), but its end is marked.
+    # A chunked body does not declare its length (uac_site/wsgi.py), but has an end marker.
     chunked = request is not None and "HTTP_TRANSFER_ENCODING" in request.META
     if told.isdecimal() and len(body) < int(told) and not chunked:
         raise ParseError(
@@ -118,7 +118,7 @@ def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
 
 
 class _Fault(Exception):
-    """A fault in a value, whose path is built while the exception propagates.
+    """A fault in a value of the body; the value's path is built while the exception propagates.
 
     Building the path on the way down would cost time for every value in a valid body.
     """
@@ -130,7 +130,7 @@ class _Fault(Exception):
 
     @property
     def place(self) -> str:
-        """Return the value's path as a client would write it: `data.trips[3].to`."""
+        """Return the value's path the way a client would write it: `data.trips[3].to`."""
         return "".join(reversed(self.path)).removeprefix(".")
 
 

@@ -119,7 +119,7 @@ class Resume(generics.GenericAPIView[PausedConstraint]):
 
 
 class JudgedSerializer(serializers.Serializer[Any]):
-    """How many of a constraint's alerts were judged useful or wrong."""
+    """The number of a constraint's alerts judged useful and the number judged wrong."""
 
     useful = serializers.IntegerField(help_text="How often an alert was judged useful.")
     wrong = serializers.IntegerField(help_text="How often an alert was judged wrong.")
@@ -147,7 +147,7 @@ class Precisions(APIView):
     def get(self, request: Request) -> Response:
         """List the constraints that have feedback, least precise first.
 
-        Different users' constraints with the same path are counted together.
+        Feedback on constraints with the same path is added up across users.
         """
         refuse_unknown(request.query_params, PAGING)
         workspace = principal_of(request).workspace
@@ -159,5 +159,5 @@ class Precisions(APIView):
 
 
 def as_json(precision: feedback.Precision) -> dict[str, Any]:
-    """Return a precision with its counts."""
+    """Return a precision, and the counts it is computed from, as JSON."""
     return dict(JudgedSerializer(precision).data)

@@ -1,4 +1,4 @@
-"""The format of all API errors: problem details (RFC 9457).
+"""The format of all of the API's error responses: problem details (RFC 9457).
 
 `PROBLEMS` lists all kinds of errors; docs/api.md has the same table.
 """
@@ -53,11 +53,11 @@ PROBLEMS = (
         409,
         "The first request with this `Idempotency-Key` is still being processed.",
     ),
-    Problem("user-merged", 409, "The user was merged into another user. Use that one instead."),
+    Problem("user-merged", 409, "The user was merged into another user. Use that user instead."),
     Problem(
         "cannot-be-told",
         409,
-        "There is no exact state for that moment: `detail` says what to request instead.",
+        "There is no exact state for that point in time: `detail` says what to request instead.",
     ),
     Problem(
         "redacted",
@@ -70,7 +70,7 @@ PROBLEMS = (
     Problem(
         "wrong-host",
         421,
-        "The server does not answer requests for this host (sent by the process `mcp` only).",
+        "The server does not accept requests for this host (sent by the process `mcp` only).",
     ),
     Problem("unprocessable", 422, "The request is well formed but cannot be carried out."),
     Problem("code-failed", 422, "The code of a query or constraint failed. See `error`."),

@@ -52,7 +52,7 @@ class ProcessorShare(BaseThrottle):
 def charge_processor_time(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return middleware that counts each request's processor time against its workspace's share."""
+    """Return middleware that charges each request's processor time to its workspace's share."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         began = time.thread_time()

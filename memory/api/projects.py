@@ -46,7 +46,7 @@ class RecordsSerializer(serializers.Serializer[Any]):
 
 
 class Manifest(KnownView):
-    """The newest version's manifest, with open alerts, or an earlier version's, without alerts."""
+    """The newest version's manifest with open alerts, or an earlier version's without alerts."""
 
     parameters = {"GET": ["as_of", "by"]}
 

@@ -1,6 +1,7 @@
 """Apply a workspace's rate limits to its requests.
 
-Responses report them in `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+Responses report the limits in the headers `RateLimit` and `RateLimit-Policy`
+(draft-ietf-httpapi-ratelimit-headers).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class TooMuch(exceptions.APIException):
-    """A limit is exceeded: either a temporary one, where waiting helps (429), or a quota (403)."""
+    """A limit is exceeded: a rate or concurrency limit (429; waiting helps), or a quota (403)."""
 
     def __init__(self, detail: str, limit: str, wait: float | None) -> None:
         super().__init__(detail)

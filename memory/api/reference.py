@@ -81,7 +81,7 @@ def _json(example: Any) -> str:
 
 
 def _resolved(document: Mapping[str, Any], schema: Any) -> Mapping[str, Any]:
-    """Return a schema, resolved if it is a reference, or an empty one if anything is allowed."""
+    """Return a schema, with a reference resolved; return an empty schema if anything is allowed."""
     if not isinstance(schema, Mapping):
         return {}
     while "$ref" in schema:

@@ -10,10 +10,10 @@ PIECE = 200
 
 
 class PiecewiseJSONRenderer(JSONRenderer):
-    """Renders the framework's JSON in pieces, so that other requests can be answered in between.
+    """Renders the framework's JSON in pieces, so that other requests can be served in between.
 
-    Python's encoder holds the interpreter lock until it is done, which takes about a tenth of a
-    second for ten thousand records.
+    Python's encoder holds the interpreter lock until everything is encoded, which takes about a
+    tenth of a second for ten thousand records.
     """
 
     def render(

@@ -24,7 +24,7 @@ MAX_ENTRIES = 1000
 
 
 class SelectionSerializer(StrictSerializer):
-    """Which entries to reopen: those that meet all conditions; `outcomes` alone is not enough."""
+    """Selects the entries to reopen, which meet all conditions; `outcomes` alone is not enough."""
 
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
@@ -35,13 +35,13 @@ class SelectionSerializer(StrictSerializer):
     session_id = serializers.CharField(required=False, max_length=200)
     since = serializers.DateTimeField(
         required=False,
-        help_text="Only entries settled at or after this time; a time without a UTC offset is read"
-        " in the user's time zone.",
+        help_text="Only entries settled at or after this time; a time without a UTC offset is"
+        " interpreted in the user's time zone.",
     )
     until = serializers.DateTimeField(
         required=False,
-        help_text="Only entries settled before this time; a time without a UTC offset is read in"
-        " the user's time zone.",
+        help_text="Only entries settled before this time; a time without a UTC offset is"
+        " interpreted in the user's time zone.",
     )
     model = serializers.CharField(
         required=False,

@@ -91,7 +91,7 @@ class RunSummarySerializer(RunSerializer):
 
 
 def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
-    """Join the users and the checkpoint columns that a response needs."""
+    """Join the users and the checkpoint columns that responses need."""
     return found.select_related("user", "checkpoint").defer(
         "checkpoint__tree",
         "checkpoint__outline",
@@ -162,7 +162,7 @@ class _ChangedRun(OneRun):
 
 
 class CancelRun(_ChangedRun):
-    """Cancel a run that a caller asked for."""
+    """Cancel a run that a caller requested."""
 
     @extend_schema(
         operation_id="runs_cancel",
@@ -198,26 +198,27 @@ class MomentSerializer(StrictSerializer):
     as_of = MomentField(
         required=False,
         help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
-        " day (2026-03-01: at noon) or a moment (2026-03-01T09:00, read in the user's time zone"
-        " unless it has a UTC offset).",
+        " day (2026-03-01: at noon) or a point in time (2026-03-01T09:00, interpreted in the"
+        " user's time zone unless it has a UTC offset).",
     )
     by = ByField()
     at = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="The evaluation time for the code: a day (2026-03-01: at noon) or a moment, read"
-        " in the user's time zone unless it has a UTC offset. It does not filter records.",
+        help_text="The evaluation time for the code: a day (2026-03-01: at noon) or a point in"
+        " time, interpreted in the user's time zone unless it has a UTC offset. It does not filter"
+        " records.",
     )
 
 
 class QuerySerializer(MomentSerializer):
-    """Python code over the user's state: an expression, or statements that end with one."""
+    """Python code to run on the user's state: an expression, or statements ending with one."""
 
     code = serializers.CharField(max_length=queries.MAX_CODE)
 
 
 class EvidenceColumnsSerializer(serializers.Serializer[Any]):
-    """Evidence for an answer: records from one class and collection, with their entries."""
+    """Evidence for an answer: records of one class in one collection, with their entries."""
 
     domain = serializers.CharField()
     collection = serializers.CharField()
@@ -288,8 +289,8 @@ class FailedRunSerializer(ProblemSerializer):
     outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
     error = serializers.JSONField(
         required=False,
-        help_text="The `type` and `message` of the error, and its place: `path` and `line`. For a"
-        " question, also `provider_said`: the error message of the language model's provider, if"
+        help_text="The `type` and `message` of the error, and its location: `path` and `line`. For"
+        " a question, also `provider_said`: the error message of the language model's provider, if"
         " the provider sent one.",
     )
     verdict = serializers.JSONField(
@@ -359,10 +360,10 @@ def asked_once(
     tell: Callable[[Run], Any],
     limit: float,
 ) -> Response:
-    """Queue a run for an idempotent request, wait for it, and return the response.
+    """Queue a run for an idempotent request, wait for the run, and return the response.
 
     Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `tell`
-    returns the response content for a finished run.
+    builds the response content for a finished run.
     """
     written = idempotency.once(
         request,
@@ -378,7 +379,7 @@ def asked_once(
 
 
 def wait_for(run: Run, limit: float) -> Run:
-    """Wait up to `limit` seconds for a run; later log lines for the request name the run."""
+    """Wait up to `limit` seconds for a run; the request's later log lines include the run's id."""
     structlog.contextvars.bind_contextvars(run=str(run.pk))
     return waiting.for_run(run, limit)
 
@@ -389,7 +390,7 @@ def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
 
 
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
-    """Return the requested state and its version; raises Conflict if there is no version."""
+    """Return the requested state and its version; raises Conflict if the state has no version."""
     known = known_of(user, asked)
     try:
         return known, queries.version_of(known)
@@ -405,7 +406,7 @@ def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.dateti
 def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a finished run.
 
-    `told` is its content; if the run did not succeed, problem details are added to it.
+    `told` is the response content; if the run did not succeed, problem details are added to it.
     """
     code = status_of(run)
     if code == status.HTTP_200_OK:
@@ -430,7 +431,7 @@ _PROBLEMS = {
 
 
 def _why(run: Run) -> str:
-    """Return why a run did not succeed."""
+    """Return the reason why a run did not succeed."""
     error = run.error or {}
     if run.outcome == RunOutcome.MODEL_ERROR:
         return str(error["message"])

@@ -63,7 +63,7 @@ class SearchSerializer(StrictSerializer):
     as_of = MomentField(
         required=False,
         help_text="Search what was known as of an entry (its number, such as 120), a version (v7)"
-        " or a moment.",
+        " or a point in time.",
     )
     explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 
@@ -81,7 +81,7 @@ class SearchSerializer(StrictSerializer):
 
 
 class NamedEntrySerializer(serializers.Serializer[LogEntry]):
-    """An entry, identified by its number and id."""
+    """The number and id that identify an entry."""
 
     seq = serializers.IntegerField()
     id = serializers.UUIDField()
@@ -92,8 +92,8 @@ class TermSerializer(serializers.Serializer[Any]):
 
     term = serializers.CharField()
     heard = serializers.FloatField(
-        help_text="How often the term occurs in the entry, plus a share (a half, a quarter, …) of"
-        " its occurrences in neighbouring entries of the same session."
+        help_text="How often the term occurs in the entry, plus a fraction (a half, a quarter, …)"
+        " of its occurrences in neighbouring entries of the same session."
     )
     score = serializers.FloatField(help_text="The part of the score that comes from the term.")
 

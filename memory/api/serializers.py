@@ -13,7 +13,7 @@ from memory.canonical import exact_json
 MAX_OBJECT_BYTES = 256 * 1024
 # Maximum number of errors returned for a body, so that the response does not grow with the body.
 MAX_NAMED = 20
-# Maximum length, in characters, of an entry number, a version, a day or a moment.
+# Maximum length, in characters, of an entry number, a version, a day or a point in time.
 MAX_MOMENT = 100
 
 
@@ -21,7 +21,7 @@ MAX_MOMENT = 100
     {"oneOf": [{"type": "string", "maxLength": MAX_MOMENT}, {"type": "integer", "minimum": 1}]}
 )
 class MomentField(serializers.Field[str, Any, str, Any]):
-    """A version, a day or a moment as text, or an entry's number as text or as a JSON number."""
+    """A version, a day or a point in time as text, or an entry number as text or a JSON number."""
 
     def to_internal_value(self, data: Any) -> str:
         """Return the text; raises ValidationError if it is too long."""
@@ -71,13 +71,13 @@ class StrictSerializer(serializers.Serializer[Any]):
     other_names: ClassVar[Mapping[str, str]] = {}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields, which keep whitespace and list the valid choices in their errors."""
+        """Return the fields, which keep whitespace and whose errors list the valid choices."""
         fields = super().get_fields()
         for field in fields.values():
             if isinstance(field, serializers.CharField):
                 field.trim_whitespace = False
-                # The parser already rejects lone surrogates, for the whole body at once and in a
-                # tenth of the time.
+                # The parser already rejects lone surrogates in the whole body, in a tenth of the
+                # time.
                 field.validators = [
                     one
                     for one in field.validators
@@ -89,7 +89,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validate the fields; raises ValidationError naming the invalid ones."""
+        """Validate the fields; raises ValidationError naming the invalid fields."""
         if not isinstance(data, dict):
             raise serializers.ValidationError(
                 {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
@@ -111,7 +111,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 class ObjectField(serializers.DictField):
     """A JSON object with arbitrary content, limited in size.
 
-    Its values are not validated individually, since a body may have half a million of them.
+    Its values are not validated individually, since a body may contain half a million values.
     """
 
     def to_internal_value(self, data: Any) -> dict[Any, Any]:

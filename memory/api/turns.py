@@ -1,4 +1,4 @@
-"""`messages`: the conversation before a question, which a follow-up question may refer to."""
+"""`messages`: the conversation that precedes a question and that the question may refer to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

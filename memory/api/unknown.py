@@ -8,7 +8,7 @@ from rest_framework.views import APIView
 
 
 class Unknown(APIView):
-    """Answers requests to URLs that do not exist, whatever the method."""
+    """Responds with a 404 to requests for URLs that do not exist, whatever the method."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise Http404 with a pointer to the valid URLs, once the caller is authenticated."""

@@ -48,17 +48,18 @@ class UserScopedView(APIView):
     """Base class for views below `/v1/users/{user_id}/`."""
 
     certain_users = True
-    # Method → the query parameters that it accepts. Lists take theirs from their filters.
+    # Method → the query parameters that it accepts. For list views, the filters define the
+    # parameters.
     parameters: Mapping[str, Collection[str]] = {}
     # Methods allowed for a merged user, besides read-only ones.
     of_merged: Collection[str] = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Reject unknown parameters, because a misspelt one must not be ignored."""
+        """Reject unknown parameters, because a misspelt parameter must not be ignored."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
         if method not in self.allowed_methods:
-            return  # the framework will reject the method
+            return  # the framework will reject the request
         if method == "GET" and isinstance(self, ListModelMixin):
             return
         refuse_unknown(request.query_params, self.parameters.get(method, ()))
@@ -66,9 +67,9 @@ class UserScopedView(APIView):
     def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
         """Return the user in the URL.
 
-        `read` selects the columns to read; by default, all except the head's large ones. Raises
-        Http404 if the caller has access to no such user, and UserMerged if the user was merged and
-        the method is not allowed for merged users.
+        `read` selects the columns to read; by default, all columns except the head's large ones.
+        Raises Http404 if the caller has access to no such user, and UserMerged if the user was
+        merged and the method is not allowed for merged users.
         """
         user_id = self.kwargs["user_id"]
         user = None
@@ -187,7 +188,7 @@ class UserDetailSerializer(UserSerializer):
 
     @extend_schema_field(StandingSerializer)
     def get_structure(self, user: MemoryUser) -> dict[str, Any]:
-        """Return the state of the language model's work, and why it is stopped, if it is."""
+        """Return the state of the language model's work and, if the work is stopped, why."""
         return dict(StandingSerializer(lanes.standing(user)).data)
 
 
@@ -300,7 +301,7 @@ class User(UserScopedView):
             user = self.memory_user()
             try:
                 with transaction.atomic():
-                    copies.lock_families([user.pk])  # same lock order as an erasure
+                    copies.lock_families([user.pk])  # same lock order as in an erasure
                     with etags.unchanged(request, user, self._told):
                         return user_erasure.ask(user, by=by, reason=reason)
             except user_erasure.ErasureRefused as error:

@@ -32,7 +32,7 @@ CHANGING = (
     *("attempts", "started_at", "finished_at"),
 )
 _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
-# How often, in seconds, a waiting request checks for events even if none is signalled.
+# How often, in seconds, a waiting request checks for events even if it gets no signal.
 LOOK_SECONDS = 2.0
 # Matches a number in JSON syntax.
 _SECONDS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
@@ -63,7 +63,7 @@ def for_events(
     rejected: QuerySet[AlertEvent] | None,
     limit: float,
 ) -> tuple[alert_events.EventPage, bool]:
-    """Wait for events about `alerts`, or in `rejected`, with numbers higher than `after`.
+    """Wait for events with numbers above `after` that are about `alerts` or in `rejected`.
 
     Waits at most `limit` seconds. Returns (page, admitted); `admitted` is False if the request
     would have had to wait but no slot was free.
@@ -77,8 +77,8 @@ def for_events(
         hints.events_signalled(workspace.pk) as wait,
     ):
         while admitted:
-            # Read again now that we receive signals, then at intervals, because signals may be
-            # lost.
+            # Read the feed again now that we receive signals, and then at intervals, because
+            # signals may be lost.
             page = alert_events.read(workspace, page.next, alerts, rejected)
             left = deadline - time.monotonic()
             if page.events or left <= 0:
@@ -102,7 +102,7 @@ def for_run(run: Run, limit: float) -> Run:
 
 
 def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> None:
-    """Poll `settled` at growing intervals for up to `limit` seconds, until it returns true."""
+    """Poll `settled` at growing intervals until it returns true, for up to `limit` seconds."""
     deadline = time.monotonic() + limit
     interval = 0.02
     with request_slots.WAITING.take(workspace_pk) as admitted:

@@ -13,23 +13,23 @@ from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
 from memory.models.webhooks import DeliveryStanding, DeliveryState, validate_printable
 
-# Type of message → kind of event that it reports.
+# Message type → the kind of event that messages of that type report.
 KINDS = {kind.event_type: kind for kind in AlertEventKind}
 TYPES = list(KINDS)
 
 
 class EventTypesField(serializers.ListField):
-    """A list of kinds of events, given as the types of the messages that report them."""
+    """A list of event kinds, given as the types of the messages that report such events."""
 
     child = serializers.ChoiceField(choices=TYPES)
 
     def to_internal_value(self, data: Any) -> list[Any]:
-        """Return the kinds of events."""
+        """Return the event kinds."""
         names = dict.fromkeys(super().to_internal_value(data))
         return [KINDS[name] for name in names]
 
     def to_representation(self, data: Any) -> list[Any]:
-        """Return the types of messages."""
+        """Return the message types."""
         return [AlertEventKind(kind).event_type for kind in data]
 
 
@@ -71,8 +71,8 @@ class EndpointWithSecretSerializer(EndpointSerializer):
     secret = serializers.CharField(
         allow_null=True,
         help_text="Store the secret: it is not shown again unless the request is repeated with the"
-        " same `Idempotency-Key`, and then only if it has not been rotated in the meantime;"
-        " otherwise null.",
+        " same `Idempotency-Key`, and then only if the secret has not been rotated in the"
+        " meantime; otherwise null.",
     )
 
     class Meta(EndpointSerializer.Meta):
@@ -118,18 +118,18 @@ class NothingSerializer(StrictSerializer):
 
 
 class SinceSerializer(StrictSerializer):
-    """The time from which messages are to be sent again."""
+    """The creation time from which messages are to be resent."""
 
     since = serializers.DateTimeField(
-        help_text="Messages created at or after this time are sent again; a time without a UTC"
-        " offset is read in the workspace's time zone."
+        help_text="Messages created at or after this time are resent; a time without a UTC offset"
+        " is interpreted in the workspace's time zone."
     )
 
 
 class ReplayedSerializer(serializers.Serializer[Any]):
-    """The result of sending messages again."""
+    """The result of resending messages."""
 
-    replayed = serializers.IntegerField(help_text="The number of messages that are sent again.")
+    replayed = serializers.IntegerField(help_text="The number of messages that are resent.")
 
 
 class AttemptSerializer(serializers.ModelSerializer[DeliveryAttempt]):
@@ -196,7 +196,7 @@ class DeliveryFilter(django_filters.FilterSet):
         fields = ["state", "type", "alert", "since"]
 
     def in_state(self, deliveries: QuerySet[Delivery], name: str, value: str) -> QuerySet[Delivery]:
-        """Keep the messages whose state, as shown in responses, is `value`."""
+        """Select the messages whose state, as shown in responses, is `value`."""
         pending = value in (DeliveryStanding.PENDING, DeliveryStanding.HELD)
         if not pending:
             return deliveries.filter(state=value)
@@ -207,7 +207,7 @@ class DeliveryFilter(django_filters.FilterSet):
     def written_since(
         self, deliveries: QuerySet[Delivery], name: str, value: datetime.datetime
     ) -> QuerySet[Delivery]:
-        """Keep messages created at or after this time; raises ValidationError if out of range."""
+        """Select messages created at or after a time; raises ValidationError if out of range."""
         try:
             return deliveries.filter(created_at__gte=value.astimezone(datetime.UTC))
         except OverflowError:

@@ -50,7 +50,7 @@ class Managed(APIView):
     scopes = dict.fromkeys(("GET", "POST", "PATCH", "DELETE"), Scope.MANAGE)
 
     def where_the_workspace_is(self) -> AbstractContextManager[None]:
-        """Return a context that reads times without a UTC offset in the workspace's time zone."""
+        """Return a context that parses times without a UTC offset in the workspace's time zone."""
         return timezone.override(ZoneInfo(principal_of(self.request).workspace.time_zone))
 
     def endpoints(self) -> QuerySet[WebhookEndpoint]:
@@ -71,7 +71,7 @@ class Managed(APIView):
         return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
 
     def _sent(self, request: Request, send: Callable[[], Delivery]) -> Response:
-        """Send a message, though not again for a repeated request; return a 202 with its URL."""
+        """Send a message, unless this repeats a request; return a 202 with the message's URL."""
         written: idempotency.Written[Delivery] = idempotency.once(
             request,
             lambda: _refusing(send),
@@ -95,7 +95,7 @@ def _body(serializer: type[StrictSerializer], request: Request) -> dict[str, Any
 
 
 def _refusing(do: Callable[[], Any]) -> Any:
-    """Run `do`; turn errors that the caller or operator must fix into a 400 or 409."""
+    """Run `do`; turn errors that the caller or operator must fix into a 400 or 409 response."""
     try:
         return do()
     except AddressRefused as error:
@@ -111,7 +111,7 @@ def _secret_once(
 ) -> idempotency.Written[tuple[Any, str | None]]:
     """Create a secret once; return the endpoint's id and the secret.
 
-    A repeated request gets the secret again, unless the endpoint has a newer one.
+    A repeated request returns the same secret, unless the endpoint has a newer one.
     """
 
     def do() -> tuple[Any, str | None]:
@@ -172,7 +172,7 @@ class Endpoint(Managed):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, endpoint_id: str) -> Response:
-        """Change the endpoint; when it is enabled again, it first receives its waiting messages."""
+        """Change the endpoint; when it is re-enabled, it first receives its waiting messages."""
         fields = _body(EndpointChangeSerializer, request)
 
         def change() -> None:
@@ -188,7 +188,7 @@ class Endpoint(Managed):
         parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def delete(self, request: Request, endpoint_id: str) -> Response:
-        """Delete the endpoint and all its messages; undelivered ones are lost."""
+        """Delete the endpoint and all its messages; undelivered messages are lost."""
 
         def delete() -> None:
             endpoint = self.endpoint()
@@ -244,7 +244,7 @@ class SendTest(Managed):
 
 
 class ReplayGivenUp(Managed):
-    """Send permanently failed messages again."""
+    """Resend permanently failed messages."""
 
     @extend_schema(
         request=SinceSerializer,
@@ -278,7 +278,7 @@ class Deliveries(Managed, generics.ListAPIView[Delivery]):
         return self.deliveries().defer("payload")
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the filters, reading times without a UTC offset in the workspace's time zone."""
+        """Apply the filters, parsing times without a UTC offset in the workspace's time zone."""
         with self.where_the_workspace_is():
             return super().filter_queryset(queryset)
 
@@ -288,12 +288,12 @@ class OneDelivery(Managed):
 
     @extend_schema(responses=DeliveryDetailSerializer)
     def get(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
-        """Return the message as it is sent, with every delivery attempt."""
+        """Return the message as it is sent to the endpoint, with every delivery attempt."""
         return Response(DeliveryDetailSerializer(self.delivery()).data)
 
 
 class ReplayDelivery(Managed):
-    """Send one message again."""
+    """Resend one message."""
 
     @extend_schema(
         request=NothingSerializer,
@@ -301,7 +301,7 @@ class ReplayDelivery(Managed):
         parameters=[idempotency.HEADER],
     )
     def post(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
-        """Send the message again, with the same id; 409 while it is still being delivered."""
+        """Resend the message with the same id; 409 while it is still being delivered."""
         _body(NothingSerializer, request)
         delivery = self.delivery()
 

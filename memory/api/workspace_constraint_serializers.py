@@ -15,7 +15,7 @@ MAX_DESCRIPTION = 1000
 
 
 class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion]):
-    """A version of a workspace constraint; it never changes and is checked only once."""
+    """A version of a workspace constraint; a version never changes and is checked only once."""
 
     reason = serializers.SerializerMethodField(
         help_text="The first check that failed, if the version was refused; otherwise empty."
@@ -29,7 +29,7 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
         ]
 
     def get_reason(self, version: WorkspaceConstraintVersion) -> str:
-        """Return the first check that failed, or an empty string."""
+        """Return the first check that failed, or an empty string if none did."""
         return str((version.verdict or {}).get("reason", ""))
 
 
@@ -176,7 +176,7 @@ class ConstraintChangeSerializer(StrictSerializer):
         required=False,
         min_value=0,
         max_value=100,
-        help_text="Rollout percentage: the share of users for whom the constraint is enabled."
+        help_text="Rollout percentage: the percentage of users for whom the constraint is enabled."
         " Raising it only adds users.",
     )
     description = serializers.CharField(

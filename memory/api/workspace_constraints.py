@@ -53,7 +53,7 @@ class WorkspaceView(APIView):
         """Reject unknown query parameters."""
         super().initial(request, *args, **kwargs)
         method = str(request.method)
-        if method in self.allowed_methods:  # otherwise the framework rejects the method
+        if method in self.allowed_methods:  # the framework rejects all other methods
             refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
@@ -65,7 +65,7 @@ class WorkspaceView(APIView):
         return found
 
     def version(self, number: int) -> WorkspaceConstraintVersion:
-        """Return a version of the constraint in the URL; raises Http404 if it does not exist."""
+        """Return this version of the constraint in the URL; raises Http404 if there is none."""
         constraint = self.constraint()
         found = constraint.versions.filter(number=number).first()
         if found is None:
@@ -86,7 +86,7 @@ def constraints_of(request: Request) -> QuerySet[WorkspaceConstraint]:
 
 
 def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> None:
-    """Set `alerts` on each of these constraints to its number of live alerts."""
+    """Set `alerts` on each of these constraints to the constraint's number of live alerts."""
     counts = dict(
         Alert.objects.filter(
             user__workspace=principal_of(request).workspace,
@@ -129,7 +129,7 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         """Create a constraint with its first version, which is then checked.
 
         The constraint does not run for any user yet. 409 if the workspace has a different
-        constraint with this name; an identical one is returned.
+        constraint with this name; an existing identical constraint is returned.
         """
         refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
@@ -218,7 +218,7 @@ class ConstraintVersions(WorkspaceView):
         parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, name: str) -> Response:
-        """Write the next version, which is then checked; if nothing changed, return the newest."""
+        """Create the next version, which is then checked; without changes, return the newest."""
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
         body = NewVersionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -271,9 +271,9 @@ class ApproveVersion(WorkspaceView):
     def post(self, request: Request, name: str, number: int) -> Response:
         """Approve a version that passed its checks, which makes it live.
 
-        The version may be older than the live one. 409 if the version has not passed its checks, or
-        if there are users with a project but none of the version's backtests has finished; a
-        version that was approved before needs no backtest. Requires the scope `manage`.
+        The version may be older than the live version. 409 if the version has not passed its
+        checks, or if there are users with a project but none of the version's backtests has
+        finished; a version that was approved before needs no backtest. Requires the scope `manage`.
         """
         by, version = str(principal_of(request)), self.version(number)
 
@@ -309,7 +309,7 @@ class ConstraintCoverage(WorkspaceView):
         ],
     )
     def get(self, request: Request, name: str) -> Response:
-        """Count the users that the constraint applies to and, for the others, the reasons why not.
+        """Count the users that the constraint applies to, and the reasons that exclude the others.
 
         409 if the version declares no shape that can be compared with a project.
         """
@@ -346,7 +346,7 @@ def _detail(request: Request, name: str) -> dict[str, Any]:
 
 
 def _await(version: WorkspaceConstraintVersion, limit: float) -> None:
-    """Wait up to `limit` seconds for the version to be judged, and refresh it."""
+    """Wait up to `limit` seconds for the version to be judged, and refresh the instance."""
 
     def is_judged() -> bool:
         version.refresh_from_db(fields=["state", "verdict", "judged_at"])

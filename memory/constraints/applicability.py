@@ -19,7 +19,7 @@ from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
-# How many users are matched at a time when reporting a constraint's coverage.
+# Maximum number of users matched per coverage request.
 COVERAGE_BATCH = 1000
 
 
@@ -41,7 +41,7 @@ class Applicability:
 
     @property
     def ended(self) -> str:
-        """The reason to record for alerts resolved because the constraint no longer runs."""
+        """The reason recorded when alerts are resolved because the constraint no longer runs."""
         if not self.constraint.enabled:
             return "constraint disabled"
         if self.match.applies:
@@ -50,9 +50,9 @@ class Applicability:
 
 
 def applicabilities(user: MemoryUser, outline: Outline) -> list[Applicability]:
-    """Return, for each constraint with a live version, whether it applies to the user.
+    """Return, for each constraint with a live version, whether the constraint applies to the user.
 
-    The constraints are ordered by name. Their sources are not read.
+    The constraints are ordered by name. Their sources are not loaded.
     """
     constraints = (
         WorkspaceConstraint.objects.filter(workspace=user.workspace_id, live__isnull=False)
@@ -74,7 +74,7 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
 
 
 def concern(user: MemoryUser, outline: Outline) -> bool:
-    """Return whether workspace constraints could open or resolve any of the user's alerts."""
+    """Return whether workspace constraints could open or resolve alerts for the user."""
     found = applicabilities(user, outline)
     if any(applicability_of.applies for applicability_of in found):
         return True
@@ -88,7 +88,7 @@ def applicability_of(
     """Return whether one constraint applies to the user."""
     try:
         found = match(_needs(constraint.live_id), outline) if constraint.live_id else Match()
-    except ShapeError as error:  # the version passed the checks of an earlier release
+    except ShapeError as error:  # the version passed only an earlier release's checks
         found = Match(reasons=(f"the constraint's shape cannot be read: {error}",))
     reasons = list(found.reasons)
     if not includes(constraint, user.public_id):
@@ -108,20 +108,20 @@ def as_if_live(version: WorkspaceConstraintVersion) -> WorkspaceConstraint:
 
 
 def includes(constraint: WorkspaceConstraint, public_id: UUID) -> bool:
-    """Return whether a user is within the rollout percentage; raising it only adds users."""
+    """Return whether the rollout percentage includes a user; raising it only adds users."""
     digest = hashlib.sha256(constraint.pk.bytes + public_id.bytes).digest()
     return int.from_bytes(digest[:8]) % 100 < constraint.percentage
 
 
 @functools.lru_cache(maxsize=4096)
 def _needs(version_pk: UUID) -> Needs:
-    """Parse the shapes that a version declares; cached, because judged versions never change."""
+    """Parse the shapes that a version declares; cached, since judged versions never change."""
     return needs_of(WorkspaceConstraintVersion.objects.only("source").get(pk=version_pk).source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How many users with a project a version applies to, and why it excludes the rest.
+    """How many users with a project a version applies to, and why it excludes the other users.
 
     `within` counts the users that the version applies to and who are within the rollout percentage.
     `after` is the primary key of the user to continue after, or None if no users are left.

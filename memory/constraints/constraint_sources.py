@@ -1,7 +1,7 @@
-"""Static facts about a constraint's source: the severity of its alerts, and what it reads.
+"""Static analysis of a constraint's source: the severity of its alerts, and the data it reads.
 
 Nothing is executed. Each source has either passed the gate or come with an imported project.
-Invalid Python counts as reading nothing.
+Invalid Python is treated as reading nothing.
 """
 
 import ast
@@ -24,7 +24,7 @@ def may_be_critical(source: str) -> bool:
 
 
 def collections_read(source: str) -> set[tuple[str, str]]:
-    """Return the collections that a constraint imports, as pairs of domain and collection name."""
+    """Return the collections that a constraint imports, as (domain name, collection name) pairs."""
     return _imported(_statements(source))
 
 
@@ -37,7 +37,7 @@ class Reads:
 
 
 def reads_of(source: str) -> Reads:
-    """Return what a constraint reads."""
+    """Return the collections and attributes that a constraint reads."""
     statements = _statements(source)
     return Reads(_imported(statements), {node.attr for node in _attributes(statements)})
 
@@ -45,8 +45,8 @@ def reads_of(source: str) -> Reads:
 def reads_field(reads: Reads, domain: Domain, class_: Class, field: str) -> bool:
     """Return whether a constraint may read this field.
 
-    It may if it uses an attribute with that name and reads records of the class or, if the class is
-    only part of other records, any records in the domain.
+    A constraint may read the field if it uses an attribute with the field's name and reads records
+    of the class or, if the class only occurs inside other records, any records in the domain.
     """
     if field not in reads.attributes:
         return False

@@ -1,7 +1,7 @@
-"""Widened fields: fields that typed entries have made optional or given a wider type.
+"""Widened fields: fields that typed entries have made optional or whose type they have widened.
 
 A field becomes optional as soon as one record lacks it. From then on, code that relies on the field
-fails unless somebody adapts it.
+fails until somebody adapts the code.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -69,14 +69,15 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
 
 
 def _by_version(version: Checkpoint) -> Iterator[Widened]:
-    """Yield the fields that a version made from typed entries has widened, each with its entry.
+    """Yield the fields widened by a version created from typed entries, each with its entry.
 
-    A record's edit cites the entry; the schema edits that the record needs come before it.
+    The edit that adds a record cites the entry; the schema edits that the record needs precede that
+    edit.
     """
     types = _types(Outline.from_json(version.parent.outline)) if version.parent else {}
     waiting: list[WidenField] = []
     for told in version.edits:
-        if told.get("redacted"):  # the entry that it cites was redacted
+        if told.get("redacted"):  # the cited entry was redacted
             types |= {(one.domain, one.class_name, one.name): one.type for one in waiting}
             waiting = []
             continue

@@ -1,10 +1,11 @@
 """Workspace constraints: written once, judged, approved, and run for all users they apply to.
 
 Once written, a version never changes. A worker judges it
-(`workers/checkpointing/workspace_constraints.py`), and somebody with permission to do so approves
-it, which makes it live. It then runs for the constraint's rollout percentage of users, provided
-that their projects have what it needs (`memory.constraints.applicability`). Any change to what runs
-for a user queues a run of that user's constraints.
+(`workers/checkpointing/workspace_constraints.py`), and somebody with the permission to approve
+versions approves it, which makes it live. It then runs for the constraint's rollout percentage of
+users, provided that their projects have the classes and fields it needs
+(`memory.constraints.applicability`). Any change to the set of constraints that run for a user
+queues a run of that user's constraints.
 """
 
 import datetime
@@ -43,7 +44,7 @@ class NotApprovable(Exception):
 
 
 class BadConstraint(ValueError):
-    """A constraint's name, source, tests or percentage is invalid; `field` says which."""
+    """A constraint's name, source, tests or percentage is invalid; `field` names it."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -96,8 +97,8 @@ def propose(
 ) -> WorkspaceConstraintVersion:
     """Create the next version, which a worker then judges.
 
-    If the newest version has the same source and tests, it is returned instead. Raises
-    BadConstraint if the source or the tests are empty or too long.
+    If the newest version has the same source and tests, the newest version is returned instead.
+    Raises BadConstraint if the source or the tests are empty or too long.
     """
     check_text(source, tests)
     with transaction.atomic():
@@ -120,9 +121,9 @@ def propose(
 
 
 def approve(version: WorkspaceConstraintVersion, *, by: str) -> WorkspaceConstraint:
-    """Make a version live if it passed the checks and was backtested, or was approved before.
+    """Make a version live if it passed its checks and was backtested, or was approved earlier.
 
-    Raises NotApprovable if neither is the case.
+    Raises NotApprovable if neither applies.
     """
     with transaction.atomic():
         constraint = _lock(version.constraint)
@@ -153,7 +154,7 @@ def change(
     enabled: bool | None = None,
     description: str | None = None,
 ) -> WorkspaceConstraint:
-    """Update the given values of a constraint; None leaves a value unchanged.
+    """Update a constraint's settings; None leaves a setting unchanged.
 
     Raises BadConstraint if the percentage is invalid.
     """
@@ -183,12 +184,12 @@ def _save(constraint: WorkspaceConstraint, by: str, now: datetime.datetime, *cha
     constraint.save(update_fields=["changed_at", "changed_by", *changed])
     runs = constraint.live_id is not None and constraint.enabled and constraint.percentage
     if (runs and {*changed} - {"description"}) or {"enabled", "percentage"} & {*changed}:
-        # Lock the workspace's row first, so that no other change like this one can lock the users'
-        # rows concurrently.
+        # Lock the workspace's row first, so that no concurrent change to workspace constraints can
+        # lock the users' rows.
         Workspace.objects.select_for_update(no_key=True).get(pk=constraint.workspace_id)
         # Mark users even if they are already marked: the dispatcher may be removing the mark right
         # now without having seen this change. Also mark users without a project, because a worker
-        # that has not seen this change may be committing their first version right now.
+        # that has not seen this change may be committing such a user's first version right now.
         MemoryUser.objects.filter(workspace=constraint.workspace_id).update(
             constraints_changed_at=Coalesce("constraints_changed_at", Value(now))
         )

@@ -1,8 +1,8 @@
-"""Checking this process's clock against the database's, which is the reference.
+"""Checking this process's clock against the database's clock, which is the reference.
 
-The times at which leases expire and work becomes due are written by one process, and other
-processes compare them with their own clocks. A process whose clock has jumped would take over
-leases held by other processes, and schedule work, say, a day too early or too late. So it claims
+The times at which leases expire and work becomes due are written by one process, and compared by
+other processes with their own clocks. A process whose clock has jumped would take over leases held
+by other processes, and schedule work, say, a day too early or too late. So such a process claims
 and dispatches no work until its clock is right again (`leases`, `dispatching`).
 """
 
@@ -16,7 +16,7 @@ from django.utils import timezone
 
 logger = structlog.get_logger(__name__)
 
-# Seconds between queries of the database's clock, which is also queried when this process's wall
+# Seconds between queries of the database's clock, which is also queried if this process's wall
 # clock has jumped by LEAP_SECONDS relative to its monotonic clock.
 ASK_SECONDS = 10.0
 LEAP_SECONDS = 1.0
@@ -30,7 +30,7 @@ _is_right = True
 def is_right() -> bool:
     """Return whether this process's clock is within UAC_CLOCK_SECONDS of the database's clock.
 
-    If that setting is 0, the database is not queried, and every clock counts as right.
+    If that setting is 0, the database is not queried, and every clock is considered right.
     """
     global _asked_at, _between, _is_right
     if not settings.UAC_CLOCK_SECONDS:
@@ -51,7 +51,7 @@ def is_right() -> bool:
 
 
 def ahead() -> float:
-    """Return the minimum number of seconds that this process's clock is ahead of the database's.
+    """Return by how many seconds, at least, this process's clock is ahead of the database's clock.
 
     The number is negative if the clock is behind.
     """

@@ -3,8 +3,8 @@
 Besides the *live* table, `public.memory_logentry`, there is a *spare* table with the same name in
 its own schema, which only the owner can access. `copy` brings the spare up to date with the live
 table; `swap` exchanges the two tables in one transaction. After the swap, the plain table is the
-spare, so the same two steps undo the change; `finish` drops the spare. Run these steps as the role
-that owns the tables.
+spare, so another `copy` and `swap` undo the change; `finish` drops the spare. Run these steps as
+the role that owns the tables.
 
 Copying is simple because a log only grows: the user's entries missing from the spare are those
 after the last one copied, up to the user's `last_seq`. An existing row can change only by being
@@ -27,11 +27,11 @@ TABLE = "memory_logentry"
 # redacted; PLAIN holds the plain table while that is the spare.
 SCHEMA = "log_partitions"
 PLAIN = "log_plain"
-LOCK_SECONDS = 2.0  # how long a step waits for a lock while other queries queue up behind it
+LOCK_SECONDS = 2.0  # how long a step waits for a lock, while other queries queue up behind the step
 ATTEMPTS = 30
 
-# A user's primary key, and two entry numbers: the last entry that the spare has, and the last one
-# that it should have.
+# A user's primary key, and two entry numbers: the last entry that the spare table has, and the last
+# entry that it should have.
 Missing = tuple[int, int, int]
 
 NOTES = f"""
@@ -89,14 +89,14 @@ WHERE live::text IS DISTINCT FROM spare::text
 
 
 class NotNow(Exception):
-    """The step cannot be carried out in the current state; the message says why."""
+    """The step cannot be carried out in the current state; the message explains why."""
 
 
 @dataclass(frozen=True)
 class PartitionProgress:
     """The progress of the partitioning: the live table, the spare, and the users still to copy.
 
-    `partitioned` says whether the live table is partitioned, `spare` is the spare's schema (if
+    `partitioned` indicates whether the live table is partitioned, `spare` is the spare's schema (if
     there is a spare), and `behind` is the number of users with entries missing from the spare.
     """
 
@@ -113,10 +113,10 @@ def state() -> PartitionProgress:
 
 
 def prepare(partitions: int) -> None:
-    """Create the spare table with this many partitions.
+    """Create the spare table with the given number of partitions.
 
-    Raises NotNow if it already exists, if the swap is already done, or if foreign keys refer to the
-    log.
+    Raises NotNow if the spare table already exists, if the tables are already swapped, or if
+    foreign keys refer to the log.
     """
     if _tables() != {"public": "r"}:
         raise NotNow(
@@ -133,11 +133,12 @@ def prepare(partitions: int) -> None:
 def copy(
     report: Callable[[int], None] = lambda copied: None, *, batch: int = 20_000, jobs: int = 4
 ) -> int:
-    """Bring the spare table up to date with the live one while writes continue.
+    """Bring the spare table up to date with the live table while writes continue.
 
     `batch` is the maximum number of rows per transaction, and `jobs` is the number of connections.
     Returns the number of entries copied; `report` is called after each batch with the number of
-    entries in it. Copying can be stopped at any time; the next call resumes where it left off.
+    entries in the batch. Copying can be stopped at any time; the next call resumes where it left
+    off.
     """
     spare = _spare()
     behind = _select(BEHIND)
@@ -166,7 +167,7 @@ def copy(
 
 
 def differences() -> int:
-    """Compare all copied rows with the originals; return how many differ."""
+    """Compare all copied rows with the originals; return the number of rows that differ."""
     with transaction.atomic():
         ((number,),) = _select(DIFFERENT.format(spare=_spare(), table=TABLE, schema=SCHEMA))
     return int(number)
@@ -203,10 +204,10 @@ def finish() -> None:
 
 
 def _patiently(do: Callable[[], Result]) -> Result:
-    """Retry a step until it gets its lock, waiting only briefly on each attempt.
+    """Retry a step until it acquires its lock, waiting only briefly on each attempt.
 
-    Other queries queue up behind a waiting step, so it must not wait for long. Raises NotNow after
-    ATTEMPTS attempts.
+    Other queries queue up behind a waiting step, so a step must not wait for long. Raises NotNow
+    after ATTEMPTS attempts.
     """
     for _ in range(ATTEMPTS):
         try:
@@ -238,7 +239,7 @@ def _prepare(partitions: int) -> None:
             )
         for name, kind, definition in _constraints():
             # The keys of a partitioned table must contain the partition key, `user_id`. Entry ids
-            # are random, so their uniqueness across users need not be checked.
+            # are random, so their uniqueness across users need not be enforced.
             if kind == "p":
                 definition = "PRIMARY KEY (id, user_id)"
             elif "user_id" not in definition:

@@ -2,11 +2,11 @@
 
 Raises a warning for each monthly budget that this month's spending so far exceeds by at least one
 cent. The alert ends when the next month begins. Refunds, recorded as negative amounts, reduce the
-spending. Amounts in another currency are left out; an amount without a currency is assumed to be in
+spending. Amounts in another currency are left out; amounts without a currency are assumed to be in
 the budget's currency.
 
 Needs budgets with a category and an amount, and expenses with a category, an amount and a day. If
-an expense's day has a time, its date counts as written, without conversion to another time zone.
+an expense's day has a time, the date is used as written, without conversion to another time zone.
 
 Does not consider budgets for periods other than a month, exchange rates, subcategories, or planned
 expenses.
@@ -41,7 +41,7 @@ ALSO = {
 }
 
 MONTHLY = ("", "month", "monthly", "per month")
-SHOWN = 20  # how many of the newest expenses are listed as evidence
+SHOWN = 20  # maximum number of expenses listed as evidence; the newest are listed
 
 
 @dataclass(kw_only=True)
@@ -56,7 +56,7 @@ class Budget(Record):
 
 @dataclass(kw_only=True)
 class Expense(Record):
-    """Something that was paid for."""
+    """A purchase or other expense that was paid."""
 
     category: str
     amount: int | float | Decimal
@@ -82,7 +82,7 @@ def check(
                 f"{budget.category.strip()}: {total:,.2f}{unit} spent in {today:%Y-%m},"
                 f" {total - limit:,.2f}{unit} more than the budget of {limit:,.2f}{unit}",
                 evidence=[budget, *own[-SHOWN:]],
-                # The alert stays the same as more is spent; next month gets a new one.
+                # The alert stays the same as more is spent; next month gets a new alert.
                 key=f"{budget.key} {today:%Y-%m}",
             )
 

@@ -2,10 +2,10 @@
 
 Raises a warning for each charge by a subscription's payee after the day on which the subscription
 was cancelled or, if it is later, the day on which the cancellation took effect. A charge is
-reported for 90 days. It is not reported if it was refunded, or if the user subscribed to the same
-service again on or before the day of the charge. A payee matches a subscription if it contains all
-words of the subscription's name: "Netflix" is in "NETFLIX.COM Amsterdam". If only the month or year
-of the cancellation is known, it counts from the end of that month or year.
+reported for 90 days, unless it was refunded or the user subscribed to the same service again on or
+before the day of the charge. A payee matches a subscription if it contains all words of the
+subscription's name: "Netflix" is in "NETFLIX.COM Amsterdam". If only the month or year of the
+cancellation is known, the end of that month or year is used.
 
 Needs subscriptions with a name and a day of cancellation, which may be empty, and charges with a
 payee, an amount and a day.
@@ -87,7 +87,7 @@ def check(
         owed = [one for one in subscriptions if is_same(one.name, charge.payee)]
         if not owed or any(runs_on(one, last(charge.charged_on)) for one in owed):
             continue
-        # If several subscriptions have ended, name the one that ended last.
+        # If several subscriptions have ended, name the subscription that ended last.
         ended = max(owed, key=lambda one: (ends_on(one) or datetime.date.min, one.key))
         unit = f" {charge.currency.strip()}".rstrip()
         yield warning(
@@ -132,7 +132,7 @@ def last(day: datetime.date | datetime.datetime | PartialDate) -> datetime.date:
 
 
 def in_words(subscription: Subscription) -> str:
-    """Describe when the subscription was cancelled, and when the cancellation takes effect."""
+    """Describe when the subscription was cancelled, and when its cancellation takes effect."""
     day = subscription.cancelled_on
     if isinstance(day, PartialDate) and day.day is None:
         text = f"in {day}"

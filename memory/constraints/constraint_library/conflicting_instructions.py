@@ -3,13 +3,13 @@
 Raises a warning for each subject, or each scope of a subject, for which instructions with different
 values are in force today. All instructions in force on that subject or scope are the evidence. Case
 and extra spaces make no difference. An instruction is in force from the day on which it was given
-through the day on which it ends. If only the month or year of these days is known, the instruction
-begins on the first day of that month or year, or ends on its last day.
+through the day on which it ends. If only the month or year is known, the instruction begins on the
+first day of that month or year, or ends on the last.
 
 Needs instructions with a subject and a value.
 
 Does not consider that differently worded subjects or values may mean the same, that one instruction
-may restrict another, or which of the instructions is valid: ask the user.
+may restrict another, or which of two conflicting instructions is valid: ask the user.
 """
 
 import datetime
@@ -77,7 +77,7 @@ def first(day: datetime.date | PartialDate) -> datetime.date:
 
 
 def in_words(instruction: Instruction) -> str:
-    """Describe the instruction, and since when it has been in force."""
+    """Describe the instruction, including the date since which it has been in force."""
     since = f" (since {instruction.given_on})" if instruction.given_on else ""
     return f"“{str(instruction.value).strip()}”{since}"
 

@@ -2,13 +2,13 @@
 
 Raises an alert for each deadline that has not been met. It is an info alert from 30 days before the
 last day, a warning from 7 days before, and critical from the day before. The alert stays critical
-for 30 days after the last day and then ends, because anything overdue for longer is settled
+for 30 days after the last day and then ends, because anything overdue for longer is dealt with
 elsewhere. If notice has to be given some days in advance, the last day is the day on which the
-notice is due. If only the month or year of the deadline is known, its first day counts, so that the
-alert never comes too late.
+notice is due. If only the month or year of the deadline is known, the first day of that month or
+year is used, so that the alert never comes too late.
 
 Needs records with a title and a due day, which may be empty. Whether a deadline has been met, and
-how many days in advance notice is due, are used if they are recorded.
+how many days in advance notice has to be given, are used if they are recorded.
 
 Does not consider business days and holidays, deadlines that follow from other deadlines, or whether
 an automatic renewal is wanted.
@@ -70,7 +70,7 @@ ALSO = {
     "Deadline.done_on": ("completed_on", "filed_on", "renewed_on", "paid_on", "submitted_on"),
 }
 
-# How many days before the last day the info alert, the warning and the critical alert start.
+# How many days before the last day the alert starts, becomes a warning, and becomes critical.
 EARLY = 30
 SOON = 7
 NOW = 1
@@ -126,7 +126,7 @@ def last_day(deadline: Deadline) -> datetime.date:
 
 
 def message(deadline: Deadline, day: datetime.date, *, late: bool) -> str:
-    """Say what is due and when, worded the same every day so that it is reported only once."""
+    """Describe what is due and when, worded the same every day so that it is reported only once."""
     title = deadline.title.strip()
     was = "was" if late else "is"
     if (deadline.notice_days or 0) > 0:

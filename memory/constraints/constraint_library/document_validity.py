@@ -5,8 +5,8 @@ enough. A passport must be valid for as many months after entry or departure as 
 or, for a country that is not in that table, until the end of the trip; in the latter case, the
 message says that the rule is unknown. Also raises an alert if every visa for the country begins
 after the trip does, ends before the trip does, or allows no further entry. An alert is critical if
-the problem is certain, and a warning if it is only possible, because only the month or year of a
-date is known. It stays live through the day on which the trip starts.
+the problem is certain, and a warning if the problem is only possible, because only the month or
+year of a date is known. The alert stays live through the day on which the trip starts.
 
 Needs trips with a country and a start, and passports with a day of expiry, which may be empty. The
 end of the trip, the traveller and visas are used if they are recorded.
@@ -65,8 +65,8 @@ SCHENGEN = (
 # passport must be valid until the end of the trip, and the alert says so.
 ENTRY = "after entry"
 DEPARTURE = "after departure"
-# A passport must be valid for six months from the day of entry, according to each country's
-# immigration authority.
+# According to each country's immigration authority, a passport must be valid for six months from
+# the day of entry.
 SIX_MONTHS = (
     *("china", "india", "indonesia", "malaysia", "philippines", "singapore", "thailand"),
     *("vietnam", "viet nam", "united arab emirates", "uae", "saudi arabia", "egypt", "kenya"),
@@ -79,7 +79,7 @@ STAY = (
 )
 COUNTRIES = (
     # Regulation (EU) 2016/399 (Schengen Borders Code), article 6(1)(a): three months after the
-    # intended date of departure, for those who are not EU citizens.
+    # intended date of departure, for travellers who are not EU citizens.
     (SCHENGEN, 3, DEPARTURE),
     (SIX_MONTHS, 6, ENTRY),
     # Immigration New Zealand: three months after the intended day of departure.
@@ -103,7 +103,7 @@ class Trip(Record):
 
 @dataclass(kw_only=True)
 class Passport(Record):
-    """A passport. A document counts only if its kind contains the word "passport"."""
+    """A passport. A document is considered only if its kind contains the word "passport"."""
 
     expires_on: datetime.date | PartialDate | None
     kind: str = "passport"
@@ -140,7 +140,7 @@ def check(
 
 
 def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert]:
-    """Yield an alert if none of the passports is valid for long enough for a trip."""
+    """Yield an alert if none of the traveller's passports is valid long enough for a trip."""
     own = [
         (passport.expires_on, passport)
         for passport in passports
@@ -173,13 +173,13 @@ def check_passports(trip: Trip, passports: Sequence[Passport]) -> Iterator[Alert
 
 
 def rule_of(country: str) -> tuple[int, str] | None:
-    """Return how many months after which event a passport must be valid; None if unknown."""
+    """Return for how many months after which event a passport must be valid; None if unknown."""
     name = plain(country)
     return next(((months, counted) for names, months, counted in COUNTRIES if name in names), None)
 
 
 def check_visas(trip: Trip, visas: Sequence[Visa], trips: Sequence[Trip]) -> Iterator[Alert]:
-    """Yield an alert if there are visas for a trip's country, but none of them allows it."""
+    """Yield an alert if there are visas for a trip's country, but none of them allows the trip."""
     own = [
         visa
         for visa in sorted(visas, key=lambda visa: visa.key)
@@ -229,7 +229,7 @@ def is_for(visa: Visa, trip: Trip) -> bool:
 
 
 def may_be_one(holder: str | None, traveller: str | None) -> bool:
-    """Return whether both may be the same person: either name is unknown, or the names match."""
+    """Return whether two names may be the same person's: either is unknown, or the names match."""
     return not holder or not traveller or plain(holder) == plain(traveller)
 
 
@@ -261,7 +261,7 @@ def on(day: datetime.date | PartialDate) -> str:
 
 
 def numbered(passport: Passport) -> str:
-    """The passport's number and holder, where known."""
+    """The passport with its number and holder, if known."""
     number = f" {passport.number}" if passport.number else ""
     return number + (f" issued to {passport.holder}" if passport.holder else "")
 

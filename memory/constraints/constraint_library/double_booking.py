@@ -1,14 +1,14 @@
 """Appointments must not overlap, and those at home must not fall within an absence.
 
-Raises an alert for each pair of one person's appointments that overlap by a minute or more and are
-not over. The alert is a warning at first, and critical from 24 hours before the overlap begins. An
-appointment that ends when the next one begins does not overlap with it. Times without a time zone
-are in the user's time zone. Times are compared as instants, so changes between standard and
-daylight saving time are taken into account. An appointment without an end or a duration is assumed
-to last one hour, and the alert says so. Daily and weekly repetitions are considered for the next 13
-weeks. Also raises a warning for an appointment that is marked as taking place at the user's home,
-such as a plumber's visit, on a day between the first and the last day of a trip or vacation. On the
-first and the last day themselves, the user may be at home.
+Raises an alert for each pair of appointments of the same person that overlap by a minute or more
+and are not over. The alert is a warning at first, and critical from 24 hours before the overlap
+begins. An appointment that ends when the next one begins does not overlap with it. Times without a
+time zone are in the user's time zone. Times are compared as absolute points in time, so changes
+between standard and daylight saving time are taken into account. An appointment without an end or a
+duration is assumed to last one hour, and the alert says so. Daily and weekly repetitions are
+considered for the next 13 weeks. Also raises a warning for an appointment that is marked as taking
+place at the user's home, such as a plumber's visit, on a day between the first and the last day of
+a trip or vacation. On the first and the last day themselves, the user may be at home.
 
 Needs appointments with a title and a start that has a time. The end, the duration, the person, a
 cancellation, and absences with their days are used if they are recorded. Appointments of people
@@ -169,7 +169,7 @@ def slots_of(appointment: Appointment, now: datetime.datetime) -> Iterator[Slot]
     last = appointment.repeats_until
     start = appointment.starts_at
     if step:
-        # Start with the first occurrence that may still be under way.
+        # Start with the first occurrence that may still be in progress.
         missed = (in_utc(now, now) - in_utc(start, now)).days // step - 1
         start += datetime.timedelta(days=max(missed, 0) * step)
     while True:
@@ -199,7 +199,7 @@ def has_minutes(appointment: Appointment) -> bool:
 
 
 def in_utc(moment: datetime.datetime, now: datetime.datetime) -> datetime.datetime:
-    """The moment in UTC. A moment without a time zone is in the user's, which is `now`'s."""
+    """The time in UTC. A time without a time zone is in the user's time zone, which is `now`'s."""
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
     return zoned.astimezone(datetime.UTC)
 

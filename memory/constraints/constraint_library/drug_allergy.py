@@ -2,8 +2,8 @@
 
 Raises an alert for each current drug and each allergy that names the drug or its class; case and a
 plural "s" make no difference. The alert is a warning if the allergy is recorded as mild, and
-critical otherwise. A drug counts as current through the day on which it ends or, if only the month
-or year is known, through the end of that month or year.
+critical otherwise. A drug is considered current through the day on which the user stops taking it
+or, if only the month or year is known, through the end of that month or year.
 
 Needs medications with a name and a class, which may be empty, and allergies with an allergen.
 
@@ -79,12 +79,12 @@ def is_taken(medication: Medication, today: datetime.date) -> bool:
 
 
 def is_over(ended_on: datetime.date | PartialDate | None, today: datetime.date) -> bool:
-    """Return whether the day on which something ended has certainly passed."""
+    """Return whether the end date of something has certainly passed."""
     return ended_on is not None and ended_on < today
 
 
 def conflict(medication: Medication, allergy: Allergy) -> str:
-    """Return what the drug and the allergy have in common; "" if nothing."""
+    """Return the drug name or class that conflicts with the allergy; "" if neither does."""
     names = {plain(allergy.allergen), plain(allergy.drug_class or "")} - {""}
     for name in (medication.drug_class or "", medication.name):
         if plain(name) in names:
@@ -98,7 +98,7 @@ def plain(name: str) -> str:
 
 
 def message(medication: Medication, allergy: Allergy, common: str) -> str:
-    """Say what somebody needs to know in order to act: drug, class, allergy and reaction."""
+    """Describe what the reader needs to know in order to act: drug, class, allergy and reaction."""
     drug = medication.name.strip()
     if plain(common) != plain(drug):
         drug += f" (class {common})"

@@ -1,10 +1,10 @@
 """The same payment must not be made twice.
 
-Raises a warning for two payments of the same amount in the same currency to the same payee that are
-at most three days apart. There is no alert if both have a reference, such as an invoice number, and
-the references differ; if one of them was refunded, which is known from its mark or from a returned
-payment of the same amount; if the amount is below 10, as for coffee and tickets; or if the later
-payment is more than 60 days old.
+Raises a warning for two payments to the same payee, of the same amount in the same currency, that
+are at most three days apart. There is no alert if both have a reference, such as an invoice number,
+and the references differ; if one of them was refunded, that is, marked as refunded or followed by a
+returned payment of the same amount; if the amount is below 10, as for coffee and tickets; or if the
+later payment is more than 60 days old.
 
 Needs payments with a payee, an amount and a day.
 

@@ -1,9 +1,10 @@
 """A case that requires a follow-up by a certain day must be followed up by then.
 
 Raises a warning for each case whose follow-up day has passed, unless the case is marked as done or
-a follow-up on it is recorded. The warning starts on the day after the follow-up day and ends after
-180 days. A follow-up must name the case's key or title, and must not be earlier than the case
-itself. If only the month or year of the follow-up day is known, its last day counts.
+a follow-up on the case is recorded. The warning starts on the day after the follow-up day and ends
+after 180 days. A follow-up must name the case's key or title, and must not be earlier than the case
+itself. If only the month or year of the follow-up day is known, the last day of that month or year
+is used.
 
 Needs cases with a title and the day by which to follow up, which may be empty. Follow-ups, and
 whether and when a case was closed, are used if they are recorded.

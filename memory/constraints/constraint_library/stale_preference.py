@@ -2,8 +2,9 @@
 
 Raises an info alert for each preference that was last confirmed at least a year ago, starting on
 the same day of the next year (28 February for 29 February). If two preferences on the same subject
-have different values, the older one is instead reported immediately, as replaced by the newer one.
-If only the month or year of the confirmation is known, its last day counts.
+have different values, the older preference is instead reported immediately, as replaced by the
+newer preference. If only the month or year of the confirmation is known, the last day of that month
+or year is used.
 
 Needs preferences with a subject and the day on which they were last confirmed or stated, which may
 be empty: preferences without such a day are left out.

@@ -55,7 +55,7 @@ def test_boundary_days_of_the_month() -> None:
         (datetime.date(2026, 3, 1), datetime.date(2026, 3, 31), True),
         (datetime.date(2026, 3, 31), datetime.date(2026, 4, 1), False),
         (datetime.date(2026, 2, 28), datetime.date(2026, 3, 1), False),
-        (datetime.date(2026, 3, 16), datetime.date(2026, 3, 15), False),  # still in the future
+        (datetime.date(2026, 3, 16), datetime.date(2026, 3, 15), False),  # not spent yet
         (datetime.datetime(2026, 3, 15, 23, 59), datetime.date(2026, 3, 15), True),
         (datetime.datetime(2026, 3, 16, 0, 0), datetime.date(2026, 3, 15), False),
     ):

@@ -8,7 +8,7 @@ from workspace.constraints import deadline_window
 
 DUE = datetime.date(2026, 4, 15)
 
-# The number of days left until the last day, and the severity of the alert then.
+# The number of days left until the last day, and the severity that the alert has on that day.
 DAYS = (
     (31, ""),
     (30, "info"),

@@ -27,8 +27,8 @@ CASES = (
     ("Atlantis", datetime.date(2026, 5, 19), True),  # not in COUNTRIES
     ("Atlantis", datetime.date(2026, 5, 20), False),
 )
-# The month or year the passport expires, and the severity of the alert for a trip that requires it
-# to be valid until 2026-11-10.
+# The month or year the passport expires, and the severity of the alert for a trip that requires a
+# passport valid until 2026-11-10.
 PARTIAL = (
     ("2026-10", "critical"),
     ("2026-11", "warning"),
@@ -186,7 +186,7 @@ def test_a_visa_whose_entries_are_used_up() -> None:
         " trip to France on 2026-05-10"
     ]
     assert visa_alerts([visa(valid_from=datetime.date(2026, 5, 1), entries=2)], earlier) == []
-    # A trip that starts before the visa does uses up no entry, but gets its own alert.
+    # A trip that starts before the visa does uses up none of its entries, but gets its own alert.
     (message,) = visa_alerts([visa(valid_from=datetime.date(2026, 5, 2), entries=1)], earlier)
     assert "is valid from 2026-05-02, but the trip to Spain starts" in message
 

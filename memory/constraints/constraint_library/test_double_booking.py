@@ -130,7 +130,7 @@ def test_silent_for_two_people_or_what_is_cancelled() -> None:
     declined = double_booking.Appointment(key="d", title="d", starts_at=start, status="Declined")
     assert alerts(ann, ben) == []
     assert alerts(ann, off, declined) == []
-    assert alerts(ann, appointment("e", start, end))  # the third does not name its person
+    assert alerts(ann, appointment("e", start, end))  # the third appointment does not name a person
 
 
 def test_what_repeats_overlaps_once_and_within_thirteen_weeks() -> None:

@@ -351,7 +351,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(
 
     assert answer["completion"] == {
         "by": "words",
-        "problem": f"The language model did not answer in time (limit: {WAIT_SECONDS:g} s).",
+        "problem": f"The language model did not respond in time (limit: {WAIT_SECONDS:g} s).",
     }
     (run,) = runs_of_kind()
     assert (run.status, run.outcome) == ("done", RunOutcome.CANCELLED)
