@@ -1,4 +1,4 @@
-"""Making text from people, models and backends safe to parse and to show within other text."""
+"""Making text from people, models and backends safe to parse and to embed in other text."""
 
 import ast
 import re
@@ -6,8 +6,8 @@ import threading
 import unicodedata
 
 # Matches control characters (except tabs and line endings), bidirectional embeddings, overrides and
-# isolates, zero-width characters, and tags, but not the marks and joiners that Arabic, Hebrew and
-# emoji need.
+# isolates, zero-width characters, and tag characters, but not the marks and joiners that Arabic,
+# Hebrew and emoji need.
 STEERING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u200b\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
@@ -16,23 +16,24 @@ STEERING = re.compile(
 
 # The maximum length of a reason or note that somebody gives for an action.
 MAX_REASON = 2000
-MAX_MARKS = 30  # as in Unicode's Stream-Safe Text Format; no language needs more
+MAX_MARKS = 30  # the limit of Unicode's Stream-Safe Text Format; no language needs more
 
 
 def _marks(first: int, last: int) -> str:
-    """Return a pattern for those characters in this range that have a combining class."""
+    """Return a regex that matches any combining mark with a code point in this range."""
     numbers = range(first, last + 1)
     return f"[{''.join(re.escape(chr(one)) for one in numbers if unicodedata.combining(chr(one)))}]"
 
 
 def _too_many(mark: str) -> re.Pattern[str]:
-    """Return a pattern for too many marks in a row; its group matches those that are allowed."""
+    """Return a regex for an overlong run of combining marks; its group holds the marks to keep."""
     return re.compile(f"({mark}{mark}{{{MAX_MARKS - 1}}}){mark}+")
 
 
-# The `re` module uses a lookup table if all of a class's members are below U+10000; otherwise it
-# tests one range after another, which takes 50 times as long. So marks from U+10000 on, most of
-# which are in historic scripts, are matched only in texts that contain such scripts.
+# The `re` module uses a lookup table if all characters in a character class are below U+10000;
+# otherwise it tests the class's ranges one by one, which takes 50 times as long. So marks from
+# U+10000 on, most of which are in historic scripts, are matched only in texts that contain such
+# scripts.
 _HISTORIC = "[\U00010000-\U0001efff]"
 _HAS_HISTORIC = re.compile(_HISTORIC)
 _COMMON_MARK = _marks(0x300, 0xFFFF)
@@ -40,8 +41,8 @@ _TOO_MANY_COMMON = _too_many(_COMMON_MARK)
 _TOO_MANY = _too_many(f"(?:{_COMMON_MARK}|(?={_HISTORIC}){_marks(0x10000, 0x1EFFF)})")
 
 # The maximum number of characters per file other than letters, digits, spaces, tabs and
-# underscores. Each of them may become a node in the syntax tree, which takes a kilobyte of memory
-# and some microseconds in which no other thread can run.
+# underscores. Each of these characters may become a node in the syntax tree, which takes a kilobyte
+# of memory and blocks all other threads for some microseconds.
 MAX_SIGNS = 400_000
 # Before 3.11.8, Python counts the depth of syntax trees across all threads, so if two threads parse
 # at the same time, one of them gets a SystemError
@@ -55,7 +56,7 @@ _NO_SIGNS = bytes(
 def with_few_marks(text: str) -> str:
     """Return the text with at most 30 combining marks in a row.
 
-    Normalisation sorts consecutive marks in quadratic time while holding the GIL: 100,000 of them
+    Normalisation sorts consecutive marks in quadratic time while holding the GIL: 100,000 marks
     would block a process for seconds.
     """
     return text if text.isascii() else _pattern_for(text).sub(r"\1", text)
@@ -66,11 +67,11 @@ def _pattern_for(text: str) -> re.Pattern[str]:
 
 
 def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
-    """Parse a module; raises what `ast.parse` raises, and SyntaxError for code it won't parse.
+    """Parse a module. Raises what `ast.parse` raises, and SyntaxError for code that is rejected.
 
-    It won't parse code that is so long that parsing it would block all other threads for seconds
-    and exhaust the memory, nor code with too many combining marks in a row, because Python
-    normalises identifiers, which is slow for such text.
+    Code is rejected, without being parsed, if it is so long that parsing it would block all other
+    threads for seconds and exhaust the memory, or if it has too many combining marks in a row,
+    because Python normalises identifiers, which is slow for such text.
     """
     _refuse_unparsed(source, path)
     with _parsing:
@@ -78,7 +79,7 @@ def parse_python(source: str, path: str = "<unknown>") -> ast.Module:
 
 
 def parse_expression(source: str) -> ast.Expression:
-    """Parse an expression, with the same checks as in `parse_python`."""
+    """Parse an expression, rejecting the same code as `parse_python`."""
     _refuse_unparsed(source, "<unknown>")
     with _parsing:
         return ast.parse(source, mode="eval")

@@ -23,8 +23,8 @@ def _of_id() -> QuerySet[MemoryUser]:
 # Large columns of a user's head checkpoint that are rarely needed.
 _LARGE = ("edits", "verdict")
 
-# Three ways to read a user: without the head, with the head's small columns, and with only the
-# columns needed to answer a query, because we answer many queries per second.
+# Three ways to read a user: without the head checkpoint, with the head checkpoint's small columns,
+# and with only the columns needed to run a query, because we run many queries per second.
 WITHOUT_HEAD = Statement(_of_id)
 WITH_HEAD = Statement(
     _of_id,
@@ -49,7 +49,7 @@ class UserExists(Exception):
 def is_erased(error: Exception) -> bool:
     """Return whether an error occurred because a user was erased in the meantime.
 
-    In that case, the user is not found, or the database rejects a new row about them.
+    In that case, the user is not found, or the database rejects a new row that refers to them.
     """
     refused = getattr(error.__cause__, "sqlstate", "") == "UE001"
     return refused or isinstance(error, MemoryUser.DoesNotExist)
@@ -66,7 +66,7 @@ class UserMerged(Exception):
 
 
 def refuse_merged(user: MemoryUser) -> None:
-    """Raise UserMerged if the user was merged into another one."""
+    """Raise UserMerged if the user was merged into another user."""
     if user.merged_into_id is not None:
         raise UserMerged(user)
 
@@ -128,14 +128,15 @@ def find_user(
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:
-    """Load the users along with their heads, but without the heads' large columns."""
+    """Load the users with their head checkpoints, but without the checkpoints' large columns."""
     return users.select_related("head").defer(*(f"head__{name}" for name in _LARGE))
 
 
 def undisturbed() -> Q:
     """Match rows whose `user` has a stable project.
 
-    This excludes merged users and those with a redaction in progress, which has priority.
+    This excludes merged users and those with a redaction in progress, because the redaction has
+    priority.
     """
     held = Q(redacting_since__isnull=False) | Q(merged_into__isnull=False)
     return Q(~Exists(MemoryUser.objects.filter(held, pk=OuterRef("user_id"))))
@@ -174,7 +175,7 @@ def is_daily(user: MemoryUser, due: datetime.datetime, now: datetime.datetime) -
 
 
 def run_daily(user: MemoryUser) -> None:
-    """Schedule the constraints to run no later than at the next daily hour.
+    """Schedule the constraints to run no later than the next daily hour.
 
     A run scheduled for later is brought forward, because the forecast that postponed it may be out
     of date.
@@ -188,9 +189,9 @@ def run_daily(user: MemoryUser) -> None:
 def next_run(user: MemoryUser, instant: datetime.datetime, *, soon: bool) -> datetime.datetime:
     """Return when constraints that have run as of `instant` must run again because time has passed.
 
-    This is at the next daily hour or, if `soon` is set because a constraint reads the current time,
-    some minutes after `instant`. A run that is already due stays due. The caller must have locked
-    the user's row.
+    They must run again at the next daily hour or, if `soon` is set because a constraint reads the
+    current time, some minutes after `instant`. A run that is already due remains due. The caller
+    must have locked the user's row.
     """
     now = timezone.now()
     due = user.constraints_due_at

@@ -62,7 +62,7 @@ def check_evaluation(item: str, result: Any) -> None:
 
 
 def check_constraint(item: str, result: Any) -> None:
-    """Expect one constraint's alerts, and nothing that could be mistaken for another's."""
+    """Expect one constraint's alerts, and nothing that could be taken for another constraint's."""
     _expect(
         _has(result, alerts=list, left_out=int, takes_now=bool, seconds=float) and len(result) == 4,
         "no alerts",
@@ -109,7 +109,7 @@ def check_forecast(item: str, result: Any) -> None:
 
 
 def check_tests(item: str, result: Any) -> None:
-    """Expect results only for tests in the file named by the item."""
+    """Expect a list of test results, all of them for tests in the file that the item names."""
     _expect(isinstance(result, list), "no tests")
     for test in result:
         _expect(

@@ -32,8 +32,8 @@ RESULT_SLACK = 64 * 1024  # extra bytes allowed for the JSON around the value
 CHILD_FAILED = 70
 CHILD_OUT_OF_MEMORY = 71
 
-# Standard output for user code. It is created once, before forking, because every memory page that
-# a child is the first to touch costs time.
+# Standard output for user code. It is created once, before forking, because each child loses time
+# on every memory page that it is the first to touch.
 STDOUT = io.TextIOWrapper(
     io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
 )
@@ -106,7 +106,7 @@ class Performer(Protocol):
         ...
 
     def is_as_before(self, done: dict[str, Any]) -> bool:
-        """Return whether the work just done left everything as the next piece expects it."""
+        """Return whether the task just done left everything as the next task expects it."""
         ...
 
     def user_files(self, item: str) -> Container[str]:
@@ -115,12 +115,12 @@ class Performer(Protocol):
 
 
 def fork(performer: Performer, host: int) -> Child:
-    """Fork a child that prepares itself, waits for work and answers each piece with one line.
+    """Fork a child that prepares itself, waits for tasks and answers each task with one line.
 
     The child waits for either the host's next request, which it forwards to this process unchanged
-    before starting on it, or a frame {"works", "limits", "rehearsal"} from this process. Each piece
-    of work has an "item", which identifies it in errors. The child stops early if a piece of work
-    has changed anything that the next one would see.
+    before starting on it, or a frame {"works", "limits", "rehearsal"} from this process. Each task
+    has an "item", which identifies the task in errors. The child stops early if a task has changed
+    anything that the next task would see.
     """
     pipes = [os.pipe() for _ in range(4)]
     (work, work_write), (requests_read, requests), (results_read, results), *_ = pipes
@@ -145,11 +145,11 @@ def fork(performer: Performer, host: int) -> Child:
 def _confine(parent: int, *descriptors: int) -> None:
     """Confine this child before it runs user code.
 
-    Only these file descriptors stay open, renumbered from 1.
+    Only the given file descriptors stay open; they are renumbered from 1.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if parent != 1:  # when a container's first process exits, all others in it die anyway
+    if parent != 1:  # when a container's first process exits, all its other processes die anyway
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(CHILD_FAILED)
@@ -158,23 +158,24 @@ def _confine(parent: int, *descriptors: int) -> None:
     for place, descriptor in enumerate(high, 1):
         os.dup2(descriptor, place)
     os.closerange(FIRST_FREE, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # Forbid new processes and threads: none are needed, and code that can't fork leaves nothing
-    # running. A limit of zero applies no matter how many other processes share the user id.
+    # Forbid new processes and threads: user code needs neither, and code that can't fork can't
+    # leave anything running. A limit of zero applies no matter how many other processes share the
+    # user id.
     for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(kind, (0, 0))
     sys.stdout = sys.stderr = STDOUT
 
 
 def _serve(performer: Performer) -> None:
-    """Wait for work, perform it piece by piece and answer each piece with one line."""
+    """Wait for tasks, perform them one by one and answer each task with one line."""
     works, limits = _wait(performer)
     os.closerange(WORK_DESCRIPTOR, FIRST_FREE)
     _limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
     _limit(resource.RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS)
     for work in works:
-        # SIGXCPU is sent at the soft limit and so reveals the cause. The kernel counts whole
-        # seconds, so round the CPU time used so far in a way that loses at most a tenth of a
-        # second.
+        # SIGXCPU, which is sent at the soft limit, reveals that the code used up its CPU time. The
+        # kernel counts whole seconds, so round the CPU time used so far in a way that loses at most
+        # a tenth of a second.
         used = max(0, math.ceil(time.process_time() - 0.1))
         _limit(resource.RLIMIT_CPU, used + limits.cpu_seconds)
         answer = _answer(work, performer, limits)
@@ -182,7 +183,7 @@ def _serve(performer: Performer) -> None:
             sys.stdout.flush()
         write(RESULT_DESCRIPTOR, answer)
         if work is not works[-1] and not performer.is_as_before(work):
-            break  # another child does the remaining work
+            break  # another child does the remaining tasks
     else:
         os.close(RESULT_DESCRIPTOR)  # signals that no more answers follow
         signal.pause()  # exiting now would delay the answer, so this child is killed later
@@ -227,14 +228,14 @@ def _answer(work: dict[str, Any], performer: Performer, limits: Limits) -> bytes
     try:
         message = {"outcome": "ok", "result": performer.perform(work, limits)}
     except MemoryError as error:
-        error.__traceback__ = None  # its frames keep alive whatever filled the memory
+        error.__traceback__ = None  # the traceback's frames keep alive whatever filled the memory
         message = out_of_memory(limits)
     except ResultLimitError as error:
         message = failure("result_limit", str(error))
     except AlertLimitError as error:
         message = failure("alert_limit", str(error)) | {"result": error.result}
     except SystemExit:
-        message = failure("killed", "the code ended its process (sys.exit)")
+        message = failure("killed", "the code exited its process (sys.exit)")
     except BaseException as error:
         item = work["item"]
         user_files = performer.user_files(item)

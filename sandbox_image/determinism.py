@@ -21,8 +21,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-# The functions in `time` that always read a clock, and those that read one unless they are passed a
-# time, each with the position of that argument, counting from 1.
+# The functions in `time` that always read a clock, and the functions that read a clock unless they
+# are passed a time, each with the position of that argument, counting from 1.
 CLOCKS = ["time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"]
 CLOCKS += [f"{name}_ns" for name in CLOCKS]
 WITH_A_MOMENT = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
@@ -33,7 +33,7 @@ class ClockError(RuntimeError):
 
 
 class ChanceError(RuntimeError):
-    """User code asked for something random."""
+    """User code asked for randomness."""
 
 
 def prepare() -> None:

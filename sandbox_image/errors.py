@@ -15,18 +15,18 @@ from .values import NotAValueError
 QUERY = "<query>"
 
 MAX_MESSAGE = 2_000
-MAX_NAMES = 40  # how many known names to list in the message about an unknown one
+MAX_NAMES = 40  # how many known names to list in the message about an unknown name
 MAX_TRACEBACK = 4_000
 
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
-# What to write instead of a text that is compared with a value of another type. The keys are the
+# What to write instead of a string that is compared with a value of another type. The keys are the
 # type names that appear in Python's message.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
-    "datetime.datetime": "a moment, such as datetime.datetime(2027, 1, 1, 12, 0)",
-    "datetime.timedelta": "a length of time, such as timedelta(days=30)",
+    "datetime.datetime": "a datetime, such as datetime.datetime(2027, 1, 1, 12, 0)",
+    "datetime.timedelta": "a duration, such as timedelta(days=30)",
     "int": "a number, such as 5 or int('5')",
     "float": "a number, such as 9.5 or float('9.5')",
     "decimal.Decimal": "a number, such as 5 or Decimal('9.50')",
@@ -75,9 +75,9 @@ def _message(error: BaseException) -> str:
 
 
 def _known_names(error: BaseException) -> str:
-    """Return advice about an unknown name: the most similar known names, then the others.
+    """Return advice about an unknown name: the most similar known names, then all others.
 
-    Most unknown names are guesses by somebody who had no list of the known ones.
+    Most unknown names are guesses by somebody who had no list of the known names.
     """
     try:
         wanted: Any = getattr(error, "name", None)
@@ -103,15 +103,15 @@ def _known_names(error: BaseException) -> str:
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """Return what to write instead when two types, such as a text and a date, can't be compared.
+    """Return what to write instead if two types, such as a string and a date, can't be compared.
 
-    Python's message only names the types, and the state's dates and numbers may look like texts in
-    its JSON.
+    Python's message only names the types, and dates and numbers may look like strings in the
+    state's JSON.
     """
     if type(error) is not TypeError:
         return ""
     if message == "can't compare datetime.datetime to datetime.date":
-        return ": compare the moment's .date(), or compare with a moment"
+        return ": compare the datetime's .date(), or compare with a datetime"
     if not (found := _NO_ORDER.fullmatch(message)):
         return ""
     left, right = found.groups()

@@ -72,8 +72,8 @@ _NOTHING: Mapping[Any, Any] = {}
 
 # Maximum number of records touched in a rehearsal: any more would cost more time than they save.
 REHEARSED_RECORDS = 2000
-# Maximum number of records listed as evidence for an answer: the records it is based on, and the
-# records that were merely read.
+# Maximum number of records listed as evidence for an answer: of records that the answer is based
+# on, and of records that were merely read.
 MAX_EVIDENCE = 1000
 MAX_READ = 100
 # When a constraint exceeds its alert limit: maximum number of alerts quoted, and maximum length of
@@ -91,9 +91,9 @@ class Instant:
 
     @classmethod
     def of(cls, now: str, time_zone: str) -> "Instant":
-        """Build an instant from an ISO 8601 time with a UTC offset and a time zone name.
+        """Build an instant from an ISO 8601 timestamp with a UTC offset and a time zone name.
 
-        Raises ValueError if the time has no offset.
+        Raises ValueError if the timestamp has no offset.
         """
         local = datetime.datetime.fromisoformat(now)
         if local.tzinfo is None:
@@ -142,7 +142,7 @@ class Evaluation:
     def shares_processes(self) -> bool:
         """Return whether constraints may share a process.
 
-        They may if any change that one of them makes to the project would be detected.
+        They may if any change that a constraint makes to the project would be detected.
         """
         if self._traces is None:
             try:
@@ -162,7 +162,7 @@ class Evaluation:
         return self._traces is not None and self._traces.complete and not self._traces.left()
 
     def rehearse(self, instant: Instant, limits: Limits) -> list[Any]:
-        """Do what most evaluations do, but only with the first records."""
+        """Do what most evaluations do, but only with the first records of the state."""
         found = list(itertools.islice(itertools.chain(*self._index().values()), REHEARSED_RECORDS))
         gc.get_referents(*found)
         for path in selected(self.project.files, "constraints", None):
@@ -219,7 +219,7 @@ class Evaluation:
         held: Sequence[Record],
         read: Mapping[Place, Sequence[object]],
     ) -> dict[str, Any]:
-        """Return the evidence for a query's answer: at most MAX_EVIDENCE or MAX_READ records."""
+        """Return the evidence for a query's answer: up to MAX_EVIDENCE or MAX_READ records."""
         rests_on: list[object]
         most, referred = MAX_EVIDENCE, self._referred.values()
         if any(id(one) in self._places() for one in held):
@@ -245,7 +245,7 @@ class Evaluation:
         """Return the records' keys and sources, grouped by class, domain and collection."""
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
         for one in records:
-            # The code may have changed the record so that it is no longer valid.
+            # The code may have changed the record in a way that makes it invalid.
             if protocol.are_sources(one.sources) and isinstance(one.key, str):
                 place = (type(one).__name__, *self._places()[id(one)])
                 keys, sources = columns.setdefault(place, ([], []))
@@ -347,7 +347,7 @@ class Evaluation:
         return {"takes_now": takes_now(module), **found.to_json()}
 
     def _can_follow(self, path: str) -> bool:
-        """Return whether every use of a traced moment by the constraint or schemas is recorded."""
+        """Return whether all uses of a traced datetime by constraint and schemas are recorded."""
         files = [
             file
             for file in self.project.files.values()
@@ -382,7 +382,7 @@ class Evaluation:
     def dump(self, paths: Sequence[str] | None, limits: Limits) -> dict[str, Any]:
         """Return the number of records in each collection, and the records in the files at `paths`.
 
-        If `paths` is None, it returns the records in all state files.
+        If `paths` is None, the records in all state files are returned.
         """
         counts = {
             domain: {name: len(found) for name, found in self._state(module).items()}
@@ -399,7 +399,7 @@ class Evaluation:
     def _own_records(self, path: str) -> dict[str, list[object]]:
         """Return the records defined in a state file or shard itself, by collection.
 
-        Records imported from other shards are left out.
+        Records imported from other shards are excluded.
         """
         module = self.project.module(path)
         package = module.__name__.rpartition(".")[0]
@@ -430,7 +430,7 @@ class Evaluation:
         return {**collections_of(module), **singles}
 
     def _held(self, domain: str, name: str) -> list[object]:
-        """Return a collection's or singleton's records; raise LookupError if there is none."""
+        """Return a collection's or singleton's records; raise LookupError if it doesn't exist."""
         return self._state(self.project.module(f"domains/{domain}/state.py"))[name]
 
     def _namespace(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Forecast one constraint's findings over the coming days, assuming that only the clock changes.
 
-A constraint that takes the day or the time is given a traced day or moment, which records how it is
-used (see `tracing.py`), so the constraint needs to be called again only when its answers could have
-changed. If the use can't be recorded, the constraint is called for every day or every minute. The
-result says when the findings change, but not how they are worded.
+A constraint that takes the day or the time is given a traced date or datetime, which records how it
+is used (see `tracing.py`), so the constraint needs to be called again only when its answers could
+have changed. If the use can't be recorded, the constraint is called for every day or every minute.
+The result says when the findings change, but not how they are worded.
 """
 
 import binascii
@@ -28,8 +28,8 @@ MAX_ERROR = 200
 MAX_HURRIED = 20
 SECOND = 1_000_000
 # After MAX_DAILY consecutive calls that were one day apart, the constraint is called with plain
-# days instead of traced ones for PLAIN_DAYS days: tracing costs more than a call, and saves nothing
-# while the constraint has to be called for every day anyway.
+# dates instead of traced ones for PLAIN_DAYS days: tracing costs more than a call, and saves
+# nothing while the constraint has to be called for every day anyway.
 MAX_DAILY = 5
 PLAIN_DAYS = 30
 
@@ -49,13 +49,13 @@ class Horizon:
 
     @classmethod
     def of(cls, start: str, end: str, time_zone: str) -> "Horizon":
-        """Build a horizon from two ISO 8601 times with UTC offsets.
+        """Build a horizon from two ISO 8601 timestamps with UTC offsets.
 
-        Raises ValueError if an offset is missing or the times are in the wrong order.
+        Raises ValueError if an offset is missing or the timestamps are in the wrong order.
         """
         begin, last = (datetime.datetime.fromisoformat(one) for one in (start, end))
         if begin.tzinfo is None or last.tzinfo is None or last < begin:
-            raise ValueError("a horizon must be two moments with offsets, the earlier one first")
+            raise ValueError("a horizon must be two datetimes with offsets, the earlier one first")
         return cls(begin.astimezone(datetime.UTC), last.astimezone(datetime.UTC), time_zone)
 
 
@@ -97,8 +97,8 @@ class Forecaster:
         """Prepare to forecast the constraint that `call` calls.
 
         `tell` returns an alert's identity. `is_unharmed` returns whether all calls have left
-        everything as it was. `follows` says whether the constraint's use of a traced moment can be
-        recorded. The forecast stops after `seconds`.
+        everything as it was. `follows` says whether the constraint's use of a traced datetime can
+        be recorded. The forecast stops after `seconds`.
         """
         self._call, self._tell, self._is_unharmed = call, tell, is_unharmed
         self._follows, self._most_calls = follows, most_calls
@@ -152,7 +152,7 @@ class Forecaster:
             if clock.soonest is None or (horizon.end - at) < clock.soonest * US:
                 return self._timeline
             hurried = hurried + 1 if clock.soonest < SECOND else 0
-            if hurried > MAX_HURRIED:  # some comparison could change at any moment
+            if hurried > MAX_HURRIED:  # some comparison could change at any time
                 clock.soonest = MINUTE - _of_minute(at)
             at += clock.soonest * US
             if self._is_over(at.isoformat()):
@@ -211,7 +211,7 @@ class Forecaster:
         return [list(one) for one in sorted(found)], None
 
     def _is_over(self, at: str) -> bool:
-        """Return whether the forecast has to end at this time; if so, record it as the end."""
+        """Return whether the forecast must end at this time; if so, record the time as the end."""
         over = (
             self._timeline.calls >= self._most_calls
             or len(self._timeline.changes) >= MAX_CHANGES

@@ -1,8 +1,9 @@
 """Execute foreign projects unmodified, and read their typed objects.
 
 Everything here runs in a forked child that exits afterwards. The files are not on disk: only this
-process sees them, under `ROOT`, whichever function it uses to access them. Foreign code may ask for
-the time and for random numbers; it gets the time of the run and the same numbers every time.
+process sees them, under `ROOT`, whichever function it uses to access the files. Foreign code may
+ask for the time and for random numbers; it always gets the time of the run and the same sequence of
+numbers.
 """
 
 import dataclasses

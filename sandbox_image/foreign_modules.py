@@ -11,7 +11,7 @@ from .uac import Record
 
 
 def execute_file(path: str) -> ModuleType:
-    """Execute a file as a module, with its own folder first on `sys.path`."""
+    """Execute a file as a module, with its own directory first on `sys.path`."""
     name = path.removesuffix(".py").replace("/", ".")
     folder = str(PurePosixPath(ROOT, path).parent)
     before = set(sys.modules)
@@ -36,7 +36,7 @@ def execute_file(path: str) -> ModuleType:
             if file.startswith(f"{ROOT}/"):
                 _foreign.add(new)
                 # Forget the module, since the same name, such as `schema`, is a different module in
-                # the next folder.
+                # the next directory.
                 if folder != ROOT and "." not in new and file.startswith(f"{folder}/"):
                     del sys.modules[new]
 

@@ -31,7 +31,7 @@ def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]
 
 
 class _Reader:
-    """Collects the objects in a project's modules as a graph in which each object has a number."""
+    """Collects the objects in a project's modules as a graph in which each object has an index."""
 
     def __init__(self) -> None:
         self.objects: list[list[Any] | None] = []
@@ -208,7 +208,7 @@ class _Reader:
         return [(name, None, dataclasses.MISSING) for name in slots if not name.startswith("__")]
 
     def _default(self, default: object) -> list[Any]:
-        """Return a list with just the default if it is a plain value, or else an empty list."""
+        """Return a list of just the default if that is a plain value, or else an empty list."""
         if default is None or type(default) in (bool, int, float, str):
             return [self.value(default, 1)]
         if isinstance(default, (enum.Enum, datetime.date, datetime.time, decimal.Decimal)):

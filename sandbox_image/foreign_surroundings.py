@@ -1,4 +1,4 @@
-"""The environment of a foreign project: files in memory, stopped clocks, fixed random numbers."""
+"""The environment of a foreign project: files in memory, frozen clocks, fixed random numbers."""
 
 import _io
 import dataclasses
@@ -22,7 +22,7 @@ ROOT = "/project"
 
 
 def settle(files: Mapping[str, str], now: datetime.datetime) -> None:
-    """Make the foreign files visible to this process, hide the user's project, stop the clocks."""
+    """Show the foreign files to this process, hide the user's project, and freeze the clocks."""
     for name, module in list(sys.modules.items()):
         origin = getattr(getattr(module, "__spec__", None), "loader", None)
         if type(origin).__module__ == f"{__package__}.loader":
@@ -139,7 +139,7 @@ def _in_place_of(real: Any, function: Any) -> Callable[..., Any]:
 
 @dataclasses.dataclass
 class _Entry:
-    """A folder entry like those that os.scandir yields."""
+    """A directory entry like those that os.scandir yields."""
 
     name: str
     path: str
@@ -177,7 +177,7 @@ class _Entries(Iterator[_Entry]):
         self.close()
 
     def close(self) -> None:
-        """Do nothing: no folder is open."""
+        """Do nothing: no directory is open."""
 
 
 def _stop_clocks(now: datetime.datetime) -> None:

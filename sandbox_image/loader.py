@@ -16,8 +16,8 @@ from types import CodeType, ModuleType
 
 _PATH = re.compile(r"(?:\w+/)*\w+\.py")
 _SHARD = re.compile(r"(.+)_[0-9]{4,}")
-# The folder for the files that a workspace adds to its users' projects; it contains `constraints/`
-# and `tests/`.
+# The directory for the files that a workspace adds to its users' projects; it contains
+# `constraints/` and `tests/`.
 WORKSPACE = "workspace/"
 
 
@@ -40,7 +40,7 @@ class File:
 
     @property
     def is_package(self) -> bool:
-        """True if the file is a folder's __init__.py."""
+        """True if the file is a directory's __init__.py."""
         return self.path.endswith("__init__.py")
 
 
@@ -53,7 +53,7 @@ class Project(InspectLoader, MetaPathFinder):
 
     def __init__(self) -> None:
         self.files: dict[str, File] = {}
-        self._modules: dict[str, File | None] = {}  # None stands for a folder without __init__.py
+        self._modules: dict[str, File | None] = {}  # None means a directory without __init__.py
         sys.meta_path.insert(0, self)
 
     def update(
@@ -84,7 +84,7 @@ class Project(InspectLoader, MetaPathFinder):
         stale |= known - self._modules.keys()
         unloaded = {name: sys.modules.pop(name) for name in stale if name in sys.modules}
         # Creating many objects is slow while the garbage collector is on, and children have to copy
-        # every memory page that it touches.
+        # every memory page that the collector touches.
         gc.unfreeze()
         gc.disable()
         kept = set(sys.modules)
@@ -194,10 +194,10 @@ class Project(InspectLoader, MetaPathFinder):
 
 
 def selected(files: Collection[str], folder: str, paths: Sequence[str] | None) -> list[str]:
-    """Return which files in a folder to run: those at `paths`, or all files if it is None.
+    """Return which files in a directory to run: those at `paths`, or all files if `paths` is None.
 
     A workspace's files are returned only if they are listed in `paths`. Raises BadRequestError if a
-    path is not in the folder.
+    path is not in the directory.
     """
     if paths is None:
         return [
@@ -229,7 +229,7 @@ def remember_source(path: str, text: str) -> None:
 def collections_of(module: ModuleType) -> dict[str, list[object]]:
     """Return the collections that a state or shard module defines, keyed by name.
 
-    A list imported from one of the domain's shards does not count as a collection.
+    A list imported from one of the domain's shards is not one of the module's collections.
     """
     package = module.__name__.rpartition(".")[0]
     return {

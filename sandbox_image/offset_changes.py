@@ -9,9 +9,9 @@ from .traced_values import DAY, US
 
 
 def list_offset_changes(moment: datetime.datetime) -> Iterator[int]:
-    """Yield how soon after a given moment its time zone's UTC offset changes.
+    """Yield how soon after a given point in time its time zone's UTC offset changes.
 
-    Yields up to two distances, in microseconds: one by the zone's wall clock and one in UTC.
+    Yields up to two durations, in microseconds: one by the zone's wall clock and one in UTC.
     """
     zone = moment.tzinfo
     if zone is None or isinstance(zone, datetime.timezone):

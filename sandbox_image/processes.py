@@ -29,8 +29,8 @@ OUT_OF_MEMORY_COUNTERS = (
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
 )
 
-# The path of the writable folder, or None if there is none. The host, which mounts the folder, also
-# sets this environment variable.
+# The path of the writable directory, or None if there is none. The host, which mounts the
+# directory, also sets this environment variable.
 SCRATCH = os.environ.get("UAC_SCRATCH")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -81,7 +81,7 @@ def out_of_memory_kills() -> int:
 
 
 def count_children() -> int | None:
-    """Return the number of this process's children, including dead ones and adopted orphans.
+    """Return the number of this process's children, including zombies and adopted orphans.
 
     Returns None if the number can't be determined.
     """
@@ -120,9 +120,9 @@ def release_memory() -> None:
 
 
 def remove_files() -> None:
-    """Empty the writable folder, if there is one."""
+    """Empty the writable directory, if there is one."""
     if SCRATCH is not None:
-        for file in Path(SCRATCH).iterdir():  # the folder can't contain other folders
+        for file in Path(SCRATCH).iterdir():  # the directory can't contain other directories
             file.unlink()
 
 

@@ -1,4 +1,4 @@
-"""The results of a request so far, and a child's progress with its part of the work."""
+"""The results of a request so far, and a child's progress with its tasks."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ class Report:
 
 @dataclass
 class Progress:
-    """A child's progress with its work: its answers so far, or why it must be stopped."""
+    """A child's progress with its tasks: its answers so far, or why it must be stopped."""
 
     works: Sequence[dict[str, Any]]
     limits: Limits
@@ -91,28 +91,28 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every piece of work has been answered."""
+        """Whether every task has been answered."""
         return len(self.answers) == len(self.works)
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it is unknown which of several pieces of work failed."""
-        # An answer may be forged, and the output read so far may come from several pieces of work.
+        """Whether it is unknown which of several tasks failed."""
+        # An answer may be forged, and the output read so far may come from several tasks.
         doubtful = ("protocol_error", "output_limit")
         return (
             self.failed is not None and self.failed["outcome"] in doubtful and len(self.works) > 1
         )
 
     def take_answers(self, lines: Sequence[bytes]) -> None:
-        """Take these lines as the next answers; an invalid line makes the child fail."""
+        """Accept these lines as the next answers; an invalid line makes the child fail."""
         try:
             for line in lines:
                 if self.is_complete:  # there is one answer too many, so one of them is forged
-                    raise protocol.ProtocolError("more answers than pieces of work")
+                    raise protocol.ProtocolError("more answers than tasks")
                 item = self.works[len(self.answers)]["item"]
                 answer = {**self.report.take(item, line, self.limits), "item": item}
                 if self.answers and answer["outcome"] == "out_of_memory":
-                    self.failed = answer  # earlier work used memory, so retry this in a fresh child
+                    self.failed = answer  # earlier tasks used memory: retry this in a fresh child
                     break
                 self.answers.append(answer)
                 if item == LOAD:  # the time limit of a request starts once its files are loaded
@@ -126,7 +126,7 @@ class Progress:
         self.failed = failure("protocol_error", f"the child's answer is invalid: {why}")
 
     def take_output(self, printed: bytes) -> None:
-        """Count the printed output, and keep the end of it."""
+        """Count the bytes of printed output, and keep the tail of the output."""
         self.produced += len(printed)
         self.report.stdout = (self.report.stdout + printed)[-self.limits.stdout_kept_bytes :]
 
@@ -147,14 +147,14 @@ class Progress:
             self.failed = failure("timeout", f"took longer than {allowed:g} s")
 
     def conclude(self, status: int) -> list[dict[str, Any]]:
-        """Return the answers of a child that ended with this wait status.
+        """Return the answers of a child that exited with this wait status.
 
-        If it is known which piece of work failed, its failure is the last answer.
+        If it is known which task failed, its failure is the last answer.
         """
         if self.is_complete:
             self.answers.pop()  # the last answer may be forged
         elif self.answers:
-            # Either the last answered piece of work or the next one may have ended the child.
+            # Either the last answered task or the next task may have made the child exit.
             return self.answers
         failed = self.failed or _ended_early(status, self.limits)
         return [*self.answers, {**failed, "item": self.works[len(self.answers)]["item"]}]
@@ -165,7 +165,7 @@ def _ended_early(status: int, limits: Limits) -> dict[str, Any]:
         code = os.WEXITSTATUS(status)
         if code == CHILD_OUT_OF_MEMORY:
             return out_of_memory(limits)
-        return failure("killed", f"the code ended its process with status {code}")
+        return failure("killed", f"the code exited its process with status {code}")
     number = os.WTERMSIG(status)
     if number == signal.SIGXCPU:
         return failure("timeout", f"used more than {limits.cpu_seconds} s of CPU time")
@@ -173,4 +173,4 @@ def _ended_early(status: int, limits: Limits) -> dict[str, Any]:
         name = signal.Signals(number).name
     except ValueError:  # most real-time signals have no name
         name = f"signal {number}"
-    return failure("killed", f"the process was ended by {name}")
+    return failure("killed", f"the process was killed by {name}")

@@ -1,4 +1,4 @@
-"""A practice request, run while nobody is waiting so that the next real request is fast.
+"""A warm-up request, run while nobody is waiting so that the next real request is fast.
 
 After a fork, whichever process first writes to a shared memory page has to wait for it to be
 copied, and code runs more slowly the first time. So the runner and the child waiting for work go
@@ -20,7 +20,7 @@ REQUEST = {
     "limits": {field.name: 1_000_000 for field in fields(Limits)},
 }
 
-# The project to rehearse with while none is loaded, since the next request will then bring one.
+# The project to rehearse with while no project is loaded, since the next request will bring one.
 PROJECT = {
     "domains/rehearsal/schema.py": """\
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Parse the host's requests into plans of work.
+"""Parse the host's requests into plans: lists of tasks with limits.
 
 The waiting child is the first to receive a request. It forwards the request to the runner and
-starts the work; the runner makes the same plan and watches the child.
+starts on the tasks; the runner builds the same plan and watches the child.
 """
 
 from collections.abc import Collection
@@ -40,7 +40,7 @@ class Files:
     def of(cls, request: object) -> "Files":
         """Read the files from a request or from its `load` object.
 
-        Raises BadRequestError, KeyError or ValueError if it is not valid.
+        Raises BadRequestError, KeyError or ValueError if that object is not valid.
         """
         if not isinstance(request, dict):
             raise BadRequestError("files must be an object")
@@ -64,9 +64,9 @@ class Files:
 
 @dataclass(frozen=True)
 class Plan:
-    """The pieces of work that a request asks for, each with an item name, plus their limits.
+    """The tasks that a request asks for, each with an item name, plus the limits on the tasks.
 
-    If `together` is set, the pieces may share a process as long as none of them changes the loaded
+    If `together` is set, the tasks may share a process as long as none of them changes the loaded
     project. `files`, if any, are loaded first.
     """
 
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def first(self) -> list[dict[str, Any]]:
-        """Return the work for the first child: as much of the plan as one child can do."""
+        """Return the tasks for the first child: as many of the plan's tasks as one child can do."""
         works = of_one_side(self.works) if self.together else self.works[:1]
         if self.files is None:
             return works
@@ -124,7 +124,8 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
                 works = [{**work, **until} for work in works]
                 for work in works[:1]:
                     horizon(work)
-            # With a writable folder, a constraint would find files written by the previous one.
+            # With a writable directory, a constraint would find files written by the previous
+            # constraint.
             together = SCRATCH is None and (files is not None or evaluation.shares_processes())
             check = check_forecast if operation == "forecast" else check_constraint
         case "tests":
@@ -144,25 +145,25 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
 
 
 def moment(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the request fields that specify its instant, after validating them."""
+    """Return the fields that specify the request's instant, after validating them."""
     instant(request)
     return {name: request[name] for name in ("now", "time_zone")}
 
 
 def instant(work: dict[str, Any]) -> Instant:
-    """Return the instant specified by a request or a piece of work."""
+    """Return the instant specified by a request or a task."""
     return Instant.of(work["now"], work["time_zone"])
 
 
 def horizon(work: dict[str, Any]) -> Horizon:
-    """Return the horizon specified by a piece of work."""
+    """Return the horizon specified by a task."""
     return Horizon.of(work["now"], work["until"], work["time_zone"])
 
 
 def _share(limits: Limits, number: int) -> float:
-    """Return how many seconds to spend forecasting each of `number` constraints.
+    """Return how many seconds to spend on forecasting each of `number` constraints.
 
-    The result is well below the limits that would abort the forecast.
+    The result is well below the time limits that would abort the forecast.
     """
     most = min(limits.wall_seconds, float(limits.cpu_seconds)) / 2
     return min(most, limits.total_seconds * 0.8 / max(number, 1))

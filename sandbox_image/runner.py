@@ -57,8 +57,8 @@ PRELOADED = (
     "zoneinfo",
 )
 
-# How long this process stays idle after an answer, unless a request arrives earlier, so that all
-# processors are free to deliver the answer.
+# How long this process stays idle after it has sent an answer, unless a request arrives earlier, so
+# that all processors are free to deliver the answer.
 LINGER_SECONDS = 0.002
 
 # This process moves its own file descriptors to this number or above, out of the range that
@@ -121,7 +121,7 @@ def serve(requests: int, answers: int) -> None:
         return
 
 
-# Errors after which the runner exits and the host starts another one.
+# Errors after which the runner exits and the host starts a new runner.
 GONE = (
     BrokenPipeError,
     ChildGoneError,
@@ -140,14 +140,14 @@ class LoadFailedError(Exception):
 
 
 class Runner:
-    """Answers the host's requests, and performs their work in children."""
+    """Answers the host's requests, and performs their tasks in children."""
 
     def __init__(self, host_descriptor: int) -> None:
         self.requests = select.poll()
         self.requests.register(host_descriptor, select.POLLIN)
         self.project = Project()
         self.rehearsed = rehearsal.files()
-        self.coming: Files | None = None  # sent with a request, and not loaded in this process yet
+        self.coming: Files | None = None  # sent with a request, not loaded in this process yet
         self.evaluation = Evaluation(self.project)
         self.supervisor = Supervisor(host_descriptor, self)
 
@@ -177,7 +177,7 @@ class Runner:
             self.rehearse()
 
     def rehearse(self) -> None:
-        """Run the practice request; see rehearsal.py and Supervisor.rehearse."""
+        """Run the warm-up request; see rehearsal.py and Supervisor.rehearse."""
         sent = {**rehearsal.REQUEST, "load": self.rehearsed}
         request = protocol.decode(protocol.encode_frame(sent)[protocol.HEADER_BYTES :])
         files = Files.of(request["load"])
@@ -206,7 +206,7 @@ class Runner:
             outcome = {"outcome": "user_error", "message": told["message"], "error": told}
         finally:
             for texts in (files.sources, files.bytecode):
-                texts.clear()  # the texts may be large, and later children would inherit them
+                texts.clear()  # files may be large, and later children would inherit them
             self.evaluation = Evaluation(self.project)  # discards indexes built during the load
             kill_descendants()
             remove_files()
@@ -222,7 +222,7 @@ class Runner:
         return plan(request, self.project, self.evaluation)
 
     def _run(self, plan: Plan) -> Report:
-        """Do a plan's work in children and report the outcomes."""
+        """Perform a plan's tasks in children and report the outcomes."""
         report = Report(plan.check)
         together = plan.together
         if plan.files is not None:
@@ -231,10 +231,10 @@ class Runner:
         return self.supervisor.run(plan.works, plan.limits, report, together=together)
 
     def _load_and_run(self, plan: Plan, files: Files) -> Report:
-        """Have the first child load the files and do its work; load them into this process later.
+        """Have the first child load the files and do its tasks; load them into this process later.
 
-        That way, nobody has to wait for a fork after the load. If the child leaves work undone, the
-        files are loaded into this process right away. Raises LoadFailedError if that fails.
+        That way, nobody has to wait for a fork after the load. If the child leaves tasks undone,
+        the files are loaded into this process right away. Raises LoadFailedError if that fails.
         """
         self.coming = files
         report = Report(plan.check)
@@ -292,7 +292,7 @@ class Runner:
         return done["op"] in ("compile", "load") or self.evaluation.is_as_before()
 
     def _load_here(self, files: Files, *, more: bool) -> float:
-        """Load files into this process for the remaining work; return the seconds it took."""
+        """Load files into this process for the remaining tasks; return how many seconds it took."""
         started = time.monotonic()
         self.evaluation = Evaluation(self.project)
         files.load_into(self.project)
@@ -343,7 +343,7 @@ def _error(result: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-# Functions that turn a report (the outcomes of all work, in order) into the request's answer.
+# Functions that turn a report (the outcomes of all tasks, in order) into the request's answer.
 
 
 def _the_only_one(report: Report) -> dict[str, Any]:
@@ -382,7 +382,7 @@ def _forecast(report: Report) -> dict[str, Any]:
 
 
 def _tests(report: Report) -> dict[str, Any]:
-    """Answer with all test results; a test file that failed as a whole counts as one result."""
+    """Answer with all test results; a test file that failed as a whole gets a single result."""
     results = []
     for result in report.results:
         if result["outcome"] == "ok":

@@ -36,7 +36,7 @@ class Selection:
         """Instrument the code in `tree`, which must then be executed with `self.names` in scope.
 
         `named` says which collections each name in the code refers to. `singles` are the places
-        that hold a single record; a comprehension may use these as well. `places` maps each
+        that hold a single record; a comprehension may use such records as well. `places` maps each
         record's `id()` to its place in the state.
         """
         self.names = {
@@ -108,7 +108,7 @@ def _call(function: str, arguments: Sequence[ast.expr], where: ast.expr) -> ast.
 def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
     """Yield each node that uses one of the state's collections, along with that collection.
 
-    Merely assigning a collection to another name does not count as using it.
+    Merely assigning a collection to another name is not a use.
     """
     meaning = {name: dict(meant) for name, meant in named.items()}
     passed: set[int] = set()
@@ -116,7 +116,8 @@ def _uses(tree: ast.Module, named: Meanings) -> Iterator[tuple[ast.AST, Place]]:
         if _is_naming(node) and _meant(node.value, meaning):
             passed |= {id(one) for one in ast.walk(node.value)}
         for name, meant in list(_named_otherwise(node, meaning)):
-            # The name may mean different things in different parts of the code: keep all meanings.
+            # The name may mean different things in different parts of the code: keep all of its
+            # meanings.
             known = meaning.setdefault(name, {})
             for attribute, places in meant.items():
                 known[attribute] = [*dict.fromkeys([*known.get(attribute, ()), *places])]
@@ -164,7 +165,7 @@ def _every(meant: Mapping[str, Sequence[Place]]) -> list[Place]:
 
 
 def _meant(node: ast.AST, named: Meanings) -> Sequence[Place]:
-    """Return the collections that an expression refers to, if it refers to any."""
+    """Return the collections that an expression refers to, if any."""
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in named:
             return named[name].get(attribute, ())

@@ -1,4 +1,4 @@
-"""Run user code in forked children: limit them, watch them from outside and end them afterwards."""
+"""Run user code in forked children: limit them, watch them from outside, kill them afterwards."""
 
 import itertools
 import os
@@ -29,11 +29,11 @@ READ_BYTES = 64 * 1024  # the capacity of a pipe
 
 
 class HostGoneError(Exception):
-    """The host closed its end of the stream: nobody waits for the work any more."""
+    """The host closed its end of the stream: nobody is waiting for the results any more."""
 
 
 class ChildGoneError(Exception):
-    """The child that waited for a request ended, perhaps after reading only a part of it."""
+    """The child that waited for a request exited, perhaps after reading only part of a request."""
 
 
 class OutOfMemoryError(Exception):
@@ -41,22 +41,22 @@ class OutOfMemoryError(Exception):
 
 
 class Supervisor:
-    """Runs pieces of work in forked children.
+    """Runs tasks in forked children.
 
-    No piece of work sees changes that another one made to the loaded project. Forking a child takes
-    longer than most work, so one child is forked in advance, and pieces of work that can share a
-    child do so as long as none of them changes the project in it.
+    No task sees changes that another task made to the loaded project. Forking a child takes longer
+    than most tasks, so one child is forked in advance, and tasks that can share a child do so as
+    long as none of them changes the project in it.
     """
 
     def __init__(self, host_descriptor: int, performer: Performer) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_DUMPABLE, 0)  # keeps children, which inherit this, from reading this process
+        prctl(PR_SET_DUMPABLE, 0)  # inherited by children, so they can't read this process
         self._host = host_descriptor
         self._performer = performer
         self._next: Child | None = None
         self._request: dict[str, Any] | None = None  # sent by the host and not handled yet
         self._began = False  # whether the next child has already begun the host's request
-        self._done: list[int] = []  # the ids of children that have answered but not been ended yet
+        self._done: list[int] = []  # the pids of children that have answered but not been killed
         self._out_of_memory_kills = out_of_memory_kills()
         self._wakeup, write = os.pipe()
         os.set_blocking(self._wakeup, False)
@@ -64,7 +64,7 @@ class Supervisor:
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         # A container's first process receives only signals that it handles. Python handles SIGINT,
-        # so a child could use it to end this process, and with it the work of other children.
+        # so a child could use SIGINT to kill this process, and with it the other children.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def run(
@@ -76,13 +76,14 @@ class Supervisor:
         together: bool = False,
         once: bool = False,
     ) -> Report:
-        """Do the work and add the outcome of each piece to the report: {"item", "outcome", …}.
+        """Perform the tasks and add each one's outcome to the report: {"item", "outcome", …}.
 
-        Pieces whose outcome is already in the report are not done again. If a piece ends its child,
-        its outcome tells how the child ended. Results that fail the report's check are refused. If
-        `together` is set, one child does as many pieces as it can; if `once` is set, only one child
-        works, and the rest is left undone. Raises HostGoneError if the host disconnects before the
-        end, and OutOfMemoryError if the kernel kills a child for lack of memory.
+        Tasks whose outcome is already in the report are not repeated. If a task makes its child
+        exit, its outcome describes how the child exited. Results that fail the report's check are
+        rejected. If `together` is set, each child does as many tasks as it can; if `once` is set,
+        only one child is used, and the remaining tasks are left undone. Raises HostGoneError if the
+        host disconnects before all tasks are done, and OutOfMemoryError if the container runs out
+        of memory and the kernel kills a child.
         """
         deadline = report.started + report.load_seconds + limits.total_seconds
         while len(report.results) < len(works):
@@ -104,9 +105,9 @@ class Supervisor:
                 results.close()
                 stdout.close()
             if SCRATCH is not None:
-                self.sweep()  # after this, no process is left that could write to the folder
+                self.sweep()  # after this, no process is left that could write to the directory
                 remove_files()
-            if answers is None:  # unknown which item failed: now run each in a child of its own
+            if answers is None:  # unknown which task failed: now run each in its own child
                 together = False
             else:
                 report.results += answers
@@ -116,7 +117,7 @@ class Supervisor:
         return report
 
     def make_ready(self) -> None:
-        """Fork a child to wait for the next work, unless one is already waiting."""
+        """Fork a child to wait for the next tasks, unless one is already waiting."""
         if self._next is None:
             self._next = fork(self._performer, self._host)
 
@@ -124,7 +125,7 @@ class Supervisor:
         """Return the host's next request, which a child has already begun.
 
         Returns None if the host has disconnected. Raises ProtocolError if the host sends anything
-        other than a request, and ChildGoneError if the waiting child has ended.
+        other than a request, and ChildGoneError if the waiting child has exited.
         """
         while True:
             if self._request is not None:
@@ -142,14 +143,15 @@ class Supervisor:
                 continue
             if self._host in ready:
                 return None
-            # Something killed the child, and it is unknown how much of a request it had read.
+            # Something killed the child, and it is unknown how much of a request the child had
+            # read.
             raise ChildGoneError
 
     def rehearse(self, works: Sequence[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
-        """Have the waiting child do this work for practice, then wait again; return the results.
+        """Have the waiting child do these tasks as a warm-up, then wait again; return the results.
 
         After a fork, the process that first writes to a memory page that both processes share has
-        to wait for a copy of it. The rehearsal makes these copies while nobody is waiting.
+        to wait for a copy of the page. The rehearsal makes these copies while nobody is waiting.
         """
         child = self._next
         assert child is not None
@@ -166,13 +168,13 @@ class Supervisor:
         return [report.take("", line.encode(), limits) for line in message["rehearsed"]]
 
     def sweep(self) -> None:
-        """End all child processes except the one that waits for the next work."""
+        """Kill all child processes except the one that waits for the next tasks."""
         self._end_done()
         if self._began or count_children() != (0 if self._next is None else 1):
             self.forget()
 
     def forget(self) -> None:
-        """End all child processes, including the waiting one, which lacks files loaded later."""
+        """Kill all child processes, including the waiting one, which lacks files loaded later."""
         if self._next is not None:
             self._next.close()
             self._next = None
@@ -182,13 +184,13 @@ class Supervisor:
 
     def _end_done(self) -> None:
         for pid in self._done:
-            os.kill(pid, signal.SIGKILL)  # safe: even a dead child keeps its id until it is reaped
+            os.kill(pid, signal.SIGKILL)  # safe: even a dead child keeps its pid until it is reaped
         for pid in self._done:
             os.waitpid(pid, 0)
         self._done.clear()
 
     def _begin(self, works: Sequence[dict[str, Any]], limits: Limits) -> Child:
-        """Return the child that has already begun this work, or give the work to a child."""
+        """Return the child that has already begun these tasks, or hand the tasks to a child."""
         if self._began:
             child, self._next = self._next, None
             self._began = False
@@ -209,7 +211,7 @@ class Supervisor:
                 continue
             child.close_inputs()
             return child
-        raise ChildProcessError("two children in a row ended before they could begin the work")
+        raise ChildProcessError("two children in a row exited before they could begin their tasks")
 
     def _watch(
         self,
@@ -221,11 +223,11 @@ class Supervisor:
         limits: Limits,
         deadline: float,
     ) -> list[dict[str, Any]] | None:
-        """Watch a child until it has answered everything, has ended, or exceeds a limit.
+        """Watch a child until it has answered every task, has exited, or exceeds a limit.
 
-        Returns an answer for each piece of work, in order, and fewer if the child ended early. The
-        last one may be the failure that ended the child. Returns None if it is unknown which of
-        several pieces failed.
+        Returns the answers to the tasks, in order; there are fewer answers than tasks if the child
+        exited early. The last answer may be the failure that made the child exit. Returns None if
+        it is unknown which of several tasks failed.
         """
         poller = select.poll()
         poller.register(self._host, 0)  # with an event mask of 0, poll reports only hang-ups
@@ -241,15 +243,15 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
                 raise HostGoneError
             if _read_available(self._wakeup):
-                # Check for the end before reading the pipes: once the child has ended, they hold
-                # everything that it wrote.
+                # Check whether the child has exited before reading the pipes: once it has, they
+                # hold everything that it wrote.
                 ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             progress.take_answers(results.read_lines())
             printed = stdout.read()  # read after the answers, since the output was written earlier
             progress.take_output(printed)
             progress.check_limits(len(results.rest), ended=ended)
             if progress.is_complete and results.at_end and len(printed) < READ_BYTES:
-                break  # the child closed its pipe, so this is everything: do not wait for its exit
+                break  # the child closed its pipe, so this is everything: don't wait for its exit
         if progress.failed is None and progress.is_complete and results.rest:
             progress.fail_protocol("there is more data after the last answer")
         if progress.failed is None and progress.is_complete:
@@ -274,10 +276,10 @@ def _frame(works: Sequence[dict[str, Any]], limits: Limits, *, rehearsal: bool) 
 
 
 def of_one_side(works: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the pieces of work, from the first on, that may share a process.
+    """Return the leading tasks that may share a process.
 
-    A workspace's constraints never share a process with constraints of the project: these may have
-    bypassed the policy, and could change what the workspace's constraints report.
+    A workspace's constraints never share a process with the project's own constraints: those may
+    have bypassed the policy, and could change what the workspace's constraints report.
     """
     is_workspace = works[:1] and works[0]["item"].startswith(WORKSPACE)
     return list(
@@ -298,7 +300,7 @@ class _Pipe:
     def watch_with(self, poller: select.poll) -> None:
         """Register the pipe with the poller, and unregister it once its end has been reached.
 
-        A registered pipe at its end would make every poll return at once.
+        A registered pipe at its end would make every poll return immediately.
         """
         if self._watched and self.at_end:
             poller.unregister(self.descriptor)
@@ -314,12 +316,12 @@ class _Pipe:
         return data or b""
 
     def read_lines(self) -> list[bytes]:
-        """Return the lines that are complete by now; an incomplete one stays in `rest`."""
+        """Return the lines that are complete so far; an incomplete line stays in `rest`."""
         data = self.read()
         if data.endswith(b"\n"):
             data += self.read()  # usually nothing follows, and this read notices the pipe's end
         self.rest += data
-        if b"\n" not in data:  # do not search a long line again with every piece that arrives
+        if b"\n" not in data:  # don't search a long line again whenever more of it arrives
             return []
         *lines, rest = bytes(self.rest).split(b"\n")
         self.rest = bytearray(rest)
@@ -331,7 +333,7 @@ class _Pipe:
 
 
 def _read_available(descriptor: int) -> bytes | None:
-    """Return the bytes available without waiting: None if there are none yet, b"" at the end."""
+    """Return the bytes available without waiting: None if there are none yet, b"" at EOF."""
     try:
         return os.read(descriptor, READ_BYTES)
     except BlockingIOError:

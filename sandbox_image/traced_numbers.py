@@ -26,7 +26,7 @@ ROUNDING = 2
 
 
 class Number(Traced):
-    """A traced number that changes by `slope` with every step of the clock."""
+    """A traced number that changes by `slope` with every clock tick."""
 
     __slots__ = ("_slope",)
 
@@ -48,10 +48,10 @@ class Number(Traced):
         return how(self._real, other)
 
     def _meet(self, other: float) -> None:
-        """Record when this number will reach or pass the other one."""
+        """Record when this number will reach or pass the other number."""
         distance = other - self._real
         if self._slope and math.isfinite(distance) and distance * self._slope >= 0:
-            with suppress(OverflowError):  # too many steps: it never reaches the other number
+            with suppress(OverflowError):  # too many ticks: this number never reaches the other one
                 steps = math.floor(abs(distance / self._slope) - 1e-6)
                 self._steps.ahead(steps - (ROUNDING if self._steps.size == 1 else 0))
 
@@ -103,7 +103,7 @@ class Number(Traced):
 
 
 def make_number(real: float, steps: Steps, slope: float) -> Any:
-    """Return a traced number, or a plain one if rounding hides how it changes per step."""
+    """Return a traced number, or a plain one if rounding hides how it changes per clock tick."""
     if isinstance(real, float) and not math.ulp(real) <= abs(slope) < math.inf:
         steps.escape()
         return real
@@ -127,7 +127,7 @@ Number.__rtruediv__ = make_reflected("truediv")  # type: ignore[attr-defined]
 
 
 class Span(Traced):
-    """A traced time span that grows (`sign` 1) or shrinks (-1) with every step of the clock."""
+    """A traced time span that grows (`sign` 1) or shrinks (`sign` -1) with every clock tick."""
 
     __slots__ = ("_sign",)
     _kind = datetime.timedelta

@@ -19,20 +19,20 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Clock:
-    """Holds how soon, in microseconds, an answer could first change; None if never."""
+    """Records how soon, in microseconds, a result could first change; None if never."""
 
     def __init__(self) -> None:
         self.soonest: int | None = None
 
     def note(self, distance: int) -> None:
-        """Record that an answer could change this many microseconds from now."""
+        """Record that a result could change this many microseconds from now."""
         distance = min(max(distance, 1), CALENDAR)
         if self.soonest is None or distance < self.soonest:
             self.soonest = distance
 
 
 class Steps:
-    """The steps in which a traced value changes: microseconds, or days starting at midnight."""
+    """The clock ticks at which a traced value changes: microseconds, or days from midnight on."""
 
     def __init__(self, clock: Clock, size: int, first: int, escape: int) -> None:
         self.clock, self.size, self.first, self._escape = clock, size, first, escape
@@ -52,7 +52,7 @@ class Steps:
         return cls(clock, 1, 1, to_minute)
 
     def ahead(self, number: int) -> None:
-        """Record that an answer could change after `number` steps (at least one)."""
+        """Record that a result could change after `number` steps (at least one)."""
         self.clock.note(self.first + (max(number, 1) - 1) * self.size)
 
     def escape(self) -> None:

@@ -1,9 +1,9 @@
-"""Detect whether a constraint has left behind any changes that the next one could see.
+"""Detect whether a constraint has left behind any changes that the next constraint could see.
 
-Running many constraints in one process is many times cheaper than giving each its own. It is safe
-as long as none of them changes what another one reads: the collections and records in the state,
-and the classes in the schema. Constraints have no reason to change these. If one does, this is
-detected here, and the next constraint runs in another process.
+Running many constraints in one process is many times cheaper than giving each constraint its own.
+It is safe as long as none of them changes what another one reads: the collections and records in
+the state, and the classes in the schema. Constraints have no reason to change these objects. If a
+constraint does, the change is detected here, and the next constraint runs in a different process.
 """
 
 import collections

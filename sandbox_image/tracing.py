@@ -1,15 +1,15 @@
-"""Days and moments that record how they are used, to tell how long a result stays valid.
+"""Dates and datetimes that record how they are used, to determine how long a result is valid.
 
-A constraint that is given such a `today` or `now` computes the same result as with a real one.
-Every use (a comparison, a difference, reading the hour) records how soon its answer could change.
-The constraint has to be called again at the earliest of these times; until then, it would do
-exactly the same thing.
+A constraint that is given such a `today` or `now` computes the same result as with a real date or
+datetime. Every use (a comparison, a difference, reading the hour) records how soon its result could
+change. The constraint has to be called again at the earliest of these times; until then, it would
+do exactly the same thing.
 
-The traced classes are not subclasses of the real ones: code written in C would treat an instance of
-a subclass like one of the base class, and nothing would be recorded. As it is, C code rejects
-traced values, and the constraint is called with plain ones instead. To `isinstance`, they are
-instances of the real classes. If a use can't be followed, as with formatting or hashing, its result
-is assumed to change with the next day or, for a moment, with the next minute.
+The traced classes are not subclasses of the real classes: code written in C would treat an instance
+of a subclass like an instance of the base class, and nothing would be recorded. As it is, C code
+rejects traced values, and the constraint is called with plain values instead. To `isinstance`,
+traced values are instances of the real classes. If a use can't be followed, as with formatting or
+hashing, its result is assumed to change with the next day or, for a datetime, with the next minute.
 """
 
 import datetime
@@ -61,7 +61,7 @@ class Day(Traced):
         return how(self._real, other)
 
     def _compare_traced(self, other: "Day", how: Callable[[Any, Any], bool]) -> bool:
-        if self._steps.first != other._steps.first:  # the two days advance at different moments
+        if self._steps.first != other._steps.first:  # the two days advance at different times
             self._steps.escape()
             other._steps.escape()
         return how(self._real, other._real)
@@ -148,10 +148,10 @@ class Time(Traced):
 
 
 class Moment(Traced):
-    """A traced moment, which advances every microsecond.
+    """A traced datetime, which advances every microsecond.
 
-    It follows its zone's wall clock; when the zone's UTC offset changes, the constraint is called
-    again.
+    It follows its time zone's wall clock; when the zone's UTC offset changes, the constraint is
+    called again.
     """
 
     __slots__ = ("_clock",)
@@ -172,10 +172,10 @@ class Moment(Traced):
 
     def _compare(self, other: Any, how: Callable[[Any, Any], bool]) -> Any:
         if is_kind(other, Moment):
-            return how(self._real, other._real)  # both advance together
+            return how(self._real, other._real)  # both datetimes advance together
         if is_traced(other) or not isinstance(other, datetime.datetime):
             return NotImplemented
-        with suppress(TypeError):  # only one of them has a zone: they can never be compared
+        with suppress(TypeError):  # only one of them has a time zone: they can never be compared
             distance = (other - self._real) // US
             if distance >= 0:
                 self._steps.ahead(distance)
@@ -281,7 +281,7 @@ class Moment(Traced):
 
 
 def can_follow(code: CodeType) -> bool:
-    """Return whether every use of a traced moment by this code and its nested code is recorded.
+    """Return whether every use of a traced datetime by this code and its nested code is recorded.
 
     This is true if the code never catches exceptions, asks for an object's type or compares a
     number with `is`.

@@ -54,7 +54,7 @@ class _Encoder:
         self.bytes_left = max_bytes
 
     def spend(self, count: int) -> None:
-        """Count these bytes against the limit; raise before the encoding can fill up the memory."""
+        """Count these bytes against the limit; raise before the encoding can exhaust the memory."""
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise ResultLimitError(

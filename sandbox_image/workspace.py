@@ -1,8 +1,8 @@
 """Give a workspace constraint a user's records in the shapes it declares.
 
-The constraint gets copies of the records. They are made from the values stored in the records,
-bypassing the record classes' methods, so that the user's code can't interfere. When the constraint
-cites a copy as evidence, the original is found by the copy's `id()`.
+The constraint gets copies of the records. The copies are built from the values stored in the
+records, bypassing the record classes' methods, so that the user's code can't interfere. When the
+constraint cites a copy as evidence, the original is found by the copy's `id()`.
 """
 
 import dataclasses

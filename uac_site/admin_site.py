@@ -55,19 +55,19 @@ class StaffSite(admin.AdminSite):
         return super().login(request, extra_context)
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
-        """Reject autocompletion: our fields don't use it, and it would reveal the rows' content."""
+        """Reject autocomplete requests: our fields send none, and they could reveal row content."""
         raise PermissionDenied
 
     def password_change(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Let staff change their own password, and record the change in the audit atomically."""
+        """Let staff change their own password; the audit log records the change atomically."""
         from memory.models.staff import AuditKind
         from memory.staff import audit
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
-            if isinstance(response, HttpResponseRedirect):  # otherwise the form is shown again
+            if isinstance(response, HttpResponseRedirect):  # otherwise, the form is shown again
                 subject = audit.Subject(model="user", row=str(request.user.pk), number=1)
                 audit.note(request.user, AuditKind.CHANGE, subject, "password")
         return response
@@ -85,7 +85,7 @@ class StaffSite(admin.AdminSite):
 
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)
-                # Render here: otherwise the page would be rendered after the view has returned,
+                # Render the page here: otherwise, it would be rendered after the view has returned,
                 # when it is too late to hide anything.
                 if isinstance(response, SimpleTemplateResponse):
                     response.render()

@@ -1,7 +1,7 @@
 """Redis as Celery's broker, with bounded queues.
 
-Messages are hints: once a hint has waited for a long time it is worthless, since the dispatcher
-finds the work anyway. So if nobody consumes the messages, the oldest ones are dropped.
+Messages are wake-up hints: once a hint has waited for a long time, it is worthless, since the
+dispatcher finds the work anyway. So if nobody consumes the messages, the oldest ones are dropped.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any
 
 from kombu.transport import redis
 
-# Maximum number of messages per queue and priority; this many take up a few megabytes.
+# Maximum number of messages per queue and priority; a full queue takes up a few megabytes.
 MAX_WAITING = 10_000
 # A process trims a queue every time it has put this many messages into it.
 EVERY = 100

@@ -48,7 +48,7 @@ def _close_old_connections(**kwargs: Any) -> None:
 
 @setup_logging.connect
 def _keep_django_logging(**kwargs: Any) -> None:
-    """Keep Django's `LOGGING`: Celery doesn't replace it as long as a receiver is connected."""
+    """Keep Django's `LOGGING`: Celery replaces it only if this signal has no receiver."""
 
 
 @beat_init.connect
@@ -56,6 +56,6 @@ def _keep_django_logging(**kwargs: Any) -> None:
 def _begin(**kwargs: Any) -> None:
     from uac_site.checks import refuse_unsafe_start
 
-    # Celery logs exceptions raised by receivers and continues, but it doesn't catch SystemExit.
+    # Celery logs exceptions raised by signal receivers and continues, but doesn't catch SystemExit.
     refuse_unsafe_start("worker")
     tracing.start("worker")  # must happen before a process pool is forked

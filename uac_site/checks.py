@@ -1,6 +1,6 @@
 """System checks: every process refuses to start with unsafe production settings.
 
-The checks run with every `manage.py` command, and when the web process or a worker starts. Those
+The checks run with every `manage.py` command, and when the web process or a worker starts. Checks
 that query the database or Redis run only when such a process starts and with `check --deploy
 --database default`.
 """
@@ -31,8 +31,8 @@ EXAMPLES = {
     "REDIS_URL": "redis://:password@host:6379/0",
 }
 TAG = "uac"
-# Functions that map the names of invalid settings to what is wrong with them. Out-of-range numbers
-# are caught elsewhere.
+# Functions that map the names of invalid settings to what is wrong with the settings. Other checks
+# report out-of-range numbers.
 VALIDATORS = (
     sandbox_limits.validate_server_settings,
     language_models.validate_server_settings,
@@ -47,7 +47,7 @@ NO_MAIL = [
 
 
 def refuse_unsafe_start(kind: timeouts.Kind) -> None:
-    """Apply the database limits for this kind of process, and run every check for it.
+    """Apply the database limits for this kind of process, and run all checks that concern it.
 
     If a check finds an error, the process exits with the checks' messages.
     """
@@ -119,7 +119,7 @@ def _always() -> Iterator[CheckMessage]:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map the name of each invalid server setting to what is wrong with it."""
+    """Map the name of each invalid server setting to what is wrong with its value."""
     found = overrides.validate_server_settings()
     for validate in VALIDATORS:
         found |= {name: f"{name}: {problem}" for name, problem in validate().items()}
@@ -217,7 +217,7 @@ def check_mail(
 def check_static_files(
     *, app_configs: Sequence[AppConfig] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Warn if the admin's style sheets and scripts are missing from a production web process."""
+    """Warn if a production web process can't find the admin's style sheets and scripts."""
     is_web = service_checks.starting in (None, "web")
     style = Path(str(settings.STATIC_ROOT)) / "admin" / "css" / "base.css"
     if settings.DEVELOPMENT or not is_web or style.exists():
@@ -248,5 +248,5 @@ def check_database(
 def check_broker(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **kwargs: object
 ) -> list[CheckMessage]:
-    """Check that Redis answers, accepts writes, and evicts nothing."""
+    """Check that Redis responds, accepts writes, and evicts nothing."""
     return list(service_checks.of_redis()) if "default" in (databases or ()) else []

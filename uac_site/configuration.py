@@ -13,9 +13,9 @@ HEAD = """\
 Generated from `memory/workspace_settings/table.py`: `python -m uac_site.configuration`
 
 Settings are environment variables. Each may also be given as `NAME_FILE`, the path of a file that
-contains the value; an empty file counts as unset. If a value is out of range, no process starts.
-Where a field is listed, a workspace may override the setting in the admin; a blank field uses the
-server's setting.
+contains the value; an empty file is treated as unset. If a value is out of range, no process
+starts. Where a field is listed, a workspace may override the setting in the admin; a blank field
+uses the server's setting.
 """
 COLUMNS = """\
 | variable | default | unit | range | field | meaning |

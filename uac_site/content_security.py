@@ -1,6 +1,7 @@
 """The content security policy: a page may only load and run our own files, no inline scripts.
 
-Users' texts are escaped wherever they are shown. Even if one weren't, a script in it would not run.
+Users' texts are escaped wherever they are shown. Even if a text weren't escaped, a script in it
+would not run.
 """
 
 from collections.abc import Callable

@@ -11,8 +11,8 @@ from memory.workspace_settings import table
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types
     """The environment, where `NAME_FILE` names a file that contains the value of `NAME`.
 
-    Editors and `echo` end a file with a newline, which isn't part of the value. An empty file
-    counts as missing.
+    Editors and `echo` end a file with a newline, which isn't part of the value. An empty file is
+    treated as missing.
     """
 
     def __getitem__(self, key: str) -> str:

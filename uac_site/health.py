@@ -14,16 +14,16 @@ _ASKED = ("GET", "HEAD")
 
 
 def live(request: HttpRequest) -> HttpResponse:
-    """Answer 200 as long as the process can answer at all."""
+    """Return 200 as long as the process can respond at all."""
     return JsonResponse({"status": "ok"}) if request.method in _ASKED else _not_allowed(request)
 
 
 def ready(request: HttpRequest) -> HttpResponse:
-    """Answer 200 if the database answers, else 503; report which services do not answer.
+    """Return 200 if the database responds, or else 503; report which services do not respond.
 
-    Once this process is told to drain, the answer is 404, so that load balancers stop sending it
-    new requests. Redis carries wake-up notifications only. Requests are still accepted without it,
-    so its failure is reported but does not take the server out of rotation.
+    Once this process has been told to drain, it returns 404, so that load balancers stop sending it
+    new requests. Redis carries wake-up notifications only. Requests are still accepted without
+    Redis, so its failure is reported but does not take the server out of rotation.
     """
     if request.method not in _ASKED:
         return _not_allowed(request)

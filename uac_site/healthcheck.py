@@ -36,7 +36,7 @@ def main() -> int:
         address = urlsplit(url)
         connection = http.client.HTTPConnection(address.netloc, timeout=SECONDS)
         path = f"{address.path}?{address.query}"
-    # Django answers only requests for one of its own host names.
+    # Django accepts only requests for one of its own host names.
     host = os.environ.get("ALLOWED_HOSTS", "").split(",")[0].strip().lstrip(".")
     try:
         connection.request("GET", path, headers={"Host": host or "localhost"})

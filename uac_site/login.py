@@ -1,8 +1,8 @@
-"""Login to the staff pages: after too many failures, even the right password is rejected.
+"""Login to the staff pages: after too many failures, even the correct password is rejected.
 
-Failures are counted across all processes, per address and per user name. An attacker who keeps
-failing under somebody's user name locks that person out, a second at a time, for as long as the
-attack lasts.
+Failures are counted across all processes, per client address and per user name. An attacker who
+keeps failing under somebody's user name locks that person out, a second at a time, for as long as
+the attack lasts.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from django.utils.crypto import salted_hmac
 
 from memory.admission import rates
 
-# Maximum number of failures per minute from one address, and under one user name.
+# Maximum number of failures per minute, per client address and per user name.
 OF_ADDRESS = 20
 OF_NAME = 60
 
@@ -51,7 +51,7 @@ class LoginForm(AdminAuthenticationForm):
 
 
 def _address(request: HttpRequest | None) -> str:
-    """Return the client's address; behind a proxy, the one reported by the proxy."""
+    """Return the client's address; behind a proxy, the address reported by the proxy."""
     if request is None:
         return ""
     told = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()

@@ -15,7 +15,7 @@ from memory.operations import tracing
 def _add_trace(
     logger: object, method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Add the id of the current trace to a log line, if tracing is on."""
+    """Add the id of the current trace to a log line, if tracing is enabled."""
     if trace := tracing.trace_id():
         event["trace_id"] = trace
     return event

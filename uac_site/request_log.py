@@ -15,9 +15,9 @@ from memory.api.problems import REQUEST_ID, request_id
 def request_ids(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return a middleware that gives each request an id for the log, for errors and for the answer.
+    """Return a middleware that gives each request an id for logs, errors and the response.
 
-    If the caller sent an `X-Request-Id` that is safe to log, that becomes the request's id.
+    If the client sent an `X-Request-Id` that is safe to log, that becomes the request's id.
     """
 
     def respond(request: HttpRequest) -> HttpResponseBase:
@@ -57,7 +57,7 @@ class RouteForAddress(logging.Filter):
     """A filter that puts routes into Django's log lines about rejected and failed requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every line pass, with the route in place of the path."""
+        """Let every line pass, but replace its path with the route."""
         request = getattr(record, "request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
             address = request.path.encode("unicode_escape").decode("ascii")

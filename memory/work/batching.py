@@ -56,8 +56,8 @@ def announce(
 ) -> bool:
     """Add `number` waiting entries, recorded between `first` and `last`, and set when work is due.
 
-    The caller must have locked the user's row. Returns whether to wake the workers, which is the
-    case if this call made the work due and there is a model to do it.
+    The caller must have locked the user's row. Returns whether to wake the workers: true if this
+    call made the work due and the workspace has a language model.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -84,7 +84,7 @@ def is_urgent(metadata: Mapping[str, Any] | None) -> bool:
 
 
 def in_words(holds: Mapping[str, int]) -> str:
-    """Tell staff when work begins with these settings."""
+    """Describe to staff when work begins with these settings."""
     return (
         f"when {holds['structure_entries']} of a user's entries are waiting, no entry has arrived"
         f" for {holds['structure_idle_seconds']} s, the oldest entry has waited for"

@@ -2,7 +2,7 @@
 
 PostgreSQL holds the data and the work queue. Redis may lose everything at any time without any work
 being lost: the dispatcher finds work that no hint has announced, and a waiting request that isn't
-woken answers `202` with the result's URL.
+woken returns `202` with the result's URL.
 """
 
 import functools
@@ -30,18 +30,18 @@ logger = structlog.get_logger(__name__)
 
 # Seconds after which a hint is dropped; by then, the dispatcher has sent another one.
 HINT_SECONDS = 10
-# If Redis hangs, how many seconds a call may take beyond the wait that was asked for.
+# If Redis hangs, how many seconds a call may take beyond the requested wait.
 PATIENCE_SECONDS = 2.0
-# The same for requests that can do without an answer from Redis.
+# The same limit for requests that can do without a response from Redis.
 QUICK_SECONDS = 0.25
-# The maximum number of connections per process, which is more than a process has threads.
+# The maximum number of connections per process; no process has this many threads.
 CONNECTIONS = 100
 # Seconds to wait before reopening a closed connection.
 RETRY_SECONDS = 0.02
 _silent_until = 0.0
 # How many seconds to keep a signal for a request that hasn't started waiting for it yet.
 SIGNAL_SECONDS = 60
-# How many hints per workspace may wait at the front of a queue. A workspace's further hints wait
+# How many hints per workspace may wait at the front of a queue. The workspace's other hints wait
 # behind all workspaces' front hints (with the priority BEHIND), so that a busy workspace doesn't
 # delay the others.
 IN_FRONT = 16
@@ -63,9 +63,9 @@ class Script:
             return client.eval(self._text, 1, key, *arguments)
 
 
-# The count of a workspace's front hints expires once all of them must have been taken or dropped.
-# Otherwise, if a worker died without reporting which hint it took, the count would stay wrong
-# forever.
+# The count of a workspace's front hints expires once all of those hints must have been taken or
+# dropped. Otherwise, if a worker died without reporting which hint it had taken, the count would
+# stay wrong forever.
 GO_IN_FRONT = Script("""
 local waiting = redis.call('INCR', KEYS[1])
 if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
@@ -87,7 +87,7 @@ def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.
     """Return this process's client for commands that block for up to `wait_seconds`.
 
     Its connection pool is thread-safe and bounded: when it is exhausted, commands fail immediately.
-    A closed connection is reopened once; a command that gets no answer is not repeated.
+    A closed connection is reopened once; a command that gets no response is not retried.
     """
     patience = PATIENCE_SECONDS if patience is None else patience
     return redis.Redis.from_url(
@@ -125,8 +125,8 @@ def send_hint(
 
     At most IN_FRONT of a workspace's hints wait at the front of a queue; its other hints wait
     behind, where any host may take them. `kind` tells slow work apart from fast work for the same
-    task. If the broker doesn't answer, this takes time, but no work is lost; no more hints are sent
-    for a while, so that not every request has to wait for the failure.
+    task. If the broker doesn't respond, this call is slow, but no work is lost. No more hints are
+    then sent for a while, so that not every request has to wait for the timeout.
     """
     if _is_silent():
         return
@@ -192,7 +192,8 @@ def wait_done(run_id: uuid.UUID, seconds: float) -> None:
     """Wait up to `seconds` until the run is signalled as done or Redis fails."""
     key = _done(run_id)
     try:
-        # Each signal wakes only one waiting request, so put the element back for any others.
+        # Each signal wakes only one waiting request, so put the element back for any other waiting
+        # requests.
         redis_client(math.ceil(seconds)).blmove(key, key, seconds)  # type: ignore[arg-type]
     except redis.RedisError as error:
         logger.warning("wait_failed", run=str(run_id), error=str(error))
@@ -215,10 +216,10 @@ def signal_events(workspace_pk: int) -> None:
 
 @contextmanager
 def events_signalled(workspace_pk: int | None = None) -> Iterator[Callable[[float], None]]:
-    """Listen for events in a workspace (or, if None, in any); yield a function that waits for one.
+    """Listen for a workspace's events (None: all events); yield a function that waits for an event.
 
     No signal sent after the block was entered is missed. If Redis fails, signals are lost, and the
-    function waits for all of the time it is given.
+    function waits for its full timeout.
     """
     with redis_client().pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
 

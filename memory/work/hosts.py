@@ -21,13 +21,13 @@ from memory.models import SandboxHost
 SHARED_QUEUE = "sandbox"
 
 HEARTBEAT_SECONDS = 2.0
-# A host that hasn't sent a heartbeat for this long no longer gets hints of its own.
+# A host that hasn't sent a heartbeat for this long no longer gets hints in its own queue.
 SILENT = datetime.timedelta(seconds=4 * HEARTBEAT_SECONDS)
 # After a host hasn't sent a heartbeat for this long, its row is deleted.
 FORGOTTEN = datetime.timedelta(days=1)
-# How many seconds a process reuses its list of hosts, rather than querying it for every hint.
+# How many seconds a process caches the list of hosts, rather than querying it for every hint.
 BELIEVED_SECONDS = 1.0
-# The key in a host's report that says why it takes no work; absent if it does take work.
+# The key in a host's report for the reason why it takes no work; absent if it does take work.
 PROBLEM = "problem"
 
 _live: Collection[str] = ()
@@ -42,7 +42,7 @@ def queue_of(host: str) -> str:
 def route(user_pk: int) -> str:
     """Return the name of the queue for a user's work: that of the host chosen for the user.
 
-    If fewer than two hosts are live, or if the database doesn't answer, this is the shared queue.
+    If fewer than two hosts are live, or if the database doesn't respond, this is the shared queue.
     """
     try:
         hosts = live()

@@ -105,7 +105,7 @@ def _nameless(text: str) -> str:
 
 
 def _lock(workspace: Workspace, key: str) -> bool:
-    """Take an advisory lock on the key until the transaction ends; return False if it is taken."""
+    """Acquire a transaction-level advisory lock on the key; return False if it is already held."""
     name = f"idempotency:{workspace.pk}:{key}".encode()
     number = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
     with connection.cursor() as cursor:

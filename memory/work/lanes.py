@@ -31,7 +31,7 @@ BATCH_BYTES = 2 * 1024 * 1024
 
 
 def due(name: LaneName) -> QuerySet[Lane]:
-    """Select the lanes of this kind that have work due, even if they are held or backing off.
+    """Select the lanes of this kind that have work due, even lanes that are held or backing off.
 
     Typed records are due immediately. While any of a user's entries are being redacted, neither of
     the user's lanes is selected.
@@ -43,7 +43,7 @@ def due(name: LaneName) -> QuerySet[Lane]:
 
 
 def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep the lanes whose workspace has a language model; others would just keep workers busy."""
+    """Keep only lanes whose workspace has a language model; others would just keep workers busy."""
     return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
 
 
@@ -57,7 +57,7 @@ def pending(
     """Return the lane's oldest entries without an outcome, in order.
 
     Returns at most `limit` entries, fewer if they are large. If `kinds` are given, only entries of
-    these kinds are returned. Entries whose numbers are in `without` are left out.
+    these kinds are returned. Entries whose numbers are in `without` are excluded.
     """
     found = undecided(lane)
     if kinds:
@@ -175,7 +175,7 @@ def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
 
 
 def release(lane: Lane) -> bool:
-    """Release the lane after success; return whether to wake workers because more is due.
+    """Release the lane after success; return whether to wake workers because more work is due.
 
     Raises LeaseLost if the caller has lost the lane. Appends, like this function, begin by locking
     the user's row, so either this function sees a new entry, or the append finds the lane free.
@@ -202,13 +202,13 @@ def release(lane: Lane) -> bool:
 
 
 def recount(user_pk: int) -> bool:
-    """Reschedule language model work based on the pending entries and their times.
+    """Reschedule language model work based on the number of pending entries and their timestamps.
 
     The caller must have locked the user's row. Returns whether to wake the workers.
     """
     lane = Lane.objects.select_related("user").get(user_id=user_pk, name=LaneName.STRUCTURE)
     if lane.user.merged_into_id is not None:
-        return False  # its entries were copied, and the copies are processed instead
+        return False  # the copies of its entries in the other user's log are processed instead
     rest = list(undecided(lane).values_list("recorded_at", "metadata")[: batching.MAX_ENTRIES])
     Lane.objects.filter(pk=lane.pk).update(waiting=0, waiting_since=None, due_at=None)
     if not rest:
@@ -224,7 +224,7 @@ def recount(user_pk: int) -> bool:
 
 
 def interrupt(user_pk: int) -> None:
-    """Revoke both lanes' leases, because workers must not write results based on outdated reads.
+    """Revoke both lanes' leases, because workers must not write results based on stale reads.
 
     The caller must have locked the user's row.
     """

@@ -1,9 +1,9 @@
-"""Leases: which worker holds which work until when, and fencing tokens that stop late writes.
+"""Leases: which worker holds which work until when, and fencing tokens that reject late writes.
 
-A piece of work is a row: a user's `Lane`, a `Run`, or any other `LeasedWork`. Claiming a row gives
-it an owner, an expiry and the next token. When a worker dies, its lease expires, another worker
-claims the row, and the higher token stops late writes by the first worker (a fencing token:
-Kleppmann, "How to do distributed locking", 2016).
+A work item is a row: a user's `Lane`, a `Run`, or any other `LeasedWork`. Claiming a row gives it
+an owner, an expiry and the next token. When a worker dies, its lease expires, another worker claims
+the row, and the higher token stops late writes by the first worker (a fencing token: Kleppmann,
+"How to do distributed locking", 2016).
 
 A process whose clock is wrong (`memory.database.clock`) claims no work and considers its leases
 lost.
@@ -59,9 +59,9 @@ def free(now: datetime.datetime | Parameter) -> Q:
 
 
 class ClaimQuery(Generic[Leased]):
-    """A claim that is made so often that we build the SQL that selects its rows only once.
+    """A claim made so often that the SQL that selects its candidate rows is built only once.
 
-    `rows` returns a queryset of these rows that contains `Parameter`s.
+    `rows` returns a queryset of the candidate rows that contains `Parameter`s.
     """
 
     def __init__(self, rows: Callable[[], QuerySet[Leased]]) -> None:
@@ -122,7 +122,7 @@ def _claim(
 
 @contextmanager
 def kept(row: LeasedWork) -> Iterator[None]:
-    """Renew the lease in the background while the block runs, for up to UAC_WORK_SECONDS.
+    """Renew the row's lease in the background while the block runs, for up to UAC_WORK_SECONDS.
 
     Work that takes longer is considered hung: its thread can't be stopped, but its lease can
     expire, so that another worker does the work. Raises LeaseLost if the block fails because the
@@ -152,8 +152,8 @@ class _Keeper:
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[LeasedWork, float]] = {}
-        # All rows this process is working on; `_rows` only has those whose leases are still being
-        # renewed.
+        # All rows this process is working on; `_rows` contains only the rows whose leases are still
+        # being renewed.
         self._held: dict[int, LeasedWork] = {}
         self._thread: threading.Thread | None = None
         self._interval = 0.0
@@ -226,9 +226,10 @@ def _renew(row: LeasedWork) -> None:
 
 
 def give_back_all() -> int:
-    """Give back all of this exiting process's work; return how many rows were given back.
+    """Release all work that this exiting process holds; return how many rows were released.
 
-    The interrupted attempts don't count, and later writes by this process's threads are rejected.
+    The interrupted attempts aren't counted, and later writes by this process's threads are
+    rejected.
     """
     number = 0
     for row in _keeper.drop_all():
@@ -254,11 +255,11 @@ def check(row: LeasedWork) -> None:
 def fail(
     row: LeasedWork, error: str, *, until: datetime.datetime | None = None, counts: bool = True
 ) -> None:
-    """Give the row back after a server failure, to be retried later, and store the error.
+    """Release the row after a server failure so that it is retried later, and store the error.
 
     The work is not retried before `until`. Attempts are counted when a row is claimed, so that
-    killed workers' attempts count, too. Pass `counts=False` not to count this attempt, for work
-    that merely has to wait.
+    killed workers' attempts are included. Pass `counts=False` to leave this attempt uncounted, for
+    work that merely has to wait.
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(

@@ -14,14 +14,14 @@ from memory.models.runs import RunKind, RunStatus
 from memory.models.users import LaneName
 from memory.work import lanes, leases, stuck
 
-# How many pending entries to count, and how many runs to read.
+# The maximum number of pending entries to count, and of runs to read.
 MAX_PENDING = 1000
 MAX_RUNS = 20
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A piece of work: what it is, whether a worker holds it, and when it began or became due."""
+    """A work item: what it is, whether a worker holds it, and when it began or became due."""
 
     what: str
     is_held: bool
@@ -32,7 +32,7 @@ class WorkItem:
 class Progress:
     """All of a user's work in progress, and the number of pending entries (up to `MAX_PENDING`).
 
-    `again_at` is when failed work will next be retried, or None if there is none.
+    `again_at` is when failed work will next be retried, or None if no work has failed.
     """
 
     works: Sequence[WorkItem]
@@ -74,9 +74,9 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def of_user(user: MemoryUser, own: Sequence[Lane], pending: int | None = None) -> Progress:
-    """Return the user's work that is in progress or could begin now; `own` comes from `lanes_of`.
+    """Return the user's work that is in progress or could begin now; `own` is from `lanes_of`.
 
-    Pending entries are counted, unless their number is given as `pending`.
+    Pending entries are counted in the database, unless their number is passed as `pending`.
     """
     due = [lane for lane in own if lane.due_at is not None]
     if pending is None:
@@ -94,7 +94,7 @@ def _pending(due: Sequence[Lane]) -> int:
 
 
 def _lanes(due: Sequence[Lane]) -> Iterator[WorkItem]:
-    """Yield the lanes that a worker holds or could claim now; others still have to wait."""
+    """Yield the lanes that a worker holds or could claim now; other lanes still have to wait."""
     now = timezone.now()
     for lane in due:
         is_held = lane.lease_expires_at is not None and lane.lease_expires_at > now

@@ -54,8 +54,8 @@ def queue(
 ) -> Run:
     """Queue a run and, once that is committed, wake a worker. `instant` defaults to now.
 
-    A constraint run also schedules the next daily run, which the forecast made afterwards may
-    postpone. `asked_by` is the name of the staff member who requested the run, if any. Raises
+    A constraint run also schedules the next daily run, which the subsequent forecast may postpone.
+    `asked_by` is the name of the staff member who requested the run, if any. Raises
     `usage.Exceeded` if too many requested runs are already queued or running.
     """
     now = timezone.now()
@@ -112,7 +112,7 @@ _TO_EXECUTE = Statement(
 def queue_constraints(user: MemoryUser, checkpoint: Checkpoint) -> None:
     """Queue a constraint run on a new version.
 
-    If such a run is already queued, it is moved to the new version and keeps its place in the
+    If such a run is already queued, it is moved to the new version and keeps its position in the
     queue, so that even users whose projects change all the time get alerts.
     """
     waiting = Run.objects.filter(
@@ -135,9 +135,9 @@ def claim(
 ) -> Run | None:
     """Claim the run for a host if it is waiting and no worker holds it.
 
-    Paused users' runs can't be claimed, nor can those of users with a redaction in progress. The
-    run is returned with the columns of its checkpoint and user that an execution needs. If `take`
-    is given, it is called instead of `leases.claim`.
+    Runs of users who are paused or have a redaction in progress can't be claimed. The run is
+    returned with the columns of its checkpoint and user that an execution needs. If `take` is
+    given, it is called instead of `leases.claim`.
     """
     columns = {"status": RunStatus.RUNNING, "started_at": timezone.now(), "host": host}
     if take is None:
@@ -153,13 +153,13 @@ def claim(
 
 
 def close(chosen: QuerySet[Run], why: str) -> None:
-    """Close any unfinished runs among these, even if a worker holds them; `why` is the reason."""
+    """Close the unfinished runs in `chosen`, even if a worker holds them; `why` is the reason."""
     error = {"type": "closed", "message": why, "path": None, "line": None, "infrastructure": True}
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
 
 def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) -> int:
-    """Close any unfinished runs among these with this outcome; return how many were closed."""
+    """Close the unfinished runs in `chosen` with this outcome; return how many were closed."""
     closed = 0
     for pk in list(chosen.exclude(status=RunStatus.DONE).values_list("pk", flat=True)):
         closed += (
@@ -219,7 +219,7 @@ def finish(run: Run, result: Result) -> None:
     """Store the run's result and, once that is committed, wake the requests waiting for it.
 
     Call this in the transaction that writes the run's effects, so that either both are stored or
-    neither is. Raises LeaseLost if the caller has lost the run.
+    neither is. Raises LeaseLost if the caller has lost its lease on the run.
     """
     now = timezone.now()
     leases.write(
@@ -257,7 +257,7 @@ def try_again(chosen: QuerySet[Run]) -> int:
 
 
 def wait(run: Run, seconds: float) -> None:
-    """Wait up to `seconds`, in a worker, until the run is done, and refresh the run.
+    """In a worker, wait up to `seconds` until the run is done; then refresh the run.
 
     Signals can get lost and Redis may be down, so the run's row is also read every few seconds.
     """

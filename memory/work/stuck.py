@@ -1,4 +1,4 @@
-"""All the kinds of work that workers do, and which work of each kind is stuck.
+"""All the kinds of work that workers do, and which work items of each kind are stuck.
 
 Work is *waiting* while a worker could claim it but none has, *held* while a worker has claimed it,
 *failing* after several unsuccessful attempts, and *dead* once it has failed permanently: dead work
@@ -41,10 +41,10 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
 class WorkKind:
     """A kind of work. `work` selects all work of this kind that has to be done, now or later.
 
-    `since` is the column that says since when the work has been due, or "" if there is none.
-    `whose` is the field that refers to the work's owner: a user, a workspace or another row. Work
-    that is not `urgent` yields to other work. `mortal` selects work that may fail permanently, and
-    `again` retries such work.
+    `since` is the name of the column that stores when the work became due, or "" if there is no
+    such column. `whose` is the field that refers to the work's owner: a user, a workspace or
+    another row. Work that is not `urgent` yields to other work. `mortal` selects work that may fail
+    permanently, and `again` retries such work.
     """
 
     name: str
@@ -66,11 +66,11 @@ class WorkKind:
         return model
 
     def failing(self) -> QuerySet[Any]:
-        """Select the work that has failed several times and is still being retried."""
+        """Select work that has failed several times and is still being retried."""
         return self.work().filter(attempts__gte=settings.UAC_STUCK_ATTEMPTS)
 
     def dead(self) -> QuerySet[Any]:
-        """Select the work that has failed permanently."""
+        """Select work that has failed permanently."""
         if self.mortal is None:
             return self.model._default_manager.none()
         return self.mortal().filter(dead_since__isnull=False)
@@ -226,10 +226,10 @@ STANDINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class WorkStatus:
-    """A kind of work's status: how many pieces of work are waiting, held, failing and dead.
+    """The status of a kind of work: how many work items are waiting, held, failing and dead.
 
     `oldest` is how long, in seconds, the oldest waiting work has been ready to begin; `longest` is
-    the longest time, in seconds, that work which is now held has been due.
+    how long, in seconds, the oldest held work has been due.
     """
 
     kind: WorkKind
@@ -242,7 +242,7 @@ class WorkStatus:
 
 
 def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
-    """Yield the status of these (or all) kinds of work, using a single SQL statement."""
+    """Yield the status of the given kinds of work (default: all), using a single SQL statement."""
     now = timezone.now()
     kinds = list(KINDS.values() if kinds is None else kinds)
     if not kinds:
@@ -275,7 +275,7 @@ def standings(kinds: Iterable[WorkKind] | None = None) -> Iterator[WorkStatus]:
 
 
 def by_standing(kind: WorkKind, now: datetime.datetime) -> Mapping[str, QuerySet[Any]]:
-    """Map each status (`waiting`, `held`, `failing`, `dead`) to the kind's work that has it."""
+    """Map each status (`waiting`, `held`, `failing`, `dead`) to this kind's work in that status."""
     work = kind.work()
     return {
         "waiting": kind.ready() if kind.ready else work.filter(leases.free(now)),
@@ -291,7 +291,7 @@ def _seconds(since: datetime.datetime | None, now: datetime.datetime) -> float:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A piece of work that is failing or dead.
+    """A work item that is failing or dead.
 
     `since` is when the work became due or, if it is dead, when it failed permanently; `again_at` is
     when it will be retried, or None if it is dead.
@@ -308,7 +308,7 @@ class Stuck:
 
 
 def found(kind: WorkKind, limit: int) -> Sequence[Stuck]:
-    """Return up to `limit` pieces of stuck work: dead work, latest first, then failing work."""
+    """Return up to `limit` stuck work items: dead ones, latest first, then failing ones."""
     given_up = kind.dead().select_related(kind.whose)
     if kind.mortal is not None:
         given_up = given_up.order_by("-dead_since")
@@ -331,9 +331,9 @@ def _stuck(kind: WorkKind, row: Any, *, is_dead: bool) -> Stuck:
 
 
 def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
-    """Retry these pieces of failing or dead work now; return how many will be retried.
+    """Retry these failing or dead work items now; return how many will be retried.
 
-    Work that has been settled or redacted in the meantime is left alone.
+    Work items that have been settled or redacted in the meantime are skipped.
     """
     now = timezone.now()
     failing = kind.work().filter(pk__in=keys)
@@ -346,7 +346,7 @@ def try_again(kind: WorkKind, keys: Collection[Any]) -> int:
 
 
 def dismiss(kind: WorkKind, keys: Collection[Any]) -> int:
-    """Mark these pieces of dead work as dealt with, without retrying them; return how many."""
+    """Dismiss these dead work items without retrying them; return how many were dismissed."""
     if kind.mortal is None:
         return 0
     return kind.dead().filter(pk__in=keys).update(dead_since=None)

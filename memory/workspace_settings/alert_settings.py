@@ -23,7 +23,7 @@ class EffectiveSettings:
     openings_per_day: int
 
     def escalates_after(self, severity: str) -> datetime.timedelta | None:
-        """Return how long until an alert of this severity is escalated, or None if it never is."""
+        """Return the time after which an alert of this severity is escalated; None means never."""
         minutes = int(getattr(self, f"escalate_{severity}_minutes"))
         return datetime.timedelta(minutes=minutes) if minutes else None
 

@@ -44,8 +44,8 @@ def _validate(
 ) -> dict[str, str]:
     """Map the `key` of each setting with an invalid value to the problem.
 
-    Settings that are not in `values` have the server's value. If two settings contradict each
-    other, the problem is reported for the lower one, unless only the upper one is in `values`.
+    For settings that are not in `values`, the server's value is used. If two settings contradict
+    each other, the problem is reported for the lower one, unless only the upper one is in `values`.
     """
 
     def value_of(setting: Setting) -> float:

@@ -3,7 +3,7 @@
 For each limit, the operator sets a default (`UAC_SANDBOX_` followed by the limit's name in
 capitals) and a ceiling (the same name followed by `_MOST`). A workspace may override the default
 with any value up to the ceiling. Limits depend on each other: if they conflict, a limit without an
-override is lowered to fit those that have one.
+override is lowered to fit the limits that have one.
 """
 
 import math
@@ -43,11 +43,11 @@ def ceiling(name: str) -> float:
 def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
     """Return how much memory, in MiB, a process may use in a container of this size.
 
-    The container also holds the process this one was forked from, which may use as much, and data
-    written to the tmpfs counts as memory, too. Because each process may use less than half of the
-    rest, Python always reaches its limit first and raises MemoryError. So the kernel kills a
-    container for lack of memory only if the machine itself runs out, which is not the fault of the
-    user's code.
+    The container also holds the process this one was forked from, which may use as much memory, and
+    data written to the tmpfs counts as memory, too. Because each process may use less than half of
+    the remaining memory, Python always reaches its limit first and raises MemoryError. So the
+    kernel OOM-kills processes in a container only if the machine itself runs out of memory, which
+    is not the fault of the user's code.
     """
     return (memory_mib - RESERVED_MIB - tmpfs_mib) // 2
 
@@ -118,7 +118,7 @@ def _container_of(process_memory_mib: int, holds: SandboxLimits) -> int:
 
 
 def validate_server_settings() -> dict[str, str]:
-    """Map each server limit that contradicts another to the problem, provided all are in range.
+    """Map each server limit that contradicts another to the problem, if all are in range.
 
     As in a workspace, defaults are lowered to fit each other, so operators needn't set all of them.
     """

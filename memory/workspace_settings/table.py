@@ -1,10 +1,10 @@
 """All environment variables that configure the server: defaults, units, ranges and meanings.
 
-The table also has the field that a workspace can use to override a setting. It is the source for
-the settings (`uac_site.environment`), for validating them and workspaces' overrides
-(`memory.workspace_settings.overrides`), for the overrides form's help texts, and for
-`docs/configuration.md` (`uac_site.configuration`). It is imported by the settings, so it must not
-import anything from Django.
+For each setting that a workspace can override, the table also names the field for the override. The
+table is the source for the settings (`uac_site.environment`), for validating them and workspaces'
+overrides (`memory.workspace_settings.overrides`), for the overrides form's help texts, and for
+`docs/configuration.md` (`uac_site.configuration`). The settings module imports the table, so the
+table must not import anything from Django.
 """
 
 from collections.abc import Sequence
@@ -85,11 +85,11 @@ def plain(value: float) -> str:
     return str(int(value)) if value == value // 1 else f"{value:g}"
 
 
-_INTERPRETER = "The interpreter needs at least this much to start, compile and answer."
+_INTERPRETER = "The interpreter needs at least this much to start, compile code and respond."
 _LIFE = "A sandbox lives for only a few minutes, in which all checks of a proposal must finish."
 _BUSY = "A busy machine needs this long even for an empty program."
-_FRAME = "An answer must fit into one frame of the protocol."
-# The highest value of an integer column in the database.
+_FRAME = "A response must fit into one frame of the protocol."
+# The highest value that fits in an integer column in the database.
 _COLUMN = 2**31 - 1
 # A year; a longer wait would effectively mean never.
 _YEAR_MINUTES = 366 * 24 * 60
@@ -109,11 +109,11 @@ SERVER = Group("Server", (
             " Required in production."),
     Setting("CSRF_TRUSTED_ORIGINS", [], "Other origins from which forms may be submitted, such as"
             " `https://admin.example.org`, separated by commas."),
-    Setting("UAC_BASE_URL", "", "URL at which staff reach this server, used for links in e-mails.",
+    Setting("UAC_BASE_URL", "", "URL at which staff access this server, used for links in e-mails.",
             development="http://127.0.0.1:8000"),
     Setting("UAC_BEHIND_PROXY", False, "Whether a proxy terminates TLS and sets"
             " `X-Forwarded-Proto`."),
-    Setting("UAC_DRAIN_FILE", "", "While a file with this name exists, `/readyz` answers 404, so"
+    Setting("UAC_DRAIN_FILE", "", "While a file with this name exists, `/readyz` returns 404, so"
             " that load balancers send no new requests."),
     Setting("SECURE_SSL_REDIRECT", True, "Redirect http to https, except for `/livez` and"
             " `/readyz`.", development=False),
@@ -127,7 +127,7 @@ SERVER = Group("Server", (
             "seconds"),
     Setting("STATIC_ROOT", "", "Folder for the collected static files; by default `staticfiles` in"
             " the server's own folder."),
-    Setting("LOG_LEVEL", "INFO", "Lowest log level that is logged."),
+    Setting("LOG_LEVEL", "INFO", "Minimum level of log messages to write."),
 ))
 DATABASE = Group("Database and Redis", check="uac.E019", settings=(
     Setting("DATABASE_URL", "", "URL of the PostgreSQL database, with the role `uac`; migrations"
@@ -138,7 +138,7 @@ DATABASE = Group("Database and Redis", check="uac.E019", settings=(
     Setting("DATABASE_POOLER", "", "`transaction` if the server connects through a pooler in"
             " transaction mode."),
     Setting("DATABASE_PREPARED_STATEMENTS", True, "Use prepared statements for repeated queries;"
-            " by default off if `DATABASE_POOLER` is `transaction`."),
+            " off by default if `DATABASE_POOLER` is `transaction`."),
     Setting("DATABASE_CONN_MAX_AGE", 60, "How long a thread keeps its database connection if there"
             " is no pool.", "seconds"),
     Setting("UAC_WEB_STATEMENT_SECONDS", 15.0, "Time limit for an SQL statement in a request.",
@@ -288,22 +288,22 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_TIMEOUT_SECONDS", 120.0, "Time limit for each attempt to call the language"
             " model.", "seconds",
             1),
-    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts to make a call that fails because of"
-            " a temporary problem.",
+    Setting("UAC_LLM_ATTEMPTS", 3, "Maximum number of attempts to make a call that fails with a"
+            " transient error.",
             minimum=1),
     Setting("UAC_LLM_BACKOFF_SECONDS", 1.0, "Wait before the second attempt to make a call; each"
             " further wait is twice as long, or as long as the provider requests.", "seconds", 0),
     Setting("UAC_LLM_BACKOFF_SECONDS_MOST", 30.0, "Longest wait between two attempts to make a"
             " call.", "seconds", 0),
-    Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Maximum length of the language model's answer.",
+    Setting("UAC_LLM_OUTPUT_TOKENS", 8192, "Maximum length of a language model's response.",
             "tokens", 1),
     Setting("UAC_LLM_CONCURRENCY", 6, "Maximum number of concurrent calls to the language model per"
             " workspace, across all workers.", "calls", 1, field="llm_concurrency"),
-    Setting("UAC_LLM_TURN_SECONDS", 30.0, "How long a piece of work waits for its turn to make its"
-            " first call; it waits up to 20 times as long for later calls.", "seconds", 0),
-    Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer than this counts as slow. A"
-            " third of the concurrent calls is kept free until calls become slow, so that slow"
-            " calls do not hold up other work.", "seconds", 0),
+    Setting("UAC_LLM_TURN_SECONDS", 30.0, "How long a language model task waits for its turn to"
+            " make its first call; it waits up to 20 times as long for later calls.", "seconds", 0),
+    Setting("UAC_LLM_SLOW_SECONDS", 20.0, "A call that takes longer than this is considered slow."
+            " A third of the concurrent call slots is kept free until calls become slow, so that"
+            " slow calls do not hold up other work.", "seconds", 0),
     Setting("UAC_LLM_TOKENS_PER_DAY", None, "How many tokens a workspace may use per day (UTC).",
             "tokens", 0, kind=int, zero="no calls", field="llm_tokens_per_day"),
     Setting("UAC_LLM_TOKENS_PER_MONTH", None, "How many tokens a workspace may use per month"
@@ -317,14 +317,14 @@ LANGUAGE_MODEL = Group("Language model", check="uac.E006", settings=(
     Setting("UAC_LLM_PRICES", "", 'Prices per million tokens, as JSON: `{"openai:gpt-5-mini":'
             ' {"input": 0.25, "output": 2, "cache_read": 0.03}}`.'),
     Setting("UAC_LLM_WINDOW_CHARACTERS", 12_000, "Maximum number of characters from a user's log in"
-            " one prompt; the manifest and the instructions add some 15,000.", "characters", 1000),
+            " one prompt; the manifest and the instructions add about 15,000.", "characters", 1000),
     Setting("UAC_LLM_COMBINE_STEPS", True, "Ask the model in a single call for the facts in"
-            " messages and for the edits that add them to the project. With `false`, these are two"
-            " calls, which a weak model answers better."),
+            " messages and for the edits that add them to the project. With `false`, two separate"
+            " calls are made, which a weak model handles better."),
     Setting("UAC_GATE_SECONDS", 600.0, "How long a language model worker waits for a sandbox worker"
             " to check the model's edits.", "seconds", 1),
-    Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store calls' prompts and answers,"
-            " encrypted."),
+    Setting("UAC_LLM_KEEP_CONTENT", False, "Whether to store, encrypted, the prompts and"
+            " responses of calls."),
     Setting("UAC_ENCRYPTION_KEYS", [], "Keys for encrypted content, separated by commas, newest"
             " first; each is 32 bytes in URL-safe base64. After you add a key, run `manage.py"
             " reencrypt`; the older keys are then no longer needed."),
@@ -333,17 +333,18 @@ TRACK_RECORD = Group("Language model track record", check="uac.E006", settings=(
     Setting("UAC_LLM_JUDGED_SESSIONS", 50, "A model is judged by at most this many of its most"
             " recent sessions.", "sessions", 1, 500, field="llm_judged_sessions"),
     # Calls may be deleted after a day, along with their sessions' results.
-    Setting("UAC_LLM_JUDGED_DAYS", 7, "Only sessions that began at most this many days before the"
-            " newest one count.", "days", 1, 90, field="llm_judged_days"),
+    Setting("UAC_LLM_JUDGED_DAYS", 7, "A model is judged only by sessions that began at most this"
+            " many days before its newest session.", "days", 1, 90, field="llm_judged_days"),
     Setting("UAC_LLM_JUDGED_MINIMUM", 20, "A model is judged only if it has at least this many"
             " sessions.",
             "sessions", 1, "UAC_LLM_JUDGED_SESSIONS", field="llm_judged_minimum"),
-    Setting("UAC_LLM_REFUSED_PERCENT", 80, "A model is stopped if, after all attempts, the gate"
-            " refused more than this share of its sessions; 100 means never.", "percent", 0, 100,
+    Setting("UAC_LLM_REFUSED_PERCENT", 80, "Stop a model if, after all attempts, the gate refused"
+            " more than this percentage of its sessions; 100 means never.", "percent", 0, 100,
             field="llm_refused_percent"),
-    Setting("UAC_LLM_UNDONE_PERCENT", 50, "A model is stopped if more than this share of its"
-            " accepted edits were undone by a rollback to an earlier version, or by reopening their"
-            " entries; 100 means never.", "percent", 0, 100, field="llm_undone_percent"),
+    Setting("UAC_LLM_UNDONE_PERCENT", 50, "Stop a model if more than this percentage of its"
+            " accepted edits were undone, either by a rollback to an earlier version or by"
+            " reopening their entries; 100 means never.", "percent", 0, 100,
+            field="llm_undone_percent"),
 ))
 STRUCTURING = Group("When the language model works", check="uac.E007", settings=(
     Setting("UAC_STRUCTURE_ENTRIES", 20, "Work on a user's entries begins as soon as this many of"
@@ -365,8 +366,9 @@ QUOTAS = Group("Rates and quotas", check="uac.E030", settings=(
             " exports and backtests.", "requests", 1, _COLUMN, field="costly_per_minute"),
     Setting("UAC_ENTRIES_PER_MINUTE", 120_000, "Maximum number of entries appended to logs per"
             " minute.", "entries", 1, _COLUMN, field="entries_per_minute"),
-    Setting("UAC_PROCESSOR_PERCENT", 20, "Percentage of a processor that requests may use in each"
-            " web process while other workspaces make requests; at 100, there is no limit.",
+    Setting("UAC_PROCESSOR_PERCENT", 20, "Percentage of a processor that one workspace's requests"
+            " may use in each web process while other workspaces make requests; 100 means no"
+            " limit.",
             "percent", 1, 100, field="processor_percent"),
     Setting("UAC_MAX_USERS", 1_000_000, "Maximum number of users.", "users", 1, _COLUMN,
             field="max_users"),
@@ -390,8 +392,8 @@ RETENTION = Group("Retention", check="uac.E031", settings=(
             field="keep_messages_days"),
     Setting("UAC_KEEP_RUNS_DAYS", 0, "Time after which runs are deleted, except the last run to"
             " report each live alert.", "days", 8, _CENTURY_DAYS, zero="for ever",
-            reason="A request with an Idempotency-Key may be repeated for a week, and the repeated"
-            " request is answered from the stored run.", field="keep_runs_days"),
+            reason="A request with an Idempotency-Key may be repeated for a week, and the response"
+            " to a repeated request comes from the stored run.", field="keep_runs_days"),
     Setting("UAC_KEEP_LLM_CALLS_DAYS", 90, "Time after which language model calls are deleted;"
             " their cost stays on record.", "days", 1, _CENTURY_DAYS, zero="for ever",
             field="keep_llm_calls_days"),
@@ -433,13 +435,13 @@ WORKERS = Group("Workers", (
     Setting("UAC_CHECKPOINT_BATCH", 1000, "Maximum number of typed entries that are compiled into"
             " one checkpoint.", "entries"),
     Setting("UAC_LEASE_SECONDS", 60, "Time after which a worker that has not renewed its lease"
-            " loses it, and another worker repeats the work.", "seconds"),
-    Setting("UAC_MAX_ATTEMPTS", 5, "Number of attempts after which work fails permanently, except"
-            " work that is retried forever."),
-    Setting("UAC_WORK_SECONDS", 3600, "Time after which a worker's piece of work is considered hung"
-            " and its lease is no longer renewed.", "seconds"),
-    Setting("UAC_STOP_SECONDS", 7.0, "Time that a worker has to finish its work when it is told to"
-            " stop; it returns unfinished work to the queue.", "seconds"),
+            " loses it, and another worker redoes the work.", "seconds"),
+    Setting("UAC_MAX_ATTEMPTS", 5, "Number of attempts after which work fails permanently; does not"
+            " apply to work that is retried forever."),
+    Setting("UAC_WORK_SECONDS", 3600, "Time after which work in progress is considered hung and its"
+            " lease is no longer renewed.", "seconds"),
+    Setting("UAC_STOP_SECONDS", 7.0, "How long a worker that is asked to stop may take to finish"
+            " its work; it returns unfinished work to the queue.", "seconds"),
     Setting("UAC_CLOCK_SECONDS", 4.0, "Maximum difference between a process's clock and the"
             " database's; a process that exceeds it does not start, or pauses until its clock is"
             " right.", "seconds", zero="no check"),
@@ -462,8 +464,8 @@ MONITORING = Group("Monitoring", check="uac.E019", settings=(
     Setting("UAC_ALARM_BACKGROUND_SECONDS", 6 * 3600, "Raise an alarm when work that yields to"
             " other work, such as forecasts, has waited for longer than this.",
             "seconds", _HINT_SECONDS),
-    Setting("UAC_ALARM_STUCK", 1, "Raise an alarm when at least this many pieces of work are stuck"
-            " or have failed permanently.", minimum=1),
+    Setting("UAC_ALARM_STUCK", 1, "Raise an alarm when at least this many work items are stuck or"
+            " have failed permanently.", minimum=1),
     Setting("UAC_ALARM_SILENT_SECONDS", 60, "Raise an alarm when the dispatcher or a sandbox worker"
             " has sent no heartbeat for longer than this.", "seconds", _HINT_SECONDS),
 ))

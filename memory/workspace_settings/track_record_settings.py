@@ -1,4 +1,4 @@
-"""Settings that stop a language model with a bad track record: what is judged, and the limits.
+"""Settings for stopping a language model with a bad track record: what is judged, and limits.
 
 See `memory.llm.track_records`. The operator's settings (`UAC_` plus the field name in uppercase)
 apply to all workspaces; a workspace may override them.
@@ -32,5 +32,5 @@ def in_words(limits: EffectiveSettings) -> str:
         f" {limits.llm_refused_percent} % of its sessions, or when more than"
         f" {limits.llm_undone_percent} % of its accepted edits have been undone. It is judged by"
         f" its last {limits.llm_judged_sessions} sessions within {limits.llm_judged_days} days,"
-        f" once there are at least {limits.llm_judged_minimum}."
+        f" once it has at least {limits.llm_judged_minimum} sessions."
     )

@@ -60,7 +60,7 @@ class TooManyAlertsError(Exception):
 
 
 class _Room:
-    """Limits how many Alert objects one check may create, so that it can't fill up the memory."""
+    """Limits how many Alert objects one check may create, so that it can't exhaust the memory."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -75,7 +75,7 @@ class _Room:
             raise TooManyAlertsError(self.first)
 
 
-# How many alerts a check may create for each one that it may yield, since it may discard some.
+# How many alerts a check may create for each alert that it may yield, since it may discard some.
 MADE_FOR_EACH = 10
 _room: _Room | None = None
 

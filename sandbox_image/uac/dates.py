@@ -1,4 +1,4 @@
-"""Partial dates: dates of which possibly only the year, or the year and month, is known."""
+"""Partial dates: dates of which only the year, or the year and month, may be known."""
 
 import calendar
 import datetime

@@ -27,7 +27,7 @@ OUTCOMES = (
     "result_limit",  # the result is too large or nested too deeply
     "alert_limit",  # a constraint exceeded its alert limit; the result includes a few of its alerts
     "input_limit",  # the project doesn't fit into a frame
-    "killed",  # the process ended without an answer
+    "killed",  # the process exited without an answer
     "protocol_error",  # an answer or a request is invalid
 )
 
@@ -36,7 +36,7 @@ SCOPES = ("value", "selected", "read")  # how the records listed as evidence rel
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-MAX_DEPTH = 160  # levels of JSON; one level of a user's value takes up to three in typed JSON
+MAX_DEPTH = 160  # levels of JSON; one level of a user's value takes up to 3 levels of typed JSON
 MAX_SAFE_INTEGER = 2**53 - 1
 MAX_INTEGER = 2**63 - 1  # the largest integer that the database can store
 MAX_SOURCES = 100_000  # per record
@@ -70,7 +70,7 @@ class FrameTooLargeError(ProtocolError):
 
 
 class TooManyValuesError(ProtocolError):
-    """A message has more values, or more escape sequences in its texts, than the reader allows.
+    """A message has more values, or more escape sequences in its strings, than the reader allows.
 
     The whole frame has been read, so the next one can be read from the stream.
     """
@@ -104,12 +104,12 @@ def read_frame(
 ) -> dict[str, Any] | None:
     """Read the next message; return None at the end of the stream.
 
-    `read` is called with a number of bytes and returns fewer only at the end. Raises ProtocolError
-    if the bytes read are not a valid frame. The length is checked before the body is read. The
-    number of values is checked before the JSON is decoded, since a value that takes three bytes of
-    JSON needs far more memory once decoded. So is the number of escapes, each of which takes as
-    long to decode as dozens of plain characters. A limit on values means that the sender may be
-    hostile, so the message is then decoded gently: see `decode`.
+    `read` is called with a number of bytes and returns fewer bytes only at the end of the stream.
+    Raises ProtocolError if the bytes read are not a valid frame. The length is checked before the
+    body is read. The number of values is checked before the JSON is decoded, since a value that
+    takes three bytes of JSON needs far more memory once decoded. The number of escapes is checked,
+    too, since each escape takes as long to decode as dozens of plain characters. A limit on values
+    means that the sender may be hostile, so the message is then decoded gently: see `decode`.
     """
     body = read_body(read, max_bytes)
     if body is None:
@@ -141,19 +141,19 @@ def read_body(read: Callable[[int], bytes], max_bytes: int = MAX_FRAME_BYTES) ->
 
 
 def has_more_values(body: bytes, number: int) -> bool:
-    """Return whether a message has more than `number` values by counting commas and brackets.
+    """Return whether a message has more than `number` values, judging by commas and brackets.
 
-    Those inside texts don't count. A quick first count includes them, which is usually enough to
-    decide.
+    Commas and brackets inside strings don't count. A quick first count includes them; it is usually
+    enough to decide.
     """
     return len(body) > number and _marks(body) > number and _has_more_marks(body, number)
 
 
 def _has_more_marks(body: bytes, number: int) -> bool:
-    """Return whether valid JSON has more than `number` commas and brackets outside of texts.
+    """Return whether valid JSON has more than `number` commas and brackets outside of strings.
 
-    The JSON is searched piece by piece and without a regular expression: on hostile input, a
-    regular expression that looks for the end of a text at every quote takes minutes, during which
+    The JSON is searched chunk by chunk and without a regular expression: on hostile input, a
+    regular expression that looks for the end of a string at every quote takes minutes, during which
     no other thread runs.
     """
     found, start, is_inside = 0, 0, False
@@ -181,9 +181,9 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
     """Return a frame's body as a message; raise ProtocolError unless it is one valid JSON object.
 
     Python's default decoder is written in C, and no other thread runs until it has finished. If
-    `gently` is set, it is used only for messages that take a few milliseconds. Messages that are
-    larger or have more values are decoded in pure Python, which takes ten times as long but lets
-    other threads run.
+    `gently` is set, that decoder is used only for messages that take a few milliseconds. Messages
+    that are larger or have more values are decoded in pure Python, which takes ten times as long
+    but lets other threads run.
     """
     gently = gently and (len(body) > QUICK_BYTES or _marks(body) > QUICK_VALUES)
     read = _gentle_decoder().decode if gently else _decoder.decode
@@ -193,8 +193,8 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
         raise ProtocolError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
         raise ProtocolError("not a JSON object")
-    # Without escapes, JSON in UTF-8 contains no text that can't be stored, and every quote starts
-    # or ends a text.
+    # Without escapes, JSON in UTF-8 contains no string that can't be stored, and every quote starts
+    # or ends a string.
     if gently or b"\\" in body or not _is_flat(body):
         _check_depth(message)
     return message
@@ -203,7 +203,7 @@ def decode(body: bytes, *, gently: bool = False) -> dict[str, Any]:
 def _is_flat(body: bytes) -> bool:
     """Return whether valid JSON without escapes is definitely nested less deeply than MAX_DEPTH.
 
-    This check is quick; if it returns False, a slower check has to decide.
+    This check is quick; if it returns False, a slower check is needed.
     """
     brackets = b"".join(body.split(b'"')[::2]).translate(_ALIKE, _NO_BRACKETS)
     for _ in range(_QUICK_DEPTH):
@@ -214,7 +214,7 @@ def _is_flat(body: bytes) -> bool:
 
 
 def is_storable(text: str) -> bool:
-    """Return whether the database can store a text: it has no lone surrogate or null character."""
+    """Return whether the database can store a string: one without lone surrogates and nulls."""
     if text.isascii():  # most text is ASCII, and this check is almost free
         return "\0" not in text
     try:
@@ -225,12 +225,12 @@ def is_storable(text: str) -> bool:
 
 
 def storable(text: str) -> str:
-    """Return the text with each character that can't be stored replaced by U+FFFD."""
+    """Return the string with each character that can't be stored replaced by U+FFFD."""
     return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def are_sources(value: object) -> bool:
-    """Return whether a value can be a record's sources: at most MAX_SOURCES entry numbers."""
+    """Return whether a value is a valid list of sources for a record: up to MAX_SOURCES numbers."""
     return (
         isinstance(value, (list, tuple))
         and len(value) <= MAX_SOURCES
@@ -250,12 +250,12 @@ def _ascii_integer(text: str) -> int:
 
 def _finite_float(text: str) -> float:
     if len(text) > MAX_NUMBER or not text.isascii():
-        raise ValueError(f"{text[:40]}… is not how a number is written here")
+        raise ValueError(f"{text[:40]}… is not a canonical decimal number")
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is not a number")
-    if len(repr(number)) > len(text):  # a number must not grow when it is written out again
-        raise ValueError(f"{text[:40]} is not how a number is written here")
+    if len(repr(number)) > len(text):  # a number must not get longer when it is serialised again
+        raise ValueError(f"{text[:40]} is not a canonical decimal number")
     return number
 
 
@@ -272,7 +272,7 @@ def _gentle_decoder() -> json.JSONDecoder:
 
 
 def _check_depth(message: dict[str, Any]) -> None:
-    """Raise ProtocolError for nesting beyond MAX_DEPTH and for text that can't be stored.
+    """Raise ProtocolError for nesting beyond MAX_DEPTH and for strings that can't be stored.
 
     This doesn't use recursion, since deep nesting could exhaust the stack.
     """

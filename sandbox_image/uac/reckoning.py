@@ -1,7 +1,7 @@
 """Date arithmetic: months, birthdays, and hours in the user's time zone.
 
-Nothing here catches an exception or asks for an object's class: forecasts pass in days and moments
-that record how they are used, and code like that would hide some uses from them.
+Nothing here catches an exception or asks for an object's class: forecasts pass in dates and
+datetimes that record how they are used, and such code would hide some of those uses.
 """
 
 import calendar
@@ -62,7 +62,7 @@ _zone = "UTC"
 
 
 def live_in(time_zone: str) -> str:
-    """Set the user's time zone; return the previous one. User code must not call this."""
+    """Set the user's time zone; return the previous time zone. User code must not call this."""
     global _zone
     previous, _zone = _zone, time_zone
     return previous

@@ -18,7 +18,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__doc__ is None:  # else `dataclass` generates a docstring and takes twice as long
+        if cls.__doc__ is None:  # else `dataclass` generates a docstring, taking twice as long
             cls.__doc__ = cls.__name__
 
 
@@ -42,7 +42,7 @@ class Ref(Generic[RecordType]):
         return name
 
     def get(self) -> RecordType:
-        """Return the record that this refers to; raise LookupError if it isn't loaded."""
+        """Return the record that this reference points to; raise LookupError if it isn't loaded."""
         name, target = self.class_name, self._target()
         for record in _records_with_key(self.key):
             # Two domains may have classes with the same name. The target is a class, or just a name
@@ -80,7 +80,7 @@ class Ref(Generic[RecordType]):
 
 
 def _in_state(key: str) -> Iterable[Record]:
-    """Yield the records with this key in all domains; used when no server is running."""
+    """Yield the records with this key in all domains; used outside of sandboxes."""
     from importlib import import_module, util  # imported here, since sandboxes don't need them
     from pkgutil import iter_modules
 
@@ -100,7 +100,7 @@ def resolve_references_with(
 ) -> Callable[[str], Iterable[Record]]:
     """Set the function that Ref.get() uses to find records; return the previous function.
 
-    The function takes a key and returns the records that have it.
+    Such a function takes a key and returns the records with that key.
     """
     global _records_with_key
     previous, _records_with_key = _records_with_key, records_with_key

@@ -28,9 +28,9 @@ def run_check(
     state. Collections that aren't given are empty; a single record that isn't given raises
     TypeError when it is used. You can also pass state that the constraint doesn't import:
     `Ref.get()` finds records in it. The module is left unchanged. `user_zone()` returns
-    `time_zone`, or else the zone of `now`, or else UTC. A workspace constraint doesn't import any
-    state; pass the records for its check's parameters by name. Parameters that aren't given get no
-    records. Raises TypeError if `state` contains a name that the constraint neither imports nor
+    `time_zone`, or else the time zone of `now`, or else UTC. A workspace constraint doesn't import
+    any state; pass the records for its check's parameters by name. Parameters that aren't given get
+    no records. Raises TypeError if `state` contains a name that the constraint neither imports nor
     takes and that no domain has, if the check takes a `today` or `now` that is missing, or if it
     yields anything other than alerts.
     """
@@ -43,7 +43,8 @@ def run_check(
     return alerts
 
 
-# For each `run_check` call that returned two different alerts that count as one: their messages.
+# For each `run_check` call that returned two different alerts that count as one: the messages of
+# these alerts.
 same_evidence: list[list[str]] = []
 _MAX_MESSAGE = 200
 
@@ -51,7 +52,7 @@ _MAX_MESSAGE = 200
 def _that_count_as_one(alerts: Sequence[Alert]) -> Iterator[list[str]]:
     """Yield, at most once, the messages of two different alerts that would count as one.
 
-    These are alerts without a key that have the same evidence.
+    Alerts count as one if they have no key and the same evidence.
     """
     found: dict[frozenset[int], Alert] = {}
     for alert in alerts:

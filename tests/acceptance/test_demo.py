@@ -204,7 +204,7 @@ class TestFirstStart:
         assert re.search(r"message \d+ \S+ So I won't need the studio", chain)
 
     def test_says_that_the_answers_were_recorded(self, first: str) -> None:
-        assert "language model: none; recorded answers are used" in first
+        assert "language model: none; recorded responses are used" in first
         assert calls_of("openai:recorded-for-the-demo", first)[1] == 0
         assert "answers are recordings; tokens are estimated" in first
 

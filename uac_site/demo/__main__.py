@@ -95,7 +95,7 @@ def _language_model(screen: Screen) -> Iterator[dict[str, str]]:
         yield at_once
         return
     screen.line(
-        "language model: none; recorded answers are used (for a real one, set UAC_LLM_MODEL"
+        "language model: none; recorded responses are used (for a real one, set UAC_LLM_MODEL"
         " and UAC_LLM_API_KEY)"
     )
     with recorded_model.recorded_model() as url:
@@ -144,7 +144,7 @@ def _tell(system: System, screen: Screen) -> Story:
     try:
         story.tell()
     except (UnexpectedAnswer, OSError):
-        system.check()  # a dead process explains more than a missing answer does
+        system.check()  # a dead process explains more than a missing response does
         raise
 
     screen.stage("Look around")

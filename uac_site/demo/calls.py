@@ -1,4 +1,4 @@
-"""The demo's model usage and cost, read from the database because the API doesn't have it."""
+"""The demo's model usage and cost, read from the database because the API doesn't expose them."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class Calls:
 
 
 def calls_in(database_url: str) -> list[Calls]:
-    """Return the stored calls, grouped by model; raise OSError if the database doesn't answer."""
+    """Return the stored calls, grouped by model; raise OSError if the database doesn't respond."""
     try:
         with psycopg.connect(database_url) as connection:
             rows = connection.execute(_CALLS).fetchall()

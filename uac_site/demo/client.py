@@ -8,7 +8,7 @@ from typing import Any
 
 
 class UnexpectedAnswer(RuntimeError):
-    """The server answered with a status that the demo doesn't expect."""
+    """The server responded with a status that the demo doesn't expect."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class Client:
     def call(
         self, method: str, path: str, body: object = None, *, expect: tuple[int, ...] = (200,)
     ) -> Any:
-        """Send a request to `/v1/` + `path`; return the answer's JSON.
+        """Send a request to `/v1/` + `path`; return the response's JSON.
 
-        Raises UnexpectedAnswer if the status is not in `expect`, OSError if the server is down.
+        Raises UnexpectedAnswer if the response's status is not in `expect`, and OSError if the
+        server is down.
         """
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{self.base_url}/v1/{path}",

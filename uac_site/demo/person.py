@@ -15,8 +15,8 @@ NAME = "Maya Lindqvist"
 USER_ID = "maya.lindqvist"
 TIME_ZONE = "Europe/Berlin"
 PROJECT = Path(__file__).parent / "project"
-# Session ids of the two conversations. Without a real language model, recorded answers to them are
-# replayed (`recorded_model`).
+# Session ids of the two conversations. Without a real language model, recorded responses to these
+# conversations are replayed (`recorded_model`).
 LEASE = "pottery-lease"
 WORKSHOP = "pottery-workshop"
 
@@ -34,7 +34,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class ExpectedAlert:
-    """An alert that should be open: its constraint, its severity and its evidence's keys."""
+    """An alert that should be open: its constraint, its severity and the keys of its evidence."""
 
     constraint: str
     severity: str

@@ -2,11 +2,11 @@
 
 It is not a model. It only knows the conversations in `recordings`, one per file: the messages, the
 facts in them, and the tool calls that bring these facts into the project. It rejects any question
-that shows another entry. Numbers and dates in a recording are filled in on replay:
+that shows other entries. Numbers and dates in a recording are filled in on replay:
 
     {seq:words}    the number of the entry, among those shown, that contains these words
     {date:+45}     45 days after the first entry shown, e.g. 2026-05-02; {day:+45}: e.g. 2 May 2026
-    {file:path}    the text of a file in the folder of the recordings
+    {file:path}    the text of a file in the recordings' directory
 """
 
 import datetime
@@ -31,12 +31,12 @@ UNKNOWN = f"{LIMIT}; set UAC_LLM_MODEL and UAC_LLM_API_KEY to use a real one. It
 _QUESTION = re.compile(r"^(?:Messages to remember|Entries to bring into it):$", re.MULTILINE)
 _ENTRY = re.compile(r"^\[(\d+)\] \(\w+, (\d{4}-\d\d-\d\d) [^)]*\) (.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{(date|day|seq|file):([^{}]+)\}")
-# The average for English text, since a provider's own count isn't known.
+# The average for English text; the provider's own token counts aren't known.
 _CHARACTERS_PER_TOKEN = 4
 
 
 class UnknownQuestion(Exception):
-    """No recording answers the question; the message says what is unknown."""
+    """No recording matches the question; the message says which texts are unknown."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Recording:
     messages: Sequence[str]
     # Each fact has `text` and `sources`.
     facts: Sequence[Mapping[str, Any]]
-    # The tool calls in each answer except the last one, which only finishes the work.
+    # The tool calls in each response except the last one, which only finishes the work.
     work: Sequence[Sequence[Mapping[str, Any]]]
 
 
@@ -94,7 +94,7 @@ def answer(request: Mapping[str, Any], known: Sequence[Recording]) -> list[dict[
 
 @contextmanager
 def recorded_model() -> Iterator[str]:
-    """Serve recorded answers on a 127.0.0.1 port until the context ends; yield the base URL."""
+    """Serve recorded responses on a 127.0.0.1 port until the context ends; yield the base URL."""
     known = recordings()
 
     class Handler(BaseHTTPRequestHandler):
@@ -147,7 +147,7 @@ def _matching(
     known: Sequence[Recording],
     texts_of: Callable[[Recording], Sequence[str]],
 ) -> list[tuple[Recording, list[Shown]]]:
-    """Return the recordings that the shown entries belong to, each with its own entries."""
+    """Return the recordings that the shown entries belong to, each with its shown entries."""
     left, found = list(shown), []
     while left:
         first = left[0]
@@ -192,7 +192,7 @@ def _seq(words: str, entries: Sequence[Shown]) -> int:
 
 
 def _completion(asked: bytes, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the answer in the format of OpenAI's API."""
+    """Return the response in the format of OpenAI's API."""
     tool_calls = [
         {
             "id": f"call_{number}",

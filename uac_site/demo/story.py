@@ -15,7 +15,7 @@ from uac_site.demo.person import Entry, ExpectedAlert
 from uac_site.demo.screen import Screen
 
 _PATIENCE_SECONDS = 240
-# A real model takes longer and needs more than one answer.
+# A real model takes longer and needs more than one call.
 _MODEL_PATIENCE_SECONDS = 600
 _USER = f"users/{person.USER_ID}/"
 # A search must find the expected entry within this many hits.
@@ -49,8 +49,8 @@ class Story:
     def tell(self) -> None:
         """Load the sample person, unless an earlier run already did, and show the results.
 
-        Raises ModelStopped if the language model is stopped, UnexpectedAnswer if the server answers
-        with an unexpected status, and OSError if the server is down.
+        Raises ModelStopped if the language model is stopped, UnexpectedAnswer if the server
+        responds with an unexpected status, and OSError if the server is down.
         """
         life = person.life(self.loaded_on)
         user = self.client.call("GET", _USER, expect=(200, 404))
@@ -70,7 +70,7 @@ class Story:
 
     @property
     def recorded(self) -> bool:
-        """True if only recorded answers were used, and no real language model has answered."""
+        """True if only recorded responses were used, and no real language model was called."""
         answered = {one.model for one in self.calls() if one.calls > one.failed}
         return answered <= {recorded_model.NAME}
 
@@ -165,7 +165,7 @@ class Story:
             return not waiting and standing["state"] in ("idle", "stopped")
 
         for entry in self._wait(
-            "all entries of the demo to be settled",
+            "all of the demo's entries to be settled",
             self._told,
             settled,
             seconds=_MODEL_PATIENCE_SECONDS,
@@ -236,7 +236,7 @@ class Story:
             {"source": constraint.source, "tests": constraint.tests},
             expect=(200, 202, 422),
         )
-        if "accepted" not in decision:  # not decided in time, so the answer describes the run
+        if "accepted" not in decision:  # not decided in time, so the response describes the run
             run = self._wait(
                 f"the gate to decide on {constraint.name}",
                 lambda: self.client.call("GET", f"runs/{decision['id']}/"),
@@ -356,7 +356,7 @@ class Story:
             self._problem("missing: an alert with evidence from both conversations")
 
     def _show_calls(self) -> None:
-        self.screen.stage("Usage of the language model")
+        self.screen.stage("Language model usage")
         for calls in self.calls():
             self.screen.line(str(calls))
             if calls.failed:

@@ -1,4 +1,4 @@
-"""The data folder: its location, permissions and contents."""
+"""The data directory: its location, permissions and contents."""
 
 import fcntl
 import hashlib
@@ -15,18 +15,18 @@ from pathlib import Path
 
 from uac_site.embedded.process import service_user
 
-# Only root uses this folder, and only root can write to it, so no other user can plant anything in
-# it.
+# Only root uses this directory, and only root can write to it, so no other user can plant anything
+# in it.
 _FALLBACK = Path("/var/lib/uac-embedded")
 _EARLIER_RUN_SECONDS = 30
 
 
 class AlreadyRunning(RuntimeError):
-    """Another supervisor is using the data folder."""
+    """Another supervisor is using the data directory."""
 
 
 def usable_folder(chosen: Path) -> Path:
-    """Create and return the folder to keep data in: `chosen`, or a fixed substitute.
+    """Create and return the directory to store data in: `chosen`, or a fixed substitute.
 
     The substitute is used if this process runs as root and `chosen` is somewhere the services'
     unprivileged user can't access (say, under /root). It depends only on the path of `chosen`, so
@@ -44,9 +44,9 @@ def usable_folder(chosen: Path) -> Path:
 
 
 def remove_folder(chosen: Path) -> None:
-    """Remove a data folder and, if it has one, its substitute.
+    """Remove a data directory and, if it has one, its substitute.
 
-    Raises AlreadyRunning if a server is using the folder.
+    Raises AlreadyRunning if a server is using the directory.
     """
     folder = usable_folder(chosen)
     with claimed(folder):
@@ -55,7 +55,7 @@ def remove_folder(chosen: Path) -> None:
 
 
 def service_folder(parent: Path, name: str) -> Path:
-    """Create and return a folder in `parent` that only the services' user can access."""
+    """Create and return a directory in `parent` that only the services' user can access."""
     folder = parent / name
     folder.mkdir(exist_ok=True)
     folder.chmod(0o700)
@@ -74,14 +74,14 @@ def give_to_service_user(path: Path) -> None:
 def reachable_program(program: Path, tree: Path) -> Path:
     """Return `program`, or a copy of it if the services' user can't run it where it is.
 
-    `tree` is the folder that contains the program and everything it needs; the whole folder is
-    copied.
+    `tree` is the directory that contains the program and everything it needs; the whole directory
+    is copied.
     """
     user = service_user()
     if user is None or _can_enter(user, program.parent):
         return program
     _make_enterable(_FALLBACK)
-    # Name the copy after the program's contents, so that all checkouts share it.
+    # Name the copy after the program's contents, so that all checkouts share the copy.
     identity = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
     copy = _FALLBACK / f"{tree.name}-{identity}"
     if not copy.exists():
@@ -100,7 +100,7 @@ def new_secret() -> str:
 
 
 def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
-    """Return the value named `name`, which is created once and kept in `folder` (mode 600)."""
+    """Return the value named `name`, which is created once and stored in `folder` (mode 600)."""
     path = folder / "kept" / name
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if not path.exists():
@@ -118,9 +118,9 @@ def kept(folder: Path, name: str, make: Callable[[], str] = new_secret) -> str:
 def claimed(folder: Path) -> Iterator[int]:
     """Claim `folder` for this process; yield a descriptor that its children must inherit.
 
-    Raises AlreadyRunning immediately if another supervisor has claimed the folder. If a supervisor
-    was killed, its children may still be shutting down; they hold the second lock. This function
-    waits for them and raises AlreadyRunning if they take too long.
+    Raises AlreadyRunning immediately if another supervisor has claimed the directory. If a
+    supervisor was killed, its children may still be shutting down; they hold the second lock. This
+    function waits for them and raises AlreadyRunning if they take too long.
     """
     with (
         (folder / "supervisor.lock").open("a+") as ours,
@@ -167,7 +167,7 @@ def _nearest_existing(path: Path) -> Path:
 
 
 def _can_enter(user: str, folder: Path) -> bool:
-    """Return whether the user can enter the folder by trying it: mode bits alone can't tell."""
+    """Find out whether the user can enter the directory by trying: mode bits aren't conclusive."""
     attempt = subprocess.run(  # noqa: S603  # nosec B603 # our own program
         ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)],
         user=user,

@@ -42,9 +42,9 @@ class Postgres:
 
 
 def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> Postgres:
-    """Start PostgreSQL with its data in `folder`.
+    """Start PostgreSQL with its data in the directory `folder`.
 
-    The data folder, the roles and the database are created if they don't exist. `durable=False`
+    The data directory, the roles and the database are created if they don't exist. `durable=False`
     makes PostgreSQL faster, but then a power failure may destroy the data. Raises ProcessFailed if
     PostgreSQL doesn't start.
     """
@@ -55,8 +55,8 @@ def postgres_in(folder: Path, *, durable: bool, inherited: tuple[int, ...]) -> P
     superuser_password = kept(folder, "postgres_superuser_password")
     if not cluster.exists():
         _create_cluster(folder, programs, superuser_password).rename(cluster)
-    # This process has claimed the folder, so no server is using it: the recorded pid is stale and
-    # may now belong to another process.
+    # This process has claimed the data directory, so no server is using it: the recorded pid is
+    # stale and may now belong to another process.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
 
     port = free_port()
@@ -115,9 +115,9 @@ def _server_settings(cluster: Path, port: int, *, durable: bool) -> dict[str, st
 
 
 def _create_cluster(folder: Path, programs: Path, superuser_password: str) -> Path:
-    """Create a new data folder and return it; the caller renames it.
+    """Create a new data directory and return its path; the caller renames it.
 
-    A folder left unfinished by an earlier attempt is deleted first.
+    A directory left unfinished by an earlier attempt is deleted first.
     """
     shutil.rmtree(folder / "postgres.unfinished", ignore_errors=True)
     unfinished = service_folder(folder, "postgres.unfinished")

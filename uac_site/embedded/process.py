@@ -21,14 +21,14 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _POLL_SECONDS = 0.05
-# How many seconds a process has to become ready. Only a process that hangs uses them up, since one
-# that exits during startup is noticed immediately. This is long enough for a slow machine on which
-# several processes start at the same time.
+# How many seconds a process has to become ready. Only a process that hangs takes this long, since
+# one that exits during startup is noticed immediately. The limit is long enough for a slow machine
+# on which several processes start at the same time.
 READY_SECONDS = 240.0
 
 
 class ProcessFailed(RuntimeError):
-    """A child process ended, or did not become ready, when it should have been running."""
+    """A child process exited, or did not become ready, when it should have been running."""
 
 
 def service_user() -> str | None:
@@ -61,7 +61,7 @@ def die_with_parent(stop_signal: int) -> Callable[[], None]:
 def free_port(preferred: int = 0) -> int:
     """Return a port on 127.0.0.1 that nothing is listening on.
 
-    If `preferred` is given, this is the first free port from that number up.
+    If `preferred` is given, the result is the first free port from that number up.
     """
     # Avoid ephemeral ports: an outgoing connection might grab one in the meantime.
     anywhere = random.SystemRandom().sample(range(20_000, 32_000), 100)
@@ -78,11 +78,11 @@ def free_port(preferred: int = 0) -> int:
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Hold a free port on 127.0.0.1 (`free_port`) so that no other process gets it meanwhile.
+    """Reserve a free port on 127.0.0.1 (`free_port`) so that no other process gets it meanwhile.
 
-    The web server takes a port even if it is held by a process that allows sharing; two servers
+    The web server binds a port even if another process has bound it and allows sharing; two servers
     would then each get some of the requests. So the port is bound here, without listening, in a way
-    that lets the web server have it but makes it look taken to anyone looking for a free port.
+    that lets the web server bind it but makes it look busy to anyone looking for a free port.
     """
     while True:
         port = free_port(preferred)
@@ -178,7 +178,7 @@ class ManagedProcess:
                     f"{self.name} was not ready within {seconds:g} s.\n{self.log_tail()}"
                 )
             time.sleep(_POLL_SECONDS)
-        raise ProcessFailed(f"{self.name} ended while starting.\n{self.log_tail()}")
+        raise ProcessFailed(f"{self.name} exited during startup.\n{self.log_tail()}")
 
     def start(self) -> None:
         """Start the process and wait until it is ready; raise ProcessFailed if it fails."""

@@ -25,7 +25,7 @@ class Redis:
 
 
 def redis_in(folder: Path, *, inherited: tuple[int, ...]) -> Redis:
-    """Start Redis with its data in `folder`, which is created if it doesn't exist.
+    """Start Redis with its data in the directory `folder`, which is created if it doesn't exist.
 
     Raises ProcessFailed if Redis is missing or doesn't start.
     """

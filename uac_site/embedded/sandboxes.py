@@ -9,7 +9,7 @@ from workers.sandbox.runner import AUTO
 
 
 def prepare_sandboxes(environment: Mapping[str, str], report: Callable[[str], None]) -> None:
-    """Build the sandbox image if a Docker engine answers; report which sandboxes will be used.
+    """Build the sandbox image if a Docker engine responds; report which sandboxes will be used.
 
     `environment` contains the workers' variables. If they don't specify a runner, a missing engine
     is not an error: the workers will use the process runner. If they require Docker and the image

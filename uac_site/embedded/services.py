@@ -16,8 +16,9 @@ from uac_site.embedded.redis import Redis, redis_in
 class Services:
     """PostgreSQL and Redis, both running.
 
-    `data_folder` is where they actually keep their data, which isn't always the requested folder.
-    `inherited` contains the descriptors that any other process using this data must inherit.
+    `data_folder` is where both actually store their data, which isn't always the requested
+    directory. `inherited` contains the descriptors that any other process using this data must
+    inherit.
     """
 
     data_folder: Path
@@ -46,7 +47,7 @@ def running_services(
     If `data_folder` is given, a later run finds the data again; otherwise, the data is deleted at
     the end. `durable=False` makes PostgreSQL faster, but then a power failure may destroy the data.
     Call this function from the main thread. Raises AlreadyRunning if another supervisor is using
-    the folder, and ProcessFailed if a service doesn't start.
+    the directory, and ProcessFailed if a service doesn't start.
     """
     with ExitStack() as stack:
         if data_folder is None:

@@ -20,7 +20,8 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 # Language model calls wait for the network, so there can be more threads than processors.
 LLM_THREADS = 8
-# Webhook calls also wait for the network, and one that hangs must leave threads for the others.
+# Webhook calls also wait for the network, and a call that hangs must leave threads for the other
+# calls.
 DEFAULT_THREADS = 8
 
 
@@ -41,7 +42,7 @@ class System:
 
     @property
     def data_folder(self) -> Path:
-        """The folder with data, logs and secrets."""
+        """The directory with data, logs and secrets."""
         return self.services.data_folder
 
     def manage(self, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
@@ -81,10 +82,10 @@ class System:
         self.processes[name].kill()
 
     def check(self) -> None:
-        """Raise ProcessFailed, with the end of its log, if a process exited by itself."""
+        """Raise ProcessFailed, with the end of its log, if a process exited on its own."""
         for process in self.processes.values():
             if process.died:
-                raise ProcessFailed(f"{process.name} exited by itself.\n{process.log_tail()}")
+                raise ProcessFailed(f"{process.name} exited on its own.\n{process.log_tail()}")
 
 
 @contextmanager
@@ -107,10 +108,11 @@ def running_system(
     If `data_folder` is None, the data is deleted afterwards. `web_port` is the first port to try
     (0: any); if `mcp` is set, the process for agents takes a later port. `environment` adds or
     replaces variables for all processes, `environment_of` for individual processes, keyed by
-    process name. UAC_METRICS_PORT is the first worker's port; the other processes take the ports
-    after it. `report` is called at each stage. In this context, SIGTERM and SIGHUP raise SystemExit
-    unless they already have another handler. Raises AlreadyRunning if another supervisor is using
-    the folder, and ProcessFailed, with the end of its log, if a process doesn't become ready.
+    process name. UAC_METRICS_PORT is the first worker's port; the other processes use the ports
+    after it. `report` is called at each stage. Within the context, SIGTERM and SIGHUP raise
+    SystemExit unless they already have another handler. Raises AlreadyRunning if another supervisor
+    is using the directory, and ProcessFailed, with the end of the process's log, if one doesn't
+    become ready.
     """
     with ExitStack() as stack:
         stack.enter_context(_signals_as_exit())
@@ -191,7 +193,7 @@ def _make_processes(
     ports: Mapping[str, int],
     environment_of: Mapping[str, Mapping[str, str]],
 ) -> dict[str, ManagedProcess]:
-    """Return an unstarted process for each command; one with a port is ready once it answers."""
+    """Return an unstarted process for each command; one with a port is ready once it responds."""
     variables = {**os.environ, **system.environment}
     metrics = _metrics_ports(commands, int(variables.get("UAC_METRICS_PORT") or 0))
     return {
@@ -280,7 +282,7 @@ def _celery_says_ready(process: ManagedProcess) -> bool:
 
 
 def _stop_all(processes: list[ManagedProcess]) -> None:
-    """Signal all processes, last started first, before waiting on any: they stop in parallel."""
+    """Signal all processes, last started first, before waiting for any: they stop in parallel."""
     for process in reversed(processes):
         process.ask_to_stop()
     for process in reversed(processes):
@@ -297,7 +299,7 @@ def _signals_as_exit() -> Iterator[None]:
         )
 
     def leave(number: int, frame: FrameType | None) -> None:
-        # Once is enough: a second signal must not interrupt the shutdown.
+        # Ignore further signals: a second one must not interrupt the shutdown.
         signal.signal(number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 

@@ -102,7 +102,7 @@ def test_a_death_is_noticed(make: Make) -> None:
 def test_ending_while_starting_is_an_error_with_the_end_of_the_log(make: Make) -> None:
     process = make("import sys; sys.exit('no such port')")
 
-    with pytest.raises(ProcessFailed, match=r"sample ended while starting(.|\n)*no such port"):
+    with pytest.raises(ProcessFailed, match=r"sample exited during startup(.|\n)*no such port"):
         process.start()
 
     assert not process.died

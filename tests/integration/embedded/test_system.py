@@ -85,7 +85,7 @@ def test_a_killed_process_is_noticed_and_can_be_started_again(system: System, na
     os.kill(killed, signal.SIGKILL)
 
     assert eventually(lambda: process.died)
-    with pytest.raises(ProcessFailed, match=rf"{name} exited by itself(.|\n)*{process.log_path}"):
+    with pytest.raises(ProcessFailed, match=rf"{name} exited on its own(.|\n)*{process.log_path}"):
         system.check()
     system.start(name)
     assert process.pid != killed

@@ -80,7 +80,7 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
     "exit()": ("user_error", ["PolicyError", "exit is not allowed"]),
     "quit()": ("user_error", ["PolicyError", "quit is not allowed"]),
     "await x": ("user_error", ["PolicyError", "async"]),
-    "raise SystemExit(3)": ("killed", ["ended its process"]),
+    "raise SystemExit(3)": ("killed", ["exited its process"]),
     "raise KeyboardInterrupt": ("user_error", ["KeyboardInterrupt"]),
     "x": ("user_error", ["NameError", "'x' is not defined"]),
     "trips[0].price": ("user_error", ["AttributeError", "price"]),
