@@ -52,7 +52,7 @@ def _record_id(item: Mapping[str, Any]) -> RecordId:
 
 
 def _locations(alert: Alert) -> Mapping[RecordId, RecordLocation]:
-    """Return the locations of the records in the alert's evidence."""
+    """Return the record locations for the alert's evidence."""
     keys = {item["key"] for item in alert.evidence}
     rows = RecordLocation.objects.filter(user=alert.user, key__in=keys)
     return {RecordId(row.domain, row.collection, row.key): row for row in rows}

@@ -79,7 +79,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_select_related = ["user"]
     search_fields = ["user__user_id", "constraint", "duplicates__constraint", "message"]
     search_help_text = "Search by user id, constraint or message."
-    # Most urgent first: live before resolved, severe before mild, new before old.
+    # Most urgent alerts first: live before resolved, severe before mild, new before old.
     ordering = [BY_STATE, BY_SEVERITY, "-opened_at"]
     actions = ["acknowledge", *SNOOZES, "reopen", "resolve", "useful", "wrong"]
     asking = ["resolve"]
@@ -118,7 +118,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """Offer the actions the alert's state allows; once finally resolved, only feedback."""
+        """Offer the actions the alert's state allows; if it is resolved for good, only feedback."""
         verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
         match row.state:
             case AlertState.OPEN:
@@ -140,7 +140,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, the alert's kind (unless it is a finding), and any sandbox warning."""
+        """Show the severity, the alert's kind (unless it's a finding) and any sandbox warning."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))

@@ -93,9 +93,9 @@ class RevokedFilter(PresenceFilter):
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     """API keys. A key is shown only once, on creation, and can be revoked but not deleted.
 
-    A key may be allowed to do more than the person who creates it. Creating one therefore requires
-    access to content, since a key can read it, plus permission to grant `manage` if the key has
-    that scope. Anyone who may change keys can revoke any key.
+    A key may be allowed to do more than the person who creates it. Creating a key therefore
+    requires access to content, since a key can read content, plus permission to grant `manage` if
+    the key has that scope. Anyone who may change keys can revoke any key.
     """
 
     form = ApiKeyForm
@@ -141,11 +141,11 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         return form
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to content, since a key can read it."""
+        """Require access to content, since a key can read content."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Require access to content, which a key can read.
+        """Require access to content, since a key can read content.
 
         For a key with the `manage` scope, also require permission to grant that scope.
         """
@@ -174,7 +174,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="scopes")
     def may(self, key: ApiKey) -> str:
-        """Show the key's scopes, and whether it is limited to certain users."""
+        """Show the key's scopes, and whether the key is limited to certain users."""
         scopes = ", ".join(key.scopes)
         if key.user_pks is None:
             return scopes
@@ -182,7 +182,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
-        """Show the prefix of the key that this one replaces."""
+        """Show the prefix of the key that this key replaces."""
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
@@ -216,7 +216,9 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         may_add = self.has_add_permission(request)
         for key in queryset.select_related("workspace"):
             if not (may_add and self.has_change_permission(request, key)):
-                messages.warning(request, f"{key} was skipped: you may not replace it.")
+                messages.warning(
+                    request, f"{key} was skipped: you do not have permission to replace it."
+                )
                 continue
             try:
                 new, text = replace_key(key)

@@ -115,7 +115,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="message", ordering="message")
     def said(self, finding: BacktestFinding) -> str:
-        """Show the message that the alert had when it opened."""
+        """Show the message that the alert had when it was opened."""
         return inline(shortened(finding.message, 500))
 
     @admin.display(description="severity", ordering="severity")
@@ -153,7 +153,7 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="changes")
     def steps(self, finding: BacktestFinding) -> SafeString | str:
-        """List the changes to the alert's severity or records."""
+        """List the changes to the alert's severity and records."""
         return lines(
             format_html(
                 "{} v{} {} {}",

@@ -67,7 +67,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     ]
 
     class Media:
-        """The script that updates the progress on the page while the backtest runs."""
+        """The script that updates the displayed progress while the backtest runs."""
 
         js = [Script("memory/progress.js", defer=True)]
 
@@ -345,7 +345,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
 
 def approve_version(request: HttpRequest, version: Any) -> None:
-    """Make a version live and report the backtest that allows it, or say why it can't go live."""
+    """Make a version live and report the backtest that allows it, or show why it can't go live."""
     tested = backtest_reports.tested(version)
     try:
         workspace_constraints.approve(version, by=staff_of(request))
@@ -381,7 +381,7 @@ def _so_far(backtest: Backtest) -> str:
 
 
 def _summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the backtest's summary, computing it only once per page."""
+    """Return the backtest's summary, which is computed only once per page."""
     if not hasattr(backtest, "summed_up"):
         backtest.summed_up = backtest_reports.summary(backtest)  # type: ignore[attr-defined]
     found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]

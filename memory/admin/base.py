@@ -48,12 +48,12 @@ class LabelledSplitDateTime(AdminSplitDateTime):
 
 
 class MemoryAdmin(admin.ModelAdmin[Row]):
-    """A screen for one kind of row.
+    """An admin screen for one model's rows.
 
-    The list actions that `actions_for` returns for a row also appear as buttons on its page, next
-    to an input, labelled `action_note`, for an optional note. `when_empty` is the text shown for an
-    empty list. Actions in `asking` show a confirmation page first and run only once confirmed.
-    Actions in `dangerous` require a note, and their buttons are red and come last.
+    The list actions that `actions_for` returns for a row also appear as buttons on the row's page,
+    next to an input for an optional note; `action_note` is the input's label. `when_empty` is the
+    text shown for an empty list. Actions in `asking` show a confirmation page first and run only
+    once confirmed. Actions in `dangerous` require a note, and their buttons are red and come last.
 
     What a screen shows depends on who is looking: staff see only rows from the workspaces they may
     see (`memory.staff.access`), with content hidden unless they may see it
@@ -115,7 +115,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
-        """Make the same columns link to the row's page, whether they are masked or not."""
+        """Make the same columns link to the row's page, whether or not they are masked."""
         names = super().get_list_display_links(request, list_display)
         if names is None or access.sees_content(request.user):
             return names
@@ -173,7 +173,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return False
 
     def action_checkbox(self, obj: Row) -> SafeString:
-        """Return a row's checkbox, with its label escaped so that it can't alter the page."""
+        """Return a row's checkbox; its label is escaped, so that the label can't alter the page."""
         label = format_html("Select this object for an action - {}", masking.name_of(obj))
         # On reload, browsers restore checked boxes by position, but a different row may be there
         # now.

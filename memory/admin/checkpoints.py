@@ -121,7 +121,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     def restore(
         self, request: HttpRequest, queryset: QuerySet[Checkpoint]
     ) -> TemplateResponse | None:
-        """Ask for confirmation, then save the old content as a new version; leave the log alone."""
+        """Ask for confirmation, then save the old content as a new version; leave the log as is."""
         if queryset.count() != 1:
             messages.error(request, "Nothing was done: select only one version.")
             return None
@@ -155,7 +155,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="origin", ordering="origin")
     def came_from(self, checkpoint: Checkpoint) -> str:
-        """Show where the version came from."""
+        """Show the version's origin."""
         return checkpoint.get_origin_display()
 
     @admin.display(description="entries considered", ordering="seen_seq")
@@ -177,7 +177,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
-        """Show how many records changed; if none did, describe the edits."""
+        """Show how many records changed; if no record changed, describe the edits."""
         counts = checkpoint.verdict.get("counts", {})
         changed = ", ".join(
             f"{counts[f'records_{verb}']} {verb}"
@@ -303,7 +303,7 @@ def _place(record: RecordId) -> SafeString:
 
 
 def _first(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Show the first items, and how many more there are."""
+    """Show the first items, and the number of items left out."""
     every = list(items)
     more = len(every) - MAX_LEFT_OUT
     return lines([*every[:MAX_LEFT_OUT], f"… and {more} more"] if more > 0 else every)

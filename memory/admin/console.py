@@ -32,8 +32,8 @@ from memory.temporal import history, instants
 from memory.texts import one_line
 from memory.users import refuse_merged
 
-# If a query's evaluation time is at least this far from the time it was asked, the form shows the
-# evaluation day.
+# If a query's evaluation time is at least this far from the time when the query was submitted, the
+# form shows the evaluation day.
 NOW = datetime.timedelta(minutes=1)
 # Maximum number of the staff member's past queries listed, and of versions to choose from.
 MAX_HISTORY = 20

@@ -50,8 +50,8 @@ def side_by_side(before: str, after: str) -> SafeString:
 def _stretches(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, list[Row]]]:
     """Yield (is_unchanged, rows) for each group of rows.
 
-    A row is a pair of line indexes, one in each text; an index is None if that text has no such
-    line.
+    A row is a pair of line indexes, one in each text; an index is None if the line exists only in
+    the other text.
     """
     shown: list[Row] = []
     blocks = list(_blocks(old, new))

@@ -20,7 +20,8 @@ from memory.texts import visible as visible
 
 NOTHING = "–"
 
-# Maximum number of characters of a text shown: enough to judge it. The API returns it all.
+# Maximum number of characters shown of a text: enough to judge the text. The API returns the full
+# text.
 MAX_TEXT = 100_000
 
 _TONES = {
@@ -112,14 +113,14 @@ def inline(text: str) -> SafeString:
 
 
 def badge(value: str, label: str | None = None) -> SafeString:
-    """Return a label in the colour that matches the value; values without a colour are plain."""
+    """Return a label in the value's colour; the label is plain if the value has no colour."""
     return format_html(
         '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
     )
 
 
 def sandbox(runner: str) -> SafeString | str:
-    """Return the kind of sandbox a result came from, with that kind's warning if it has one."""
+    """Return the kind of sandbox that produced a result, with the warning for that kind, if any."""
     warning = warning_of(runner)
     if warning is None:
         return runner or "no sandbox"

@@ -53,7 +53,7 @@ def erase_chosen(
             object_id=str(row.pk),
             object_repr=str(row),
             action_flag=CHANGE,
-            change_message="Erased a user.",  # without the reason, which not everyone may see
+            change_message="Erased a user.",  # omit the reason, which not everyone may see
         )
         messages.success(request, format_html("The user was erased: {}", link(row)))
     return None
@@ -96,7 +96,7 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
 
 
 class StateFilter(PresenceFilter):
-    """A list filter that separates erasures under way from finished ones."""
+    """A list filter that separates erasures in progress from finished ones."""
 
     title = "state"
     parameter_name = "state"
@@ -157,7 +157,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="the log")
     def log(self, row: UserErasure) -> str:
-        """Show the length of the log, and the hash that verifies it."""
+        """Show the log's length and its newest hash, which verifies the whole log."""
         return lines(
             [
                 f"{counted(row.user.last_seq, 'entry')}, without content",

@@ -25,7 +25,7 @@ def local_time(at: datetime.datetime, user: MemoryUser) -> str:
 
 
 def show_fields(fields: Mapping[str, Any]) -> SafeString | str:
-    """Show a record's fields on one line, leaving out empty ones."""
+    """Show a record's fields on one line, leaving out empty fields."""
     told = format_html_join(
         ", ",
         "{} <b>{}</b>",

@@ -23,7 +23,7 @@ class ResumedFilter(PresenceFilter):
 
 @admin.register(PausedConstraint)
 class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
-    """Constraints paused for being too noisy: why they were paused, and who resumed them."""
+    """Constraints paused for being too noisy, with the reasons and the people who resumed them."""
 
     list_display = ["name", "standing", "user_link", "why", "paused_at", "resumed_at"]
     list_display_links = ["name"]

@@ -47,8 +47,8 @@ def alerts_among(
 ) -> Mapping[str, Alert]:
     """Return the newest alert in `rows` for each fingerprint in `events`, keyed by fingerprint.
 
-    Forecasts don't contain messages, so these come from the alerts. Only the first 500 fingerprints
-    are looked up.
+    Forecasts don't contain messages, so the messages are taken from the alerts. Only the first 500
+    fingerprints are looked up.
     """
     wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
     found = rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
@@ -97,7 +97,7 @@ def unforeseen(forecast: Forecast) -> list[SafeString | str]:
 
 
 def of_version(forecast: Forecast) -> SafeString | str:
-    """Link to the version a forecast is based on, and say if there is a newer one."""
+    """Link to the version a forecast is based on, and note if there is a newer version."""
     checkpoint = forecast.checkpoint
     if checkpoint is None:
         return NOTHING
@@ -167,7 +167,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="version")
     def version(self, forecast: Forecast) -> SafeString | str:
-        """Link to the version the forecast is based on, and say if there is a newer one."""
+        """Link to the version the forecast is based on, and note if there is a newer version."""
         return of_version(forecast)
 
     @admin.display(description="runs", ordering="needs_daily")
@@ -190,7 +190,7 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="took")
     def took(self, forecast: Forecast) -> str:
-        """Show how long the forecast took to compute, and how many calls it needed."""
+        """Show how long the forecast took to compute, and how many constraint calls it required."""
         if not forecast.timings:
             return NOTHING
         return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})

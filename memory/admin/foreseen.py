@@ -27,7 +27,7 @@ WEEKDAYS = list(zip(calendar.day_abbr, calendar.day_name, strict=True))
 
 @dataclass(frozen=True)
 class Day:
-    """A cell in a month's grid; days from adjacent months are only there to fill it."""
+    """A cell in a month's grid; days from adjacent months only fill up the grid."""
 
     date: datetime.date
     is_in_month: bool
@@ -77,7 +77,7 @@ class Month:
 class Calendar:
     """The coming months in the user's time zone, with their forecast events.
 
-    The forecast is complete up to `known_until`.
+    The forecast covers every change up to `known_until`.
     """
 
     months: Sequence[Month]
@@ -119,7 +119,7 @@ def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
 
 
 def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the events forecast for after the constraints' last run, in time order; cached."""
+    """Return the events forecast to occur after the constraints' last run, in order; cached."""
     if "_foreseen" not in user.__dict__:
         after = user.alerts_instant or forecast.start
         assert after is not None

@@ -47,7 +47,7 @@ Model: TypeAlias = type[models.Model]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number, linked to the list of rows it counts, if there are any."""
+    """A number, linked to the list of the rows it counts, if there are any rows."""
 
     text: str
     url: str = ""
@@ -145,7 +145,7 @@ def _alarms(request: HttpRequest) -> Sequence[Mapping[str, Any]]:
 
 
 def _dispatched(request: HttpRequest, now: datetime.datetime) -> str | None:
-    """Return when the dispatcher last ran, or None without permission to see heartbeats."""
+    """Return when the dispatcher last ran, or None if the staff member may not see heartbeats."""
     if not may_see(request, Heartbeat):
         return None
     last = Heartbeat.objects.filter(name=alarms.DISPATCHER).first()
@@ -182,7 +182,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
-    """Yield the status of each kind of work, leaving out kinds that have none."""
+    """Yield the status of each kind of work, leaving out kinds without any work."""
     narrow = partial(seen_by, request.user)
     kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):

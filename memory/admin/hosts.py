@@ -67,7 +67,7 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
 
     @admin.display(description="kept for users")
     def resident(self, host: SandboxHost) -> Any:
-        """Show how many sandboxes are kept in case their users return."""
+        """Show how many sandboxes are kept for their users' next requests."""
         return host.report.get("leases")
 
     @admin.display(description="report on the sandboxes")

@@ -24,7 +24,7 @@ class DueFilter(PresenceFilter):
 
 @admin.register(Lane)
 class LaneAdmin(ReadOnlyAdmin[Lane]):
-    """Lanes: how long their work has waited, which worker holds it, and the last error."""
+    """Lanes, with each lane's waiting time, the worker that holds its work, and its last error."""
 
     list_display = [
         "work",
@@ -100,7 +100,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.action(description="Retry the selected work now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
-        """Make pending work due now, even after failures; the dispatcher then hands it out."""
+        """Make pending work due now, even after failures; the dispatcher then sends a hint."""
         chosen = queryset.count()
         number = lanes.hurry(queryset)
         if number:

@@ -1,4 +1,4 @@
-"""Language model calls, and what they cost."""
+"""Language model calls and their cost."""
 
 import datetime
 from decimal import Decimal
@@ -36,11 +36,11 @@ from memory.staff.access import PROMPTS
 # Columns that lists do not load; only staff with a special permission may read them.
 CONTENT = ("prompt", "answer")
 
-# Maximum number of calls shown for a version, and of the pieces of work they belong to.
+# Maximum number of calls shown for a version, and of the work ids by which these calls are found.
 MAX_ATTEMPTS = 100
 MAX_WORKS = 20
 
-# The model filter offers the models called within this many days.
+# The model filter offers the models that were called within the last CHOSEN_DAYS days.
 CHOSEN_DAYS = 90
 
 
@@ -106,7 +106,7 @@ def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
 
 
 def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
-    """Describe a model's track record in lines of text, and say whether it has been stopped."""
+    """Describe a model's track record, line by line, and whether the model has been stopped."""
     told: list[str] = [
         format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
         if record.stopped
@@ -158,7 +158,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     when_empty = "No language model has been called yet."
 
     def get_fieldsets(self, request: HttpRequest, obj: LlmCall | None = None) -> Any:
-        """Include the prompt and the answer only for staff who may read them."""
+        """Include the prompt and the response only for staff who may read them."""
         fieldsets: list[tuple[str | None, dict[str, Any]]] = [
             (
                 None,
@@ -221,7 +221,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="outcome", ordering="outcome")
     def ended(self, call: LlmCall) -> str:
-        """Show the call's outcome or, while it is under way, its state."""
+        """Show the call's outcome or, while the call is in progress, its state."""
         return badge(call.standing, call.standing.label)
 
     @admin.display(description="error")
@@ -252,7 +252,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="tokens out")
     def tokens_out(self, call: LlmCall) -> str:
-        """Show the number of tokens in the answer."""
+        """Show the number of tokens in the response."""
         return "unknown" if call.output_tokens is None else f"{call.output_tokens:,}"
 
     @admin.display(description="cost", ordering="cost")
@@ -262,7 +262,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="reserved")
     def reserved(self, call: LlmCall) -> str:
-        """Show the tokens and cost reserved while the call was under way."""
+        """Show the tokens and cost reserved while the call was in progress."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
@@ -273,7 +273,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
-        """Show which of the work's requests the call was for, and which attempt it was."""
+        """Show which of the work's requests the call was made for, and the attempt number."""
         return f"request {call.turn}, attempt {call.attempt}"
 
     @admin.display(description="calls for the same work")
@@ -311,7 +311,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="answer")
     def said(self, call: LlmCall) -> str:
-        """Show the answer, if it is stored."""
+        """Show the response, if it is stored."""
         return _content(call, 1)
 
 

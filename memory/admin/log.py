@@ -39,7 +39,7 @@ class OutcomeFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LogEntry]
     ) -> QuerySet[LogEntry] | None:
-        """Keep the entries with the chosen outcome, or those without one."""
+        """Keep the entries with the chosen outcome, or the pending entries."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         if self.value() == PENDING:
             return queryset.filter(~Exists(decided))
@@ -136,7 +136,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="entry", ordering="seq")
     def number(self, entry: LogEntry) -> str:
-        """Show the entry's number, written as in the API."""
+        """Show the entry's number, formatted as in the API."""
         return f"#{entry.seq}"
 
     @admin.display(description="user", ordering="user__user_id")
@@ -295,7 +295,7 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
         self.reopen(request, rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EntryOutcome]:
-        """Annotate outcomes with the entry's primary key: no table has a foreign key to the log."""
+        """Annotate outcomes with their entries' keys: no table has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return (
             super()

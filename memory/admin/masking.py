@@ -1,13 +1,13 @@
 """Masking of admin screens for staff who may not see content.
 
-They see only the fields listed here, with "(hidden)" in place of all others, so a new field stays
-hidden until it is listed. States, counts, times and links are shown. What people said is hidden,
-along with everything computed from it, names that reveal it (of records and constraints), and
-errors, which may quote it.
+These staff members see only the fields listed here, with "(hidden)" in place of all other fields,
+so a new field stays hidden until it is listed. States, counts, timestamps and links are shown. What
+people said is hidden, along with everything computed from it, record and constraint names, which
+may reveal it, and errors, which may quote it.
 
 Views look at the request to decide whether to hide content. Functions that render parts of a page
-have no access to the request, so they call `is_hidden`. Its value is set at the start of every
-admin request; until then, content is hidden.
+have no access to the request, so they call `is_hidden`. The value that it returns is set at the
+start of every admin request; until then, content is hidden.
 """
 
 from collections.abc import Collection, Iterator, Sequence

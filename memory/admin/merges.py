@@ -10,7 +10,7 @@ from memory.models import CopiedEntries, Merge
 
 
 class StateFilter(PresenceFilter):
-    """A list filter that separates merges under way from finished ones."""
+    """A list filter that separates merges in progress from finished ones."""
 
     title = "state"
     parameter_name = "state"
@@ -58,7 +58,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     @admin.display(description="state")
     def how_far(self, row: Merge) -> str:
-        """Show whether all entries have been copied, or whether the work is failing."""
+        """Show whether all entries have been copied, or whether copying them is failing."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")

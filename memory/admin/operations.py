@@ -77,7 +77,7 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         visible = [kind for kind in _kinds(request) if _may(request, "view", kind)]
         standings = list(stuck.standings(visible))
         chosen = [one for one in standings if request.GET.get("kind") in (None, "", one.kind.name)]
-        # The view is audited because the page shows errors and names the users whose work is stuck.
+        # Audit the view, because the page shows errors and names the users whose work is stuck.
         audit.note(request.user, AuditKind.VIEW, audit.Subject(), "work")
         context = {
             **self.admin_site.each_context(request),
@@ -188,12 +188,15 @@ def _act(request: HttpRequest) -> None:
         if not keys:
             continue
         if not _may(request, "change", kind):
-            messages.error(request, f"{kind.title}: skipped, since you may not change this work.")
+            messages.error(
+                request,
+                f"{kind.title}: skipped, since you do not have permission to change this work.",
+            )
             continue
         rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
         subject = audit.subject_of(rows)
         do = stuck.try_again if action == "try_again" else stuck.dismiss
-        # Audited first, since nothing may be done without an audit entry.
+        # Write the audit entry first, since nothing may be done without one.
         audit.note(request.user, AuditKind.ACT, subject, f"{kind.name}: {action}")
         number = do(kind, keys)
         _note(request, kind, keys, ACTIONS[action])
@@ -204,7 +207,7 @@ def _act(request: HttpRequest) -> None:
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
-    """Return the keys of the selected rows of this kind; `<kind>:all` selects all stuck ones."""
+    """Return the keys of the selected rows of this kind; `<kind>:all` selects all stuck rows."""
     if f"{kind.name}:all" in asked:
         return [one.row.pk for one in stuck.found(kind, MAX_ROWS)]
     keys = []

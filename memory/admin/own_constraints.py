@@ -188,7 +188,7 @@ def _standing(user: MemoryUser) -> str:
 
 
 def _failing(user: MemoryUser) -> dict[str, str]:
-    """Return the errors from the user's own constraints that currently fail, keyed by name."""
+    """Return the errors from the user's own failing constraints, keyed by constraint name."""
     if user.head is None or _standing(user):
         return {}
     return failures.by_name(failures.alerts_of(user), Outline.from_json(user.head.outline))

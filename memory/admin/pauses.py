@@ -23,7 +23,7 @@ Of = TypeVar("Of", MemoryUser, Workspace)
 
 
 class ResumedFilter(PresenceFilter):
-    """A list filter that separates pauses still in effect from those that have ended."""
+    """A list filter that separates pauses still in effect from pauses that have ended."""
 
     title = "state"
     parameter_name = "resumed"

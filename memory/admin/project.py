@@ -20,7 +20,7 @@ from memory.admin.source import MAX_SOURCE, block, cited
 from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
 
-# Maximum number of versions offered on either side of the one shown.
+# Maximum number of versions offered before and after the version shown.
 _NEAR = 50
 _MAX_FILES = 2000
 
@@ -82,7 +82,7 @@ def _other(request: HttpRequest, checkpoint: Checkpoint, version: str, path: str
 
 
 def _versions(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """Return the versions to choose from (those around this one) as template context."""
+    """Return the versions to choose from (around the one shown) as template context."""
     versions = Checkpoint.objects.filter(user_id=checkpoint.user_id)
     rows = [
         *versions.filter(version__gt=checkpoint.version)
@@ -118,7 +118,7 @@ def _file(checkpoint: Checkpoint, path: str, sizes: Mapping[str, int | None]) ->
         return {"note": "This file is empty."}
     row = Blob.objects.filter(user_id=checkpoint.user_id, hash=hash_).values_list("pk", "content")
     key, content = row.get()
-    if content is None:  # redacted since its size was read
+    if content is None:  # redacted after the size was read
         raise Http404(TOLD)
     return {
         "size": filesizeformat(size),

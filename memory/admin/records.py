@@ -159,7 +159,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 def _origin_of(location: RecordLocation) -> RecordOrigin | str:
     """Return the record with the entries behind it, or the reason there is nothing to show.
 
-    The record is read once per page.
+    The record is read only once per page.
     """
     found: RecordOrigin | str | None = location.__dict__.get("_origin")
     if found is None:

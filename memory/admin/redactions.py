@@ -92,7 +92,7 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
 
 
 class StateFilter(PresenceFilter):
-    """A list filter that separates redactions under way from finished ones."""
+    """A list filter that separates redactions in progress from finished ones."""
 
     title = "state"
     parameter_name = "state"
@@ -100,7 +100,7 @@ class StateFilter(PresenceFilter):
 
 
 class ProblemFilter(PresenceFilter):
-    """A list filter that separates redactions the gate objected to from the rest."""
+    """A list filter that separates redactions to which the gate objected from the rest."""
 
     title = "gate"
     parameter_name = "problem"
@@ -152,7 +152,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
-        """Annotate rows with the log entry's primary key: no table has a foreign key to the log."""
+        """Annotate rows with their log entries' keys: no table has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
 
@@ -189,12 +189,12 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="derived from them")
     def derived(self, row: Redaction) -> str:
-        """Link to the entries derived from the selected ones."""
+        """Link to the entries derived from the selected entries."""
         return links_to_entries(row.user, set(row.entries) - set(row.asked))
 
     @admin.display(description="version")
     def version_link(self, row: Redaction) -> str:
-        """Link to the version that the redaction created, without these entries."""
+        """Link to the version that the redaction created, which excludes the redacted entries."""
         if row.version is None:
             return NOTHING if row.due_at else "none: the project did not contain these entries"
         made = Checkpoint.objects.filter(user=row.user, version=row.version)

@@ -103,7 +103,7 @@ def _fields(item: Any) -> Mapping[str, Any] | None:
 
 
 def _series(rows: Sequence[Sequence[Any]]) -> list[float] | None:
-    """Return the numbers in the second column if the first column labels them, else None."""
+    """Return the numbers in the second column if the first column holds their labels, else None."""
     if len(rows) < 2:
         return None
     numbers = [_number(row[1]) for row in rows]
@@ -178,7 +178,8 @@ def _cited(sources: Sequence[int], pages: Mapping[int, str]) -> SafeString | str
 def bars_of(numbers: Sequence[float]) -> list[SafeString]:
     """Return a bar for each number, on a common scale; the numbers are shown next to their bars."""
     low, high = min(0.0, *numbers), max(0.0, *numbers)
-    # Both are halved, since the difference between two very large floats would overflow.
+    # `high` and `low` are halved, since the difference between two very large floats could
+    # overflow.
     span = high / 2 - low / 2 or 1.0
     return [
         bar(

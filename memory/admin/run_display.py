@@ -177,7 +177,7 @@ def _not_applying(standing: Mapping[str, Any]) -> SafeString:
 
 
 def _constraint(said: Mapping[str, Any]) -> SafeString:
-    """Show one constraint's alerts, or why it failed."""
+    """Show one constraint's alerts, or why the constraint failed."""
     title = format_html("{}, {} s", inline(said["path"]), f"{said['seconds']:.3f}")
     if said["error"]:
         return format_html("{} {}{}", badge("failed"), title, problem(said["error"]))
@@ -231,7 +231,7 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
 
 
 def _answer(run: Run, output: Mapping[str, Any]) -> SafeString:
-    """Show the answer that a language model's query has computed, or why it is unknown."""
+    """Show the answer that a language model's query has computed, or why the answer is unknown."""
     reason = format_html("<div>{}</div>", inline(output["reason"])) if output["reason"] else ""
     if not output["known"]:
         return format_html("not known{}", reason)

@@ -1,4 +1,4 @@
-"""Constraint skeletons, made from a query in the console.
+"""Constraint skeletons, generated from a query in the console.
 
 A skeleton contains the query, as a comment, and the records that the query reads; a person still
 has to write the condition.

@@ -2,7 +2,8 @@
 
 We use our own lexer because Pygments takes minutes to process 100 kB of hostile text, such as lines
 with a single space, and seconds even for an ordinary state file. Ours reads each character only
-once, whatever the text: no two alternatives start the same way, so it never backtracks.
+once, whatever the text: no two alternatives of its pattern start the same way, so it never
+backtracks.
 """
 
 import ast

@@ -42,7 +42,7 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
         return request.user.has_perm("auth.change_user") and access.sees_all(request.user)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Show the inline only to those who may edit it, since it names workspaces."""
+        """Show the inline only to staff who may edit it, since the inline names workspaces."""
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -88,7 +88,7 @@ admin.site.unregister([User, Group])
 
 @admin.register(Group)
 class RoleAdmin(_Noted, GroupAdmin):
-    """Groups, which serve as staff roles. The server maintains those listed in docs/staff.md."""
+    """Groups, which serve as staff roles; the server maintains those listed in docs/staff.md."""
 
 
 @admin.register(User)
@@ -129,7 +129,7 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
         """Fetch workspaces and groups together with the rows."""
         found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
-        if not access.sees_all(request.user):  # other accounts' rows name workspaces
+        if not access.sees_all(request.user):  # other accounts' rows would reveal workspaces
             return found.filter(user__username=request.user.get_username())
         return found
 
@@ -200,7 +200,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="row")
     def of_what(self, row: StaffAudit) -> str:
-        """Link to the row if there was only one; otherwise show the kind of rows."""
+        """Link to the affected row if there was only one; otherwise show the rows' kind."""
         if not row.model:
             return NOTHING
         try:

@@ -46,7 +46,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         form: forms.ModelForm[StaffSubscription],
         change: bool,
     ) -> None:
-        """Store the subscription; if new, moved or just enabled, it covers only later events."""
+        """Store the subscription; a new, moved or just enabled one covers only later events."""
         if not change or {"staff", "workspace", "enabled"} & set(form.changed_data):
             staff_mail.start(obj, timezone.now())
         else:
@@ -54,7 +54,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace_name(self, subscription: StaffSubscription) -> str:
-        """Show the name of the workspace, or that the subscription is for all of them."""
+        """Show the name of the workspace, or that the subscription is for all workspaces."""
         return inline(subscription.workspace.name) if subscription.workspace else "all"
 
     @admin.display(description="state")

@@ -92,7 +92,7 @@ class ShownEvent:
 
 
 def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
-    """Return timeline events ready for display, each with a link to its page."""
+    """Return timeline events ready for display, each with a link to the event's page."""
     zone = ZoneInfo(user.time_zone)
     return [
         ShownEvent(
@@ -339,13 +339,13 @@ def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, date
     return list(own.values_list("version", "created_at")[:VERSIONS])
 
 
-# -- Work under way --------------------------------------------------------------------------------
+# -- Work in progress ------------------------------------------------------------------------------
 
 
 def progress_of(
     request: HttpRequest, user: MemoryUser, now: datetime.datetime, pending: int | None = None
 ) -> Mapping[str, Any] | None:
-    """Describe the work under way for the user, or return None if staff may not see it.
+    """Describe the work in progress for the user, or return None if staff may not see it.
 
     Pending entries are counted unless `pending` gives their number.
     """
@@ -368,7 +368,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
 
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
-    """Return a JSON description of the work under way for the user, for the polling script."""
+    """Return a JSON description of the user's work in progress, for the polling script."""
     found = progress_of(request, user, timezone.now())
     assert found is not None
     return JsonResponse({"text": found["text"], "working": found["working"]})

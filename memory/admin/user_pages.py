@@ -113,7 +113,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Return a JSON description of the work under way for the user, for the polling script."""
+        """Return a JSON description of the user's work in progress, for the polling script."""
         if not may_see(request, Lane):
             raise PermissionDenied
         return timeline.progress_answer(request, self._seen(request, pk))
@@ -162,9 +162,9 @@ class UserPages(PausableAdmin[MemoryUser]):
         form_url: str = "",
         obj: MemoryUser | None = None,
     ) -> HttpResponse:
-        """Show the user's page, with a panel about the user's state and the work under way."""
+        """Show the user's page, with a panel about the user's state and work in progress."""
         if obj is not None:
-            # The panel shows the stored values rather than those from a rejected form.
+            # The panel shows the stored values rather than the values from a rejected form.
             stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
             panel = timeline.panel(request, stored or obj)
             context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}

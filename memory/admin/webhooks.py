@@ -56,7 +56,7 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Reject a new endpoint if there are too many, or if its secret cannot be encrypted."""
+        """Reject a new endpoint if the limit is reached, or if its secret can't be encrypted."""
         cleaned = super().clean() or {}
         workspace = cleaned.get("workspace")
         if self.instance._state.adding:
@@ -105,11 +105,14 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require access to content, since endpoints receive it."""
+        """Require access to content, since endpoints receive content."""
         return super().has_add_permission(request) and access.sees_content(request.user)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Require access to content, since endpoints receive it; disabling needs no such access."""
+        """Require access to content, since endpoints receive content.
+
+        Disabling an endpoint requires no such access.
+        """
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -326,7 +329,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
 
     def actions_for(self, row: Delivery) -> Collection[str]:
-        """Offer to send the message again, unless it is still on its way."""
+        """Offer to send the message again, unless it is still being delivered."""
         return [] if row.state == DeliveryState.PENDING else ["replay"]
 
     @admin.display(description="type", ordering="type")

@@ -20,8 +20,8 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
 
     start_from = forms.ChoiceField(
         required=False,
-        help_text="The library constraint to start from. Its name is kept; source or tests entered"
-        " below replace its own.",
+        help_text="The library constraint to start from. The new constraint has the same name;"
+        " source or tests entered below replace the library's.",
     )
     source = forms.CharField(required=False, strip=False, widget=_editor(40))
     tests = forms.CharField(required=False, strip=False, widget=_editor(30))
@@ -40,8 +40,8 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         else:
             del self.fields["start_from"]
             newest = newest_version(self.instance)
-            # In Python source, an escape sequence means the same as the character, and cannot alter
-            # the page.
+            # In Python source, an escape sequence means the same as the character it stands for,
+            # and cannot alter the page.
             self.initial["source"] = visible(newest.source)
             self.initial["tests"] = visible(newest.tests)
             self.initial["description"] = visible(self.instance.description)
@@ -52,7 +52,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             description.widget.attrs["class"] = "vLargeTextField"
 
     def clean(self) -> dict[str, Any]:
-        """Take the text from the library if one of its constraints was chosen, and validate it."""
+        """Fill in the text if a library constraint was chosen, and validate the text."""
         cleaned = super().clean() or {}
         for name in ("source", "tests"):
             cleaned[name] = (cleaned.get(name) or "").replace("\r\n", "\n")
@@ -72,7 +72,7 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
         try:
             if not self.instance.name:
                 raise workspace_constraints.BadConstraint(
-                    "name", "Give a name, or start from the library."
+                    "name", "Enter a name, or choose a library constraint."
                 )
             if self.instance._state.adding:
                 workspace_constraints.check_name(self.instance.name)

@@ -95,7 +95,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
-        """Make workspace and name read-only, and the percentage too for staff who can't approve."""
+        """Make workspace and name read-only, and the percentage for staff who can't approve."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
@@ -150,7 +150,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a constraint is disabled instead, since its alerts name it."""
+        """Return False: a constraint is disabled instead, since its alerts refer to it."""
         return False
 
     def save_model(
@@ -180,12 +180,12 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="source")
     def source(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest version's source to staff who may not change it."""
+        """Show the newest version's source to staff who may not change the source."""
         return source(newest_version(constraint).source)
 
     @admin.display(description="tests")
     def tests(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest version's tests to staff who may not change them."""
+        """Show the newest version's tests to staff who may not change the tests."""
         return source(newest_version(constraint).tests)
 
     @admin.display(description="state")
@@ -264,7 +264,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
-        """Count the users the constraint applies to, and show why others are left out."""
+        """Count the users the constraint applies to, and show why other users are left out."""
         version = constraint.live or newest_version(constraint)
         try:
             found = applicability.coverage(version, most=_MOST_USERS)

@@ -81,7 +81,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         }
 
     def clean(self) -> dict[str, Any]:
-        """Encrypt the API key, so that it is validated with the other settings."""
+        """Encrypt the API key, so that it is validated together with the other settings."""
         cleaned = super().clean() or {}
         new = cleaned.get("new_llm_api_key")
         if cleaned.get("forget_llm_api_key"):
@@ -135,11 +135,11 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             table.TRACK_RECORD.title,
             {
                 "fields": ["track_record", *JUDGED_FIELDS],
-                "description": "A model whose proposals are rejected or undone too often is"
-                " stopped. Entries then wait, and nothing is lost. So that no single user can stop"
-                " the model for everyone, the mean percentage over users must exceed the limit,"
-                " too. Blank settings use the server's defaults. Changes take effect with the next"
-                " call.",
+                "description": "A model is stopped if too many of its proposals are rejected or"
+                " undone. Entries then wait, and nothing is lost. So that no single user can stop"
+                " the model for everyone, the mean percentage across users must also exceed the"
+                " limit. Blank settings use the server's defaults. Changes take effect with the"
+                " next call.",
             },
         ),
         (
@@ -189,7 +189,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     when_empty = "There are no workspaces yet. Add one, and an API key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        """Annotate each workspace with its number of users, as last counted, and of keys."""
+        """Annotate each workspace with its number of users (as last counted) and number of keys."""
         users = Coalesce("use__users", 0)
         return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
 
@@ -241,7 +241,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="users at the last count", ordering="user_count")
     def users(self, workspace: Workspace) -> str:
-        """Link to the workspace's users; they are counted once a minute."""
+        """Link to the workspace's users; the number of users is updated once a minute."""
         text = counted(getattr(workspace, "user_count", 0), "user")
         return link_to_list(MemoryUser, text, workspace__id__exact=workspace.pk)
 
@@ -281,25 +281,25 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="track record")
     def track_record(self, workspace: Workspace) -> str:
-        """Show the model's track record, and whether it stops the model."""
+        """Show the model's track record, and whether the model is stopped because of it."""
         record = _record_of(workspace)
         shown = show_track_record(workspace, record) if record else []
         return lines([*shown, track_record_settings.in_words(workspace.track_record_limits)])
 
     @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Say when the language model starts processing entries."""
+        """Show when the language model starts processing entries."""
         holds = _stored(workspace).effective(table.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
     @admin.display(description="effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        """Say when alerts are escalated and when constraints are paused."""
+        """Show when alerts are escalated and when constraints are paused."""
         return lines(alert_settings.in_words(_stored(workspace).alert_limits))
 
     @admin.display(description="effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
-        """Say how long data is kept."""
+        """Show how long data is kept."""
         return lines(retention_settings.in_words(_stored(workspace).effective(table.RETENTION)))
 
     @admin.display(description="effective")
@@ -355,7 +355,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def in_effect(self, workspace: Workspace) -> str:
-        """Show every effective limit, its source, and its ceiling."""
+        """Show every effective limit with its source and its maximum."""
         workspace = _stored(workspace)
         holding, everywhere = asdict(workspace.limits), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}

@@ -1,7 +1,7 @@
-"""Test whether sandboxes work and are safe on this machine, and say what to do if not.
+"""Test whether sandboxes work and are safe on this machine, and suggest a fix for each problem.
 
 The doctor verifies every guarantee of the Docker runner: the engine, the image, the confinement and
-each limit. It takes nothing for granted merely because a setting says so.
+each limit. It tests the actual behaviour instead of trusting the settings.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ State = Literal["ok", "warning", "FAILED", "not tried"]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of one check; `fix` says what to do, if anything."""
+    """The result of one check; `fix` describes how to fix the problem, if there is one."""
 
     check: str
     state: State
@@ -44,10 +44,10 @@ class CheckResult:
 
 
 def examine() -> Iterator[CheckResult]:
-    """Run all checks, in an order in which each depends only on earlier ones.
+    """Run all checks, ordered so that each depends only on earlier checks.
 
-    Yields each result as soon as its check ends. If a failure makes the remaining checks pointless,
-    they are not run, but yielded as "not tried".
+    Yields the result of each check as soon as the check finishes. If a failure makes the remaining
+    checks pointless, they are skipped and reported as "not tried".
     """
     with ExitStack() as stack:
         opened: list[ChannelSandbox] = []
@@ -99,7 +99,7 @@ def _finding(name: str, check: Callable[[], str]) -> CheckResult:
             check=name,
             state="FAILED",
             found=f"the engine failed: {error}",
-            fix="check dockerd's log, and that the engine still answers",
+            fix="check dockerd's log, and that the engine still responds",
         )
 
 

@@ -31,7 +31,8 @@ def check_runner() -> str:
 def check_engine() -> str:
     """Return the engine's address and versions.
 
-    Raises Failed if the engine does not answer, Doubtful if it is older than those tested.
+    Raises Failed if the engine does not respond, Doubtful if its API is older than the versions
+    tested.
     """
     where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     try:
@@ -47,7 +48,7 @@ def check_engine() -> str:
                 " the address of another engine",
             ) from None
         raise Failed(
-            f"no engine answers at {where}: {said}",
+            f"no engine responds at {where}: {said}",
             "start the Docker engine (systemctl start docker), or set DOCKER_HOST to the address of"
             " a running one",
         ) from None
@@ -58,7 +59,7 @@ def check_engine() -> str:
 
 
 def check_image() -> str:
-    """Return the sandbox image's name and id; raise Failed if the engine does not have it."""
+    """Return the sandbox image's name and id; raise Failed if the engine has no such image."""
     name = image_name()
     try:
         with connect_engine() as client:
@@ -73,9 +74,9 @@ def check_image() -> str:
 
 
 def check_control_groups() -> str:
-    """Return the control groups' version and driver.
+    """Return the cgroup version and driver.
 
-    Raises Failed if the engine cannot enforce all limits with them.
+    Raises Failed if the engine cannot enforce every limit with this version and driver.
     """
     with connect_engine() as client:
         info = client.info()
@@ -100,7 +101,7 @@ def check_control_groups() -> str:
 
 
 def check_runtime() -> str:
-    """Return the runtime for sandboxes; raise Failed if it is missing or set to ignore limits."""
+    """Return the runtime for sandboxes; raise Failed if it is missing or ignores limits."""
     with connect_engine() as client:
         info = client.info()
     runtimes = info.get("Runtimes") or {}

@@ -1,4 +1,4 @@
-"""Checks from inside a sandbox: its content, its confinement and the limits on a request."""
+"""Checks from inside a sandbox: the sandbox's contents, its confinement and its request limits."""
 
 import hashlib
 from collections.abc import Callable
@@ -40,13 +40,14 @@ def _privileges(sandbox: Sandbox) -> str:
     if user == 0 or group == 0 or 0 in groups:
         raise Failed(
             f"user code runs as user {user}, group {group}",
-            "make the engine and its runtime run each container as the user set at its creation",
+            "make the engine and its runtime run each container as the user specified at container"
+            " creation",
         )
     return f"user {user}, no capabilities, and none can be gained"
 
 
-# Code that makes various system calls that the filter must block, by their C library names; its
-# value is the list of calls that the filter allows.
+# Code that tries system calls that the filter must block, by their C library names. The code's
+# value is the list of the calls that the filter allowed.
 REFUSED = """
 import ctypes, errno, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -117,13 +118,14 @@ def _read_only(sandbox: Sandbox) -> str:
     if found := sorted(set(value_of(sandbox, WRITABLE)) - allowed):
         raise Failed(
             f"files can be created in {', '.join(found[:5])}",
-            "make the engine obey `ReadonlyRootfs`, and the runtime mount no other writable folder",
+            "make the engine obey `ReadonlyRootfs`, and the runtime mount no other writable"
+            " directory",
         )
     return f"only {SCRATCH} can be written to" if allowed else "nothing can be written to"
 
 
 def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandbox], str]:
-    """Return a check that running `code` ends with `outcome` and leaves the sandbox usable."""
+    """Return a check that `code` ends with `outcome` when run and leaves the sandbox usable."""
 
     def check(sandbox: Sandbox) -> str:
         try:
@@ -140,7 +142,7 @@ def _limit(code: str, outcome: str, what: str, **limits: Any) -> Callable[[Sandb
     return check
 
 
-UNENFORCED = "the kernel or the runtime does not enforce this limit: use another (docs/runtimes.md)"
+UNENFORCED = "this limit is not enforced: use another kernel or runtime (docs/runtimes.md)"
 
 
 def _fork_bomb(sandbox: Sandbox) -> str:

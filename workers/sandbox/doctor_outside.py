@@ -1,4 +1,4 @@
-"""Checks from outside a sandbox: a container's limits, its isolation from others, and leftovers."""
+"""Checks from outside a sandbox: container limits, isolation between containers, and leftovers."""
 
 import signal
 import subprocess
@@ -23,15 +23,15 @@ from workers.sandbox.doctor_probes import (
 )
 from workers.sandbox.limits import MEBIBYTE
 
-# Memory limit of a test container, in MiB: enough to start it, but less than its program is told to
-# fill.
+# Memory limit of a test container, in MiB: enough for the container to start, but less than its
+# program tries to fill.
 SMALL_MIB = 64
 SCRATCH_MIB = 4
 FORKS = 600
-# Exit statuses of a program that could not fork, and of one that was killed.
+# Exit statuses of a program that could not fork, and of a program that was killed.
 REFUSED_TO_FORK = 3
 KILLED = 128 + signal.SIGKILL
-# Exit status of gVisor if no thread is left for gVisor itself.
+# gVisor's exit status if the process limit leaves no thread for gVisor itself.
 GVISOR_FAILED = 2
 ENGINE_WAIT_SECONDS = 60
 
@@ -62,7 +62,7 @@ def _processes_of_a_container() -> str:
 
 
 def _run(code: str, memory_mib: int) -> int:
-    """Run this program in a container instead of the runner; return its exit status."""
+    """Run this program in a container, in place of the runner; return the program's exit status."""
     config = container_config(image_name(), 0, default_shape())
     config["Entrypoint"] = ["python3", "-S", "-c", code]
     config["HostConfig"]["Memory"] = config["HostConfig"]["MemorySwap"] = memory_mib * MEBIBYTE
@@ -89,10 +89,11 @@ def _strangers() -> str:
         users, hashes = zip(
             *(value_of(sandbox, code) for sandbox in (one, same, other)), strict=True
         )
-    if len(set(users)) == 1:  # users are drawn at random, so two of the three may coincide
+    if len(set(users)) == 1:  # user ids are random, so two of the three may coincide
         raise Failed(
             f"all containers run as user {users[0]}",
-            "make the engine and its runtime run each container as the user set at its creation",
+            "make the engine and its runtime run each container as the user specified at container"
+            " creation",
         )
     if hashes[0] != hashes[1] or hashes[0] == hashes[2]:
         raise Failed(
@@ -103,9 +104,9 @@ def _strangers() -> str:
 
 
 def _scratch() -> str:
-    """Check the writable folder that a workspace may allow.
+    """Check the writable directory that a workspace may allow its sandboxes.
 
-    It must not grow beyond its size, and must be empty at the start of each use.
+    The directory must not exceed its size limit, and must be empty at the start of each use.
     """
     code = (
         f"written, most = 0, {4 * SCRATCH_MIB * MEBIBYTE}\n"
@@ -118,12 +119,12 @@ def _scratch() -> str:
         left = value_of(sandbox, f"import os\nos.listdir('{SCRATCH}')")
     if not 0 < written <= SCRATCH_MIB * MEBIBYTE or left:
         raise Failed(
-            f"{written} bytes could be written to a folder of {SCRATCH_MIB} MiB, and {len(left)}"
+            f"{written} bytes could be written to a directory of {SCRATCH_MIB} MiB, and {len(left)}"
             " files remained for the next use",
-            "make the engine and its runtime obey `Tmpfs`, or let no workspace have such a folder"
-            " (UAC_SANDBOX_TMPFS_MIB_MOST=0)",
+            "make the engine and its runtime obey `Tmpfs`, or let no workspace have a"
+            " writable directory (UAC_SANDBOX_TMPFS_MIB_MOST=0)",
         )
-    return f"a folder of {SCRATCH_MIB} MiB holds no more than that, and is empty at the next use"
+    return f"a directory of {SCRATCH_MIB} MiB holds no more than that, and is empty at the next use"
 
 
 def _leftovers() -> str:

@@ -1,4 +1,4 @@
-"""What the doctor's checks share: their exceptions, and the sandboxes they run code in."""
+"""Helpers shared by the doctor's checks: exceptions, and sandboxes to run code in."""
 
 import datetime
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from workers.sandbox.limits import Limits, Shape
 
 
 class Failed(Exception):
-    """A check failed; `found` says what is wrong, and `fix` what to do about it."""
+    """A check failed; `found` describes the problem, and `fix` how to solve it."""
 
     def __init__(self, found: str, fix: str) -> None:
         super().__init__(found)

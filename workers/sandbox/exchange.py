@@ -1,7 +1,7 @@
 """Exchange frames with the runner in a sandbox, over a channel.
 
 A frame's size, nesting depth and number of values are checked before its content is used. If the
-runner does not answer as it should, or in time, its sandbox is destroyed.
+runner's response is invalid or late, the runner's sandbox is destroyed.
 """
 
 import time
@@ -14,12 +14,13 @@ from sandbox_image.uac.protocol import ProtocolError
 from workers.sandbox.channel import Channel
 from workers.sandbox.interface import SandboxError
 
-# Maximum number of escapes in an answer: decoding one takes as long as dozens of plain characters.
+# Maximum number of JSON escapes in a response: decoding one escape takes as long as decoding dozens
+# of plain characters.
 MAX_ESCAPES = 1_000_000
 
 
 class FrameExchange:
-    """Sends requests and receives their answers until one fails, which destroys the sandbox."""
+    """Sends requests and receives responses; any failure to do so destroys the sandbox."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -41,9 +42,9 @@ class FrameExchange:
         """Send the request, if there is one, in a frame; return the next frame received."""
         if not self._alive:
             raise SandboxError(
-                "killed", "the sandbox has ended: open another one", infrastructure=True
+                "killed", "the sandbox has exited: open another one", infrastructure=True
             )
-        try:  # a request that does not fit in a frame is the caller's error: the sandbox survives
+        try:  # a request too large for a frame is the caller's error, so the sandbox survives
             data = protocol.encode_frame(request) if request is not None else b""
         except protocol.FrameTooLargeError as error:
             raise SandboxError(
@@ -63,22 +64,24 @@ class FrameExchange:
                 MAX_ESCAPES,
             )
         except protocol.TooManyValuesError as error:
-            raise SandboxError("result_limit", f"the answer has {error}: ask for less") from None
+            raise SandboxError(
+                "result_limit", f"the response has {error}: request less data"
+            ) from None
         except TimeoutError:
-            raise self.broken("timeout", f"no answer within {seconds:g} s") from None
+            raise self.broken("timeout", f"no response within {seconds:g} s") from None
         except EOFError:
-            raise self.broken("killed", "the sandbox ended") from None
+            raise self.broken("killed", "the sandbox exited") from None
         except ProtocolError as error:
             raise self.broken("protocol_error", str(error)) from None
         except OSError as error:
             raise self.broken("killed", f"the channel to the sandbox failed: {error}") from error
         except BaseException:
-            # After an interruption the stream is out of step: the next answer read would belong to
-            # this request.
+            # After an interruption the stream is out of sync: the next response read would belong
+            # to this request.
             self.close()
             raise
         if message is None:
-            raise self.broken("killed", "the sandbox ended without an answer")
+            raise self.broken("killed", "the sandbox exited without a response")
         return message
 
     def broken(self, outcome: str, message: str) -> SandboxError:
@@ -88,8 +91,8 @@ class FrameExchange:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """In this context, turn a ProtocolError into a SandboxError and destroy the sandbox."""
+        """Within this context, turn a ProtocolError into a SandboxError and destroy the sandbox."""
         try:
             yield
         except ProtocolError as error:
-            raise self.broken("protocol_error", f"the answer is invalid: {error}") from error
+            raise self.broken("protocol_error", f"the response is invalid: {error}") from error

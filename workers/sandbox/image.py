@@ -1,4 +1,4 @@
-"""The sandbox image's content and name. Bytecode is valid only for the image that compiled it."""
+"""The sandbox image's contents and name. Bytecode is valid only for the image that compiled it."""
 
 import functools
 import hashlib
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sandbox_image
 
-# The folder with the code that runs in every sandbox; also the Docker image's build context.
+# The directory with the code that runs in every sandbox; also the Docker image's build context.
 SOURCES = Path(sandbox_image.__path__[0])
 
 

@@ -31,8 +31,8 @@ from workers.sandbox.results import (
     UserError,
 )
 
-# Path of a workspace constraint → parameter → the collections whose records the parameter gets, as
-# returned by `memory.project.shapes.match`.
+# Maps a workspace constraint's path and then each of its parameters to the collections whose
+# records are passed as that parameter, as returned by `memory.project.shapes.match`.
 Bindings = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
@@ -42,8 +42,8 @@ class SandboxError(Exception):
     `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set if the user's code is to
     blame; `usage` is the output printed and the resources used before the failure, if known.
     `infrastructure` is set if the sandbox or its machine failed, not the user's code: the sandbox
-    did not start, died, was too slow or sent nonsense, and the same request may well succeed in
-    another sandbox. The sandbox stays usable unless its `alive` is False.
+    did not start, died, was too slow or sent an invalid response. The same request may then succeed
+    in another sandbox. The sandbox stays usable unless its `alive` is False.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SandboxError(Exception):
         self.infrastructure = infrastructure
 
     def at_start(self, last_words: str) -> "SandboxError":
-        """Return this error for a sandbox that didn't start: no user code is to blame."""
+        """Return this error for a sandbox that didn't start: user code can't be the cause."""
         said = f"; it said: {last_words}" if last_words else ""
         return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
 
@@ -85,7 +85,7 @@ class Sandbox(Protocol):
 
     @property
     def spent(self) -> bool:
-        """True if user code had to be stopped: the sandbox still works, but won't be kept."""
+        """True if user code had to be stopped: the sandbox still works, but won't be reused."""
         ...
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Sandbox(Protocol):
     def compile(
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
-        """Compile sources, by path, without executing them; return opaque bytecode for `load`.
+        """Compile sources (path → text) without executing them; return opaque bytecode for `load`.
 
         If a file does not compile, SandboxError is raised with the outcome "user_error" and the
         file's path and line.
@@ -110,12 +110,12 @@ class Sandbox(Protocol):
         removed: Sequence[str] = (),
         limits: Limits = LOAD_LIMITS,
     ) -> Loaded:
-        """Load the project into the sandbox: all of it at first, later only what has changed.
+        """Load the project into the sandbox: everything at first, later only what has changed.
 
         Changed files, and modules that import them, are executed again. If a domain's module fails,
         SandboxError is raised with the outcome "user_error", and the previously loaded content
-        stays. Constraints and tests run only when requested, so their errors are in the results of
-        those requests.
+        stays loaded. Constraints and tests run only when requested, so their errors are reported in
+        the results of those requests.
         """
         ...
 
@@ -128,8 +128,8 @@ class Sandbox(Protocol):
     ) -> None:
         """Have the next request that runs code load these changes first, as `load` would.
 
-        The combined request takes half as long as two. If the changes cannot be loaded, that
-        request raises the error, and the next one tries to load them again.
+        One combined request takes half as long as two separate ones. If the changes cannot be
+        loaded, that request raises the error, and the next one tries to load them again.
         """
         ...
 
@@ -146,7 +146,7 @@ class Sandbox(Protocol):
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Evaluation:
-        """Run code; its value is that of the last statement if it is an expression, else null."""
+        """Run code; return the value of its last statement if that is an expression, else null."""
         ...
 
     def run_constraints(
@@ -158,12 +158,12 @@ class Sandbox(Protocol):
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ConstraintRun:
-        """Run the constraints (all of them by default), each on the project as it was loaded.
+        """Run the constraints (by default, all of them), each on the project as it was loaded.
 
         The default is all of the project's own constraints, followed by the workspace constraints
-        in `bindings`, which lists the records that each of their parameters gets. If a constraint
-        fails, even by being killed or taking too long, its result contains the error, and the
-        others still run.
+        in `bindings`, which lists the collections passed to each of their parameters. If a
+        constraint fails, even by being killed or taking too long, its result contains the error,
+        and the others still run.
         """
         ...
 
@@ -177,7 +177,7 @@ class Sandbox(Protocol):
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """Find out when these constraints' findings change if nothing but the clock changes.
+        """Predict when these constraints' findings will change if nothing but the clock changes.
 
         Each constraint is called as often as needed, but for at most half of its `wall_seconds`.
         """
@@ -189,7 +189,7 @@ class Sandbox(Protocol):
         *,
         limits: Limits = DEFAULT_LIMITS,
     ) -> TestRun:
-        """Run the tests in these files (by default, in all of them); failures are in the results.
+        """Run the tests in these files (by default, in all); the results include failures.
 
         Each file runs on the project as it was loaded.
         """
@@ -207,14 +207,14 @@ class Sandbox(Protocol):
     ) -> dict[str, Any]:
         """Execute files from a foreign project; see `sandbox_image.foreign`.
 
-        The answer is JSON that the files' code may have forged: the caller must check its content.
+        The response is JSON that code in the files may have forged, so the caller must validate it.
         """
         ...
 
     def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """Read back the loaded records from these state and shard files (from all if None).
+        """Read back the loaded records from these state and shard files (from all files if None).
 
-        Request at most DUMPED_BYTES of files at a time, since an answer may contain at most a
+        Request at most DUMPED_BYTES of files at a time, since a response may contain at most a
         million values.
         """
         ...
@@ -228,12 +228,12 @@ class Runner(Protocol):
         ...
 
     def image_digest(self) -> str:
-        """Return a digest of its sandboxes' content; raise SandboxError if there is no image."""
+        """Return a digest of the sandboxes' contents; raise SandboxError if there is no image."""
         ...
 
     def reap(self) -> int:
-        """Remove the sandboxes that killed workers left behind, and return their number.
+        """Remove sandboxes left behind by killed workers; return the number of sandboxes removed.
 
-        Raises SandboxError if the engine does not answer.
+        Raises SandboxError if the engine does not respond.
         """
         ...

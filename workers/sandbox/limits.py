@@ -1,4 +1,4 @@
-"""Limits on a request, the shape of a sandbox, and a workspace's allowance of both."""
+"""Request limits, sandbox shapes, and the allowance that combines the two for a workspace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ MEBIBYTE = 1024 * KIBIBYTE
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits on one request; exceeding any of them ends it with the corresponding outcome."""
+    """Limits on one request; exceeding a limit ends the request with the corresponding outcome."""
 
     wall_seconds: float = 5.0  # time limit per evaluation, constraint or test file
     total_seconds: float = 30.0  # time limit per request, for all of its constraints or test files
-    cpu_seconds: int = 5  # CPU time limit for the same work as wall_seconds
+    cpu_seconds: int = 5  # CPU time limit per evaluation, constraint or test file
     memory_bytes: int = 256 * MEBIBYTE  # size of the address space, including the loaded project
     stdout_kept_bytes: int = 8 * 1024
     stdout_produced_bytes: int = MEBIBYTE
@@ -39,9 +39,9 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
-# Maximum total size of the files that one request compiles or reads back, since an answer is read
-# in one go. A single file may exceed this: it may be as large as the largest record that the API
-# accepts.
+# Maximum total size of the files that one request compiles or reads back, since a response is read
+# in one go. A single file may exceed this total: it may be as large as the largest record that the
+# API accepts.
 COMPILED_BYTES = 2 * MEBIBYTE
 DUMPED_BYTES = MEBIBYTE // 2
 COMPILE_LIMITS = Limits(
@@ -97,7 +97,7 @@ DEFAULT_SHAPE = Shape()
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """The resources that a user's code may use: limits on each request, and its sandbox's shape.
+    """The resources that a user's code may use: limits on each request, and a sandbox shape.
 
     If `single_use` is set, every use gets a fresh sandbox.
     """

@@ -1,19 +1,20 @@
-"""Whose a container is, by its label, and whether its worker has left it behind."""
+"""Which worker owns a container, judging by its label, and whether it is a leftover."""
 
 import functools
 import os
 from pathlib import Path
 from typing import Any
 
-# The label of every container; its value is the `owner`, the process that created it.
+# The label on every container; its value identifies the container's `owner`, the process that
+# created the container.
 LABEL = "uac.sandbox"
 # Age, in seconds, at which a running container counts as a leftover if nothing is known about its
-# worker. It leaves a container enough time to wait for a user, and then for the longest series of
-# requests, each of which has a deadline.
+# worker. This age leaves a container enough time to wait for a user and then serve the longest
+# series of requests, each of which has a deadline.
 LONGEST_LIFE_SECONDS = 30 * 60
 # A container that has not been started within this many seconds of its creation is a leftover: no
-# worker knows of it, or its worker was killed. So is a container that was created elsewhere and is
-# no longer running.
+# worker knows of it, or its worker was killed. A container that was created in another PID
+# namespace and is no longer running is a leftover after this time, too.
 LONGEST_START_SECONDS = 30
 
 # Ids of containers that this process could not remove.
@@ -21,7 +22,7 @@ abandoned: set[str] = set()
 
 
 def owner(pid: int) -> str:
-    """Return an identifier of a process that is unique across machines, namespaces and time."""
+    """Return an identifier for a process that is unique across machines, namespaces and time."""
     return f"{_namespace()}/{pid}/{_started(pid)}"
 
 
@@ -42,8 +43,8 @@ def _started(pid: int) -> str:
 def is_leftover(container: dict[str, Any], *, now: float) -> bool:
     """Return whether a container is a leftover.
 
-    It is one if its worker is known to be done with it, or if nothing is known about the worker and
-    the container is too old.
+    A container is a leftover if its worker is known to be done with it, or if nothing is known
+    about the worker and the container is too old.
     """
     namespace, pid, started = container["Labels"][LABEL].rsplit("/", 2)
     running = container["State"] == "running"

@@ -2,8 +2,8 @@
 
 The pool keeps fresh sandboxes: started, connected, and never used. A caller claims one for a user,
 and from then on it serves that user alone. After use it is destroyed, or kept for a short while as
-the user's *lease*, with the project resident, in case the user comes back. It is never given to
-another user. A lease is only a cache: nothing relies on its existence.
+the user's *lease*, with the project resident, in case the user comes back. The sandbox is never
+given to another user. A lease is only a cache: nothing relies on its existence.
 
 Fresh sandboxes come in different kinds. Those with the pool's own shape are always kept; those with
 another shape, which the overrides of some workspace require, are kept only while there is demand
@@ -31,8 +31,8 @@ logger = structlog.get_logger(__name__)
 # Maximum number of sandboxes being started for waiting callers; more would only slow each other
 # down.
 STARTERS = 3
-# Number of threads that destroy sandboxes. If more than BACKLOG sandboxes per thread wait to be
-# destroyed, every thread that gives one back also destroys one, so that they do not pile up.
+# Number of threads that destroy sandboxes. If more than BACKLOG sandboxes per thread are waiting to
+# be destroyed, every thread that releases a sandbox also destroys one, so that they do not pile up.
 CLEANERS = 2
 BACKLOG = 4
 # Seconds to wait after a failure before using the engine again.
@@ -41,10 +41,10 @@ REAP_SECONDS = 30.0
 
 
 class Pool:
-    """The sandboxes of one runner in one process; any thread may call any method."""
+    """One runner's sandboxes in one process; all methods are thread-safe."""
 
     def __init__(self, runner: Runner, limits: PoolLimits, shape: Shape = DEFAULT_SHAPE) -> None:
-        """Keep sandboxes of this runner, within these limits; `shape` is their default shape."""
+        """Keep this runner's sandboxes, within these limits; `shape` is their default shape."""
         self.limits = limits
         self.shape = shape
         self.counts = Counts()
@@ -52,7 +52,7 @@ class Pool:
         self._stocks = Stocks(limits, shape)
         self._leases: OrderedDict[Hashable, Lease] = OrderedDict()
         self._doomed: deque[Lease] = deque()
-        self._held = Counter[Hashable]()  # number of a user's sandboxes not yet destroyed
+        self._held = Counter[Hashable]()  # user → number of sandboxes not yet destroyed
         self._forgotten: set[Hashable] = set()
         self._changed = threading.Condition()
         self._starting = 0  # number of sandboxes being started for waiting callers
@@ -82,13 +82,13 @@ class Pool:
         fresh: bool = False,
         suits: Callable[[Mapping[str, str]], bool] = bool,
     ) -> Iterator[Lease]:
-        """Yield a sandbox for the user: the one kept for them, or a fresh one (if `fresh`, always).
+        """Yield a sandbox for the user: the one kept for them, or a fresh one (always if `fresh`).
 
         A kept sandbox is used only if it has this shape and `suits` accepts its `tree`. Afterwards
-        the sandbox is kept if `Lease.tree` says what it has loaded, no code had to be stopped in
+        the sandbox is kept if `Lease.tree` lists what it has loaded, no code had to be stopped in
         it, and no exception other than SandboxError left the context. If `single_use` is set, the
-        sandbox is fresh and is not kept, and any that was kept is destroyed. Raises SandboxError if
-        none can be started.
+        sandbox is fresh and is not kept, and any sandbox already kept for the user is destroyed.
+        Raises SandboxError if none can be started.
         """
         kind = SandboxSpec(0, shape or self.shape)
         with sandbox_metrics.CLAIM_SECONDS.time():
@@ -107,18 +107,18 @@ class Pool:
         self._give_back(user, lease, single_use)
 
     def peek(self, user: Hashable) -> Mapping[str, str]:
-        """Return what the sandbox kept for a user has loaded, path → hash; empty if none is kept.
+        """Return the files loaded in a user's kept sandbox, path → hash; empty if none is kept.
 
-        A moment later, `lease` may find a different sandbox, or none.
+        A later call of `lease` may find a different sandbox, or none.
         """
         with self._changed:
             lease = self._leases.get(user)
             return lease.tree if lease is not None else {}
 
     def forget(self, user: Hashable) -> bool:
-        """Keep no sandbox of this user from now on; return whether all of them are gone.
+        """Destroy all of this user's sandboxes; return whether they are all gone already.
 
-        A kept sandbox is destroyed at once, and one in use as soon as it is given back. The user
+        A kept sandbox is destroyed immediately, and one in use as soon as it is released. The user
         gets no more sandboxes.
         """
         with self._changed:
@@ -146,7 +146,8 @@ class Pool:
             self._stocks.clear()
             self._leases.clear()
             self._changed.notify_all()
-        # Removing a sandbox takes time: in parallel, all are removed before this process is killed.
+        # Removing a sandbox takes time. Remove them in parallel, to finish before this process is
+        # killed.
         extra = [threading.Thread(target=self._sweep, daemon=True) for _ in range(CLEANERS * 2)]
         for thread in extra:
             thread.start()
@@ -167,7 +168,7 @@ class Pool:
     def census(self) -> dict[tuple[str, str], int]:
         """Return the number of sandboxes by state ("fresh", "idle" or "used") and hash seed.
 
-        The hash seed is "" if it no longer matters.
+        The hash seed is given as "" for idle and used sandboxes, for which it no longer matters.
         """
         with self._changed:
             ready = Counter[tuple[str, str]]()
@@ -179,7 +180,7 @@ class Pool:
 
     @property
     def settled(self) -> bool:
-        """Return whether enough fresh sandboxes are ready and no sandbox waits to be destroyed."""
+        """Return whether enough fresh sandboxes are ready and none are waiting to be destroyed."""
         with self._changed:
             self._expire(time.monotonic())
             enough = all(
@@ -239,7 +240,7 @@ class Pool:
             stock.arrivals.append(stock.asked_at)
             self._run_threads()
             lease = self._fresh(kind, digest)
-            if len(stock.ready) < self._stocks.target(kind) / 2:  # wake the keeper at once
+            if len(stock.ready) < self._stocks.target(kind) / 2:  # wake the keeper thread now
                 self._changed.notify_all()
             while lease is None and self._starting >= STARTERS:
                 self._changed.wait(RETRY_SECONDS)
@@ -289,7 +290,7 @@ class Pool:
             if self._closed or user in self._forgotten:
                 self._doom(lease, "closed" if self._closed else "forgotten")
             else:
-                # Another thread may have given back a sandbox of this user in the meantime.
+                # Another thread may have released a sandbox of this user in the meantime.
                 if (other := self._leases.pop(user, None)) is not None:
                     self._doom(other, "doubled")
                 self._leases[user] = lease
@@ -371,7 +372,7 @@ class Pool:
                     self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
                 continue
             said = ""
-            with self._changed:  # the pool may have been closed since, or the kind dropped
+            with self._changed:  # since then, the pool may have been closed or the kind dropped
                 stock = self._stocks.get(kind)
                 if stock is None:
                     self._doom(lease, "forgotten")
@@ -380,7 +381,7 @@ class Pool:
                 self._changed.notify_all()
 
     def _reap(self) -> None:
-        """Regularly remove the sandboxes that killed workers left behind."""
+        """Periodically remove sandboxes left behind by killed workers."""
         while True:
             try:
                 self._runner.reap()
@@ -409,7 +410,7 @@ class Pool:
                 return
 
     def _until_next(self) -> float:
-        """Return the seconds until the next lease ends, or the next check of ages and numbers."""
+        """Return the seconds until the next lease expires, or the next check of ages and counts."""
         now = time.monotonic()
         ends = [lease.until - now for lease in self._leases.values()]
         return max(0.0, min([*ends, stocks.HORIZON_SECONDS]))
@@ -424,8 +425,8 @@ class Pool:
             for lease in [one for one in stock.ready if not one.sandbox.alive]:
                 stock.ready.remove(lease)
                 self._doom(lease, "ended")
-            # Recycle one at a time: sandboxes that were started together must not all be missing at
-            # once.
+            # Recycle one at a time: sandboxes that were started together must not all be
+            # unavailable at the same time.
             if stock.ready and now - stock.ready[0].born > self.limits.recycle_seconds:
                 self._doom(stock.ready.popleft(), "recycled")
             if len(stock.ready) > max(self._stocks.target(kind), 1):

@@ -1,4 +1,4 @@
-"""The data of a pool: its limits, the sandboxes that it hands out, and its counters."""
+"""A pool's data: its limits, the sandboxes that it hands out, and its counters."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class PoolLimits:
     lease_seconds: float = 0.0
     leases: int = 0
     recycle_seconds: float = 600.0  # maximum age of a sandbox
-    reap: bool = False  # remove the sandboxes that killed workers left behind
+    reap: bool = False  # remove sandboxes left behind by killed workers
 
     @property
     def keeps(self) -> bool:
@@ -38,9 +38,9 @@ class SandboxSpec(NamedTuple):
 
 @dataclass
 class Lease:
-    """A user's sandbox; `tree` maps the paths of the loaded files to hashes.
+    """A user's sandbox; `tree` maps the paths of loaded files to their hashes.
 
-    The holder sets `tree` after loading a version; if it is empty, the sandbox is not kept.
+    The holder sets `tree` after loading a version; if `tree` is empty, the sandbox is not kept.
     """
 
     sandbox: Sandbox
@@ -62,6 +62,6 @@ class Counts:
 
     hits: int = 0  # claims for which a fresh sandbox was ready
     misses: int = 0  # claims for which the caller had to wait for a sandbox to start
-    resident: int = 0  # uses for which the user's own sandbox was still there
+    resident: int = 0  # uses for which the user's kept sandbox was still available
     started: int = 0
     destroyed: dict[str, int] = field(default_factory=dict)  # sandboxes destroyed, by reason

@@ -32,7 +32,7 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
-# Seconds that a starter has to answer: a slower machine couldn't run a sandbox either.
+# Seconds that a starter has to respond: a machine slower than that couldn't run a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
@@ -40,8 +40,8 @@ READ_BYTES = 1024 * 1024
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
     """Start a confined process; raise SandboxError if it does not start.
 
-    Closing the sandbox ends it and all its processes. Only `shape`'s memory limit per process is
-    used.
+    Closing the sandbox terminates all of its processes. Only the per-process memory limit in
+    `shape` is used.
     """
     try:
         channel = ProcessChannel(hash_seed)
@@ -67,7 +67,7 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
 ) -> AbstractContextManager[Sandbox]:
-    """Start a confined process, and end it and its children on leaving the context.
+    """Start a confined process; terminate it and its children on leaving the context.
 
     Raises SandboxError if it does not start.
     """
@@ -82,7 +82,7 @@ def image_digest() -> str:
 
 
 def reap() -> int:
-    """Do nothing: a sandbox that is a process ends with the worker that opened it."""
+    """Do nothing: a process-based sandbox exits with the worker that opened it."""
     return 0
 
 
@@ -103,7 +103,7 @@ class Starter:
             self._process = subprocess.Popen(  # noqa: S603  # nosec B603 # our own runner
                 [
                     sys.executable,
-                    *("-s", "-S", "-P", "-B"),  # -I would also make it ignore the hash seed
+                    *("-s", "-S", "-P", "-B"),  # -I would also make Python ignore the hash seed
                     str(Path(__file__).with_name("confine.py")),
                     str(PACKAGE.parent),
                     str(_time_zones()),
@@ -125,9 +125,9 @@ class Starter:
         self._asking = threading.Lock()
 
     def fork(self, streams: Sequence[int]) -> tuple[int, int]:
-        """Fork a sandbox on these standard streams; return its watcher's process id and descriptor.
+        """Fork a sandbox on these standard streams; return the watcher's process id and descriptor.
 
-        Raises OSError if that fails.
+        Raises OSError if the fork fails.
         """
         answer = b""
         with self._asking, suppress(ConnectionError):
@@ -135,14 +135,14 @@ class Starter:
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 200, 1)
         if not answer:
             said = self._last_words()
-            why = "the process that forks sandboxes has ended"
+            why = "the process that forks sandboxes has exited"
             raise ConnectionResetError(f"{why}; it said: {said}" if said else why)
         if answer[:1] != confine.STARTED:
             raise OSError(answer[1:].decode(errors="replace"))
         return int(answer[1:]), descriptors[0]
 
     def close(self) -> None:
-        """End the process; sandboxes already forked from it keep running."""
+        """Terminate the process; sandboxes already forked from it keep running."""
         self._socket.close()
         assert self._process.stderr is not None
         self._process.stderr.close()
@@ -162,7 +162,7 @@ os.register_at_fork(after_in_child=_starters.clear)
 
 
 def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
-    """Fork a sandbox, from a new starter if the old one has ended; raise OSError if that fails."""
+    """Fork a sandbox, from a new starter if the old one has exited; raise OSError on failure."""
     with _starting:
         known = hash_seed in _starters
         starter = _starters.get(hash_seed) or _starters.setdefault(hash_seed, Starter(hash_seed))
@@ -179,7 +179,7 @@ def _fork(hash_seed: int, streams: Sequence[int]) -> tuple[int, int]:
 
 
 class ProcessChannel:
-    """A confined runner and its pipes; the runner ends when this process dies, even by kill -9."""
+    """A confined runner and its pipes; the runner exits when this process dies, even by kill -9."""
 
     def __init__(self, hash_seed: int) -> None:
         requests, self._requests = _pipe_to()
@@ -248,9 +248,9 @@ class ProcessChannel:
 
 @functools.cache
 def _precompile() -> None:
-    """Write the runner's bytecode: sandboxes read it but, since they run with -B, never write it.
+    """Write the runner's bytecode: sandboxes use it but never write it, since they run with -B.
 
-    If the folder is read-only, sandboxes start from source, which takes 40 ms more CPU time.
+    If the directory is read-only, sandboxes start from source, which takes 40 ms more CPU time.
     """
     compileall.compile_dir(PACKAGE, quiet=2)
 
@@ -277,7 +277,7 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 def _poll(descriptor: int, event: int, seconds: float) -> bool:
     """Return whether the event occurs within `seconds`.
 
-    A process descriptor becomes readable when the process ends.
+    A process descriptor becomes readable when the process exits.
     """
     poller = select.poll()
     poller.register(descriptor, event)
@@ -285,7 +285,7 @@ def _poll(descriptor: int, event: int, seconds: float) -> bool:
 
 
 def _time_zones() -> Path:
-    """Return the folder of the time zone database: the system's, or else the tzdata package's."""
+    """Return the time zone database's directory: the system's, or else the tzdata package's."""
     for folder in zoneinfo.TZPATH:
         if Path(folder).is_dir():
             return Path(folder)

@@ -4,7 +4,7 @@
 
 Even a compromised worker can request only what workers need: to create sandboxes from a single
 template (`workers.sandbox.container_template`) and our own images, and to start, attach to, list
-and remove sandboxes. Any other request is answered with 403 and logged.
+and remove sandboxes. Any other request is rejected with 403 and logged.
 
 Nothing that a client sends reaches the engine unchanged. Requests are parsed strictly, one per
 connection, and rebuilt for the engine from fixed paths and parameters and the ids of sandboxes. The
@@ -39,7 +39,7 @@ from workers.sandbox.proxy_requests import (
 
 logger = logging.getLogger(__name__)
 
-# How many seconds the rest of a rejected request is read before its connection is closed.
+# Seconds for which the rest of a rejected request is read before its connection is closed.
 DRAIN_SECONDS = 1
 # Maximum number of concurrent connections, most of which belong to running sandboxes.
 CONNECTIONS = 400
@@ -51,7 +51,7 @@ class _Connection(socketserver.BaseRequestHandler):
     server: "Proxy"
 
     def handle(self) -> None:
-        """Read the request, check it, ask the engine, and answer."""
+        """Read and check the request, forward it to the engine, and send the response."""
         asked = ""
         try:
             request = read_request(self.request)
@@ -71,10 +71,10 @@ class _Connection(socketserver.BaseRequestHandler):
             self._send(answer)
 
     def _send(self, answer: EngineAnswer) -> None:
-        self.request.settimeout(CLIENT_SECONDS)  # timeout for sending the whole answer
+        self.request.settimeout(CLIENT_SECONDS)  # timeout for sending the whole response
         self.request.sendall(_written(answer))
         # Read the rest of a rejected request: otherwise, the unread part would reset the
-        # connection, and the answer would be lost.
+        # connection, and the response would be lost.
         self.request.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + DRAIN_SECONDS
         left = BODY_BYTES * 8
@@ -102,7 +102,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
     request_queue_size = 128
 
     def __init__(self, path: str, engine: Engine, *, connections: int = CONNECTIONS) -> None:
-        """Listen at `path`, replacing any file there; only this process's user may connect."""
+        """Listen on `path`, replacing any file there; only this process's user may connect."""
         self.engine = engine
         self.room = threading.BoundedSemaphore(connections)
         with contextlib.suppress(FileNotFoundError):
@@ -114,7 +114,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
             os.umask(before)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a client in its own thread, or answer that there are too many connections."""
+        """Serve a client in its own thread, or respond that there are too many connections."""
         if not self.room.acquire(blocking=False):
             refusal = RequestDenied("too many connections", 503)
             logger.warning("refused: a request: %s", refusal)
@@ -138,7 +138,7 @@ class Proxy(socketserver.ThreadingUnixStreamServer):
 
 
 def main() -> None:
-    """Serve until a signal ends the process."""
+    """Serve until a signal terminates the process."""
     parser = argparse.ArgumentParser(prog="python -m workers.sandbox.proxy", description=__doc__)
     parser.add_argument(
         "--listen", required=True, help="path of the socket to create for the workers"

@@ -20,7 +20,7 @@ from workers.sandbox.proxy_requests import READ_BYTES, Request, RequestDenied, r
 from workers.sandbox.proxy_template import from_template
 from workers.typecheck.image import typecheck_image_name
 
-# Maximum size of an answer from the engine, in bytes, and how long to wait for it, in seconds.
+# Maximum size of a response from the engine, in bytes, and the response timeout, in seconds.
 ANSWER_BYTES = 32 * 1024 * 1024
 ENGINE_SECONDS = 60
 # Maximum number of containers at any one time.
@@ -36,20 +36,20 @@ FILTERS = json.dumps({"label": [LABEL]})
 
 @dataclass(frozen=True)
 class EngineAnswer:
-    """An answer from the engine."""
+    """A response from the engine."""
 
     status: int
     body: bytes
 
     def json(self) -> Any:
-        """Return the parsed content; raise RequestDenied if it is not JSON."""
+        """Return the parsed body; raise RequestDenied if the body is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
-            raise RequestDenied("the engine's answer is not JSON", 502) from None
+            raise RequestDenied("the engine's response is not JSON", 502) from None
 
     def only(self, *names: str) -> "EngineAnswer":
-        """Return the answer with only these fields."""
+        """Return the response with only these fields."""
         if self.status != 200:
             return self
         found = self.json()
@@ -66,7 +66,7 @@ class Engine:
         self._lock = threading.Lock()
         self._sandboxes: set[str] = set()  # ids of containers known to be sandboxes
         self._begun = 0  # number of sandboxes that the engine is creating
-        self._images: set[str] = set()  # all ids that our images' names have referred to
+        self._images: set[str] = set()  # all image ids that our image names have referred to
 
     def answer(self, request: Request) -> EngineAnswer:
         """Carry out the request; raise RequestDenied if no sandbox worker needs it."""
@@ -111,7 +111,7 @@ class Engine:
                 # Use the engine's wording, so that the worker looks up the image again.
                 raise RequestDenied(f"No such image: {image:.80}: it is not a sandbox image", 404)
         if not self._reserve():
-            self._list()  # some may have been removed without going through this proxy
+            self._list()  # some containers may have been removed without using this proxy
             if not self._reserve():
                 raise RequestDenied(f"{self._most} containers already exist", 429)
         made: set[str] = set()
@@ -165,7 +165,7 @@ class Engine:
             _relay(client, engine)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> EngineAnswer:
-        """Send a request to the engine; raise RequestDenied (502) if the engine does not answer."""
+        """Send a request to the engine; raise RequestDenied (502) if it does not respond."""
         connection = _EngineConnection(self.path)
         headers = {"Host": "engine"}
         if body is not None:
@@ -175,15 +175,15 @@ class Engine:
             response = connection.getresponse()
             content = response.read(ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise RequestDenied(f"the engine does not answer: {error!r}", 502) from error
+            raise RequestDenied(f"the engine does not respond: {error!r}", 502) from error
         finally:
             connection.close()
         if len(content) > ANSWER_BYTES:
-            raise RequestDenied("the engine's answer is too large", 502)
+            raise RequestDenied("the engine's response is too large", 502)
         return EngineAnswer(response.status, content)
 
     def _reserve(self) -> bool:
-        """Reserve room for one more sandbox; return False if there is none."""
+        """Reserve room for one more sandbox; return False if the limit has been reached."""
         with self._lock:
             if len(self._sandboxes) + self._begun >= self._most:
                 return False
@@ -199,7 +199,8 @@ class Engine:
             return answer
         listed = [{name: one.get(name) for name in LISTED} for one in answer.json()]
         with self._lock:
-            # Sandboxes created since the request was sent are not in the answer, and stay known.
+            # Sandboxes created since the request was sent are missing from the response; keep their
+            # ids.
             self._sandboxes -= known
             self._sandboxes |= {one["Id"] for one in listed}
         return EngineAnswer(200, json.dumps(listed).encode())
@@ -216,7 +217,7 @@ class Engine:
             self._sandboxes.add(container)
 
 
-# All routes except `attach`, whose connection stays open after the answer.
+# All routes except `attach`, whose connection stays open after the response.
 ATTACH = f"/containers/{CONTAINER}/attach"
 _ROUTES: list[tuple[str, str, Callable[..., EngineAnswer]]] = [
     ("GET", "/_ping", Engine.ping),

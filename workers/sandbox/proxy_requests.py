@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 HEAD_BYTES = 16 * 1024
 BODY_BYTES = 128 * 1024
 READ_BYTES = 256 * 1024
-# Seconds that a client has to send its whole request, and then again to receive the answer.
+# Seconds that a client has to send its whole request, and again to receive the response.
 CLIENT_SECONDS = 10
 
-# Requests for the API version that the template was written for, or a newer one: in older versions,
-# the same request has a different meaning.
+# Matches only requests for the API version that the template was written for, or a newer version:
+# in older versions, the same request has a different meaning.
 REQUEST_LINE = re.compile(
     r"([A-Z]{3,7}) (?:/v1\.(?:4[1-9]|[5-9][0-9]))?"
     r"(/(?:[A-Za-z0-9_.:/-]|%40)*)(?:\?([!-~]*))? HTTP/1\.1"
@@ -23,7 +23,7 @@ HEADER = re.compile(r"([A-Za-z0-9-]+):[ \t]*([\t -~]*)")
 
 
 class RequestDenied(Exception):
-    """A request was denied; `status` is the HTTP status of the answer."""
+    """A request was denied; `status` is the HTTP status of the response."""
 
     def __init__(self, reason: str, status: int = 403) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class RequestDenied(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """A client's request; `rest` holds any bytes that came after it."""
+    """A client's request; `rest` holds any bytes received after the request."""
 
     method: str
     path: str  # the path without the API version
@@ -51,7 +51,7 @@ def receive(connection: socket.socket, deadline: float) -> bytes:
 
 
 def read_head(connection: socket.socket, deadline: float) -> tuple[bytes, bytes]:
-    """Read a head up to the empty line that ends it; return it, and the bytes received after it."""
+    """Read a request's head, including the empty line; return it and any bytes that follow it."""
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
         if len(data) > HEAD_BYTES:

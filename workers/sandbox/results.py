@@ -34,7 +34,7 @@ class UserError:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A resident project: how many domain `modules` it has, and how many this load `executed`."""
+    """A resident project: how many domain `modules` it has, and how many the load `executed`."""
 
     modules: int
     executed: int
@@ -87,10 +87,10 @@ class EvidenceColumns(NamedTuple):
 class RestsOn:
     """The evidence for an answer: records, and the collections that the code read.
 
-    `scope` says which records these are: those in the "value", those that a comprehension
-    "selected", or all that the code "read". `count` is the number of these records; there may be
-    hundreds, so `records` names only the first ones, as columns. Each collection is given as its
-    domain, name and number of records.
+    `scope` says which records these are: those contained in the "value", those "selected" by a
+    comprehension, or all those "read" by the code. `count` is the number of these records; there
+    may be hundreds, so `records` names only the first few, as columns. Each collection is given as
+    its domain, name and number of records.
     """
 
     scope: str
@@ -138,7 +138,8 @@ class ConstraintResult:
     constraint that exceeded its alert limit: a few of its alerts are kept, most severe first, so
     that they can be quoted. `left_out` is the number of records that a workspace constraint was not
     given because they lack a value that it needs. `takes_now` is set if the constraint takes the
-    moment instead of the day, so that its findings may differ a few minutes later.
+    current time instead of the current day as its argument, so that its findings may differ a few
+    minutes later.
     """
 
     path: str
@@ -158,7 +159,7 @@ class ConstraintRun:
 
 
 class ForeseenFinding(NamedTuple):
-    """What identifies a finding: its key, and its records or, if none, a hash of its wording.
+    """A finding's identity: its key, plus its records or, if it has none, a hash of its message.
 
     Each record is given as (domain, collection, key).
     """
@@ -169,10 +170,10 @@ class ForeseenFinding(NamedTuple):
 
 
 class ForeseenChange(NamedTuple):
-    """A constraint's findings from the day or moment `at` (ISO) onward.
+    """A constraint's findings from `at` (an ISO date or timestamp) onward.
 
-    Each item in `found` is the index of one of the forecast's findings, along with its severity. If
-    the constraint fails from then on, `error` is the error that it raises.
+    Each item in `found` pairs the index of one of the forecast's findings with the severity of that
+    finding. If the constraint fails from then on, `error` is the error that it raises.
     """
 
     at: str
@@ -184,8 +185,8 @@ class ForeseenChange(NamedTuple):
 class ConstraintForecast:
     """The times at which a constraint's findings will change.
 
-    The changes are known up to `until`, or for all time if that is None. If `error` is set, nothing
-    is known.
+    The changes are known up to `until`, or for all time if that is None. If `error` is set, no
+    changes are known.
     """
 
     path: str
@@ -237,8 +238,8 @@ class Dump:
 
     `counts[domain][collection]` is the number of records in each collection (1 for a singleton,
     which is listed under its own name). `records[path][collection]` contains, as typed JSON, the
-    records that the requested state or shard file at `path` itself contributes (a list of one for a
-    singleton).
+    records that the requested state or shard file at `path` itself contributes (a one-item list for
+    a singleton).
     """
 
     counts: dict[str, dict[str, int]]

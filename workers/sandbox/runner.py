@@ -21,7 +21,7 @@ from workers.sandbox.pool_state import Lease, PoolLimits
 
 logger = structlog.get_logger(__name__)
 
-# Selects Docker if an engine answers and has the image, processes otherwise; for development.
+# Selects Docker if an engine responds and has the image, else processes; for development.
 AUTO = "auto"
 
 # Runner → its module, imported only when the runner is used.
@@ -49,11 +49,11 @@ def lease(
     fresh: bool = False,
     suits: Callable[[Mapping[str, str]], bool] = bool,
 ) -> AbstractContextManager[Lease]:
-    """Lease a sandbox to a user: the one kept for them, or a new one (always if `fresh` is set).
+    """Lease a user's kept sandbox, or a new one if there is none or `fresh` is set.
 
-    A kept sandbox is used only if `suits` accepts its loaded content, path → hash; see Pool.lease.
-    Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the sandbox
-    does not start.
+    A kept sandbox is used only if `suits` accepts the files loaded in it (path → hash); see
+    Pool.lease. Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the
+    sandbox does not start.
     """
     return _pool().lease(
         user_pk,
@@ -65,12 +65,12 @@ def lease(
 
 
 def peek(user_pk: int) -> Mapping[str, str]:
-    """Return what the sandbox kept for a user currently has loaded: see Pool.peek."""
+    """Return the files currently loaded in a user's kept sandbox: see Pool.peek."""
     return _pool().peek(user_pk)
 
 
 def forget(user_pk: int) -> bool:
-    """Keep no sandbox for this user in this process from now on; return whether all are gone."""
+    """Destroy this user's sandboxes in this process for good; return whether all are gone."""
     nothing_left = [pool.forget(user_pk) for pool in pools()]
     return all(nothing_left)
 
@@ -81,14 +81,14 @@ def open_pool() -> None:
 
 
 def close_pool() -> None:
-    """Destroy all sandboxes that are kept; from now on, sandboxes are single-use."""
+    """Destroy all kept sandboxes; from now on, sandboxes are single-use."""
     for name in RUNNERS:
         if name in _pools:
             _pools[name].close()
 
 
 def report() -> dict[str, Any]:
-    """Return this host's sandboxes and counters, for staff; `image` is "" if it has none."""
+    """Return this host's sandboxes and counters, for staff; `image` is "" if it is missing."""
     try:
         image = image_digest()
     except SandboxError:
@@ -111,7 +111,7 @@ def pools() -> list[Pool]:
 
 
 def image_digest() -> str:
-    """Return a digest of the content of the configured runner's sandboxes.
+    """Return a digest of the contents of the configured runner's sandboxes.
 
     Raises ImproperlyConfigured if the runner is unknown, SandboxError if there is no image yet.
     """
@@ -119,7 +119,7 @@ def image_digest() -> str:
 
 
 def runner_name() -> str:
-    """Return "docker" or "process": the setting or, if that is "auto", the runner chosen here."""
+    """Return "docker" or "process": the setting or, for "auto", the runner chosen here."""
     name = str(settings.UAC_SANDBOX_RUNNER)
     if name != AUTO:
         return name

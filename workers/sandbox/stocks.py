@@ -9,19 +9,19 @@ from workers.sandbox.limits import Shape
 from workers.sandbox.pool_state import Lease, PoolLimits, SandboxSpec
 
 # Keep enough fresh sandboxes for the claims expected within this many seconds, which is many times
-# as long as starting one takes.
+# the time it takes to start a sandbox.
 HORIZON_SECONDS = 2.0
 # Seconds for which a claim counts towards the rate of claims.
 MEMORY_SECONDS = 30.0
 # Seconds for which fresh sandboxes with a shape other than the pool's own are kept after the last
 # claim of such a sandbox.
 FORGET_SECONDS = 300.0
-# Maximum number of kinds, with shapes other than the pool's own, of which fresh sandboxes are kept.
+# Maximum number of kinds with shapes other than the pool's own for which fresh sandboxes are kept.
 OTHER_KINDS = 8
-# Number of claims remembered per kind, which is more than can be served.
+# Number of claims remembered per kind: more than a pool can serve.
 ARRIVALS = 1000
-# Starting a sandbox takes processor time away from the user just served. So while enough are ready,
-# none is started until this many seconds have passed without a claim.
+# Starting a sandbox takes processor time away from the user just served. So while enough sandboxes
+# are ready, no more are started until this many seconds have passed without a claim.
 QUIET_SECONDS = 0.3
 
 
@@ -38,7 +38,7 @@ class Stocks(OrderedDict[SandboxSpec, Stock]):
     """The stock of each kind, least recently claimed first; callers hold the pool's lock."""
 
     def __init__(self, limits: PoolLimits, shape: Shape) -> None:
-        """Keep to these limits; `shape` is that of the pool's own kind."""
+        """Observe these limits; `shape` is the shape of the pool's own kind of sandbox."""
         super().__init__()
         self.limits = limits
         self.shape = shape
@@ -57,7 +57,7 @@ class Stocks(OrderedDict[SandboxSpec, Stock]):
         return max(missing, key=lambda kind: missing[kind], default=None)
 
     def target(self, kind: SandboxSpec) -> int:
-        """Return how many fresh sandboxes to keep for the claims expected, within the limits."""
+        """Return how many fresh sandboxes to keep for the expected claims, within the limits."""
         least = self.limits.least if kind == (0, self.shape) else self.limits.least_others
         if kind.hash_seed != 0:  # for the gate's second run with another hash seed, which is rare
             return min(self.limits.most, least)
@@ -65,8 +65,8 @@ class Stocks(OrderedDict[SandboxSpec, Stock]):
         now = time.monotonic()
         while arrivals and now - arrivals[0] > MEMORY_SECONDS:
             arrivals.popleft()
-        # React at once to a burst that has just begun: an average over all remembered claims alone
-        # would react late.
+        # React immediately to a burst that has just begun: an average over all remembered claims
+        # alone would react too late.
         rate = max(
             sum(now - arrival < seconds for arrival in arrivals) / seconds
             for seconds in (HORIZON_SECONDS, MEMORY_SECONDS)

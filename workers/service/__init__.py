@@ -1,1 +1,1 @@
-"""What a worker process does: dispatch, take hints, serve as a sandbox host, start and stop."""
+"""What a worker process does: dispatch, consume hints, serve as a sandbox host, start and stop."""

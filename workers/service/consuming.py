@@ -1,4 +1,4 @@
-"""Take only as many hints as the worker has free threads, leaving the rest to other workers.
+"""Consume only as many hints as the worker has free threads, leaving the rest to other workers.
 
 Hints are not acknowledged, since a lost hint is sent again.
 """
@@ -18,21 +18,21 @@ from memory.work.hosts import SHARED_QUEUE
 from workers.service import turns
 from workers.service.hosting import Host
 
-# Seconds between checks of whether a thread counts as free after its task has ended.
+# Seconds between checks of whether a thread is considered free after its task has ended.
 AGAIN_SECONDS = 0.001
 
 
 class Consuming(bootsteps.StartStopStep):
     """Make the worker a sandbox host if it consumes the hosts' queue, and keep its threads busy.
 
-    With `worker_disable_prefetch`, the loop that takes messages stops listening while no thread is
-    free. On its own, it would take a second to notice that a thread is free again, so this class
-    wakes it up.
+    With `worker_disable_prefetch`, the loop that consumes messages stops listening while no thread
+    is free. On its own, the loop would take a second to notice that a thread is free again, so this
+    class wakes it up.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
-    # Event loop of a worker with threads. In a worker with child processes it is None: a child that
-    # ends wakes the loop by itself.
+    # Event loop of a worker with threads. In a worker with child processes this is None, since a
+    # child that exits wakes the loop anyway.
     hub: Hub | None = None
 
     def __init__(self, parent: Consumer, **kwargs: Any) -> None:
@@ -57,7 +57,7 @@ class Consuming(bootsteps.StartStopStep):
             self._leave_alone_while_unusable(self._host)
 
     def _leave_alone_while_unusable(self, host: Host) -> None:
-        """Keep the worker from taking hints that the host couldn't act on."""
+        """Keep the worker from consuming hints that the host couldn't act on."""
         prefetch = self._consumer.task_consumer.channel.qos
         may_consume = prefetch.can_consume
         prefetch.can_consume = lambda: host.usable and may_consume()

@@ -1,8 +1,8 @@
 """The dispatcher: find in PostgreSQL the work that no hint has announced.
 
 Beat wakes it every few seconds. Several dispatchers may run at once: each skips the rows that
-another has locked, and if a second hint is sent for the same work, the worker finds it claimed or
-done.
+another has locked, and if a second hint is sent for the same work, the worker finds the work
+already claimed or done.
 """
 
 import datetime
@@ -41,9 +41,9 @@ from workers.execution import constraints
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of rows of each kind per tick; the next tick takes more.
+# Maximum number of rows of each kind handled per tick; the next tick handles more.
 BATCH = 500
-# Time after which a hint is sent again: by then, one that nobody received has expired.
+# Time after which a hint is sent again: by then, a hint that nobody received has expired.
 HINT_AGAIN = datetime.timedelta(seconds=HINT_SECONDS)
 # Maximum number of waiting runs caused by changed workspace constraints, so that other runs get
 # their turn no matter how many users there are.
@@ -55,7 +55,7 @@ OVERSLEPT = datetime.timedelta(days=2)
 # Work that has never failed needs no delay: if it is delayed for longer than this, a clock was
 # wrong.
 LEAPT = datetime.timedelta(minutes=1)
-# Maximum number of forecasts that a tick sends hints for.
+# Maximum number of forecasts for which a tick sends hints.
 FORECASTS = 20
 # Maximum number of concurrent backtests, and of concurrent forecasts while runs wait: runs come
 # first.
@@ -67,8 +67,8 @@ CONSTRAINTS_PATIENCE = 20
 
 Hinted = TypeVar("Hinted", bound=LeasedWork)
 
-# Seconds between searches for duplicates left by an earlier release; the time of the next search;
-# and the key of the alert after which that search continues.
+# Seconds between searches for duplicate alerts left by an earlier release; the time of the next
+# search; and the key of the alert after which that search continues.
 ORPHANS_SECONDS = 300.0
 _orphans_from = 0.0
 _orphans_after = duplicates.FIRST
@@ -83,12 +83,12 @@ _busy_until = 0.0
 def dispatch() -> dict[str, int]:
     """Queue work that is due, close work that failed permanently, and send hints for waiting work.
 
-    Also wakes and escalates alerts whose time has come, closes language model calls whose workers
-    are gone, and deletes old idempotency keys, webhook messages and backtests, and whatever exceeds
-    a workspace's retention limits. Returns the number of rows that each step found. Returns nothing
-    while another thread of this process is dispatching, since ticks that pile up would leave no
-    thread for anything else, or while this process's clock is wrong. If a step fails, the others
-    still run, and the first error is raised at the end.
+    Also wakes snoozed alerts and escalates alerts that are due, closes language model calls whose
+    workers are gone, and deletes old idempotency keys, webhook messages and backtests, and whatever
+    exceeds a workspace's retention limits. Returns the number of rows that each step found. Returns
+    an empty dict while another thread of this process is dispatching, since ticks that pile up
+    would leave no thread for anything else, or while this process's clock is wrong. If a step
+    fails, the others still run, and the first error is raised at the end.
     """
     global _busy_until
     with _lock:
@@ -161,11 +161,11 @@ def _forget() -> int:
 
 
 def list_orphans_when_due() -> int:
-    """Return duplicates to the list of alerts if their original alert is gone.
+    """List duplicate alerts as separate alerts if their original alert is gone.
 
     Only processes from an earlier release leave such duplicates behind. Each tick checks some of
-    them, and the next tick continues; once all have been checked, no tick checks any for some
-    minutes.
+    the duplicates, and the next tick continues; once all have been checked, the checks pause for a
+    few minutes.
     """
     global _orphans_from, _orphans_after
     if time.monotonic() < _orphans_from:
@@ -178,7 +178,7 @@ def list_orphans_when_due() -> int:
 
 
 def queue_runs_by_the_clock() -> int:
-    """Queue a constraint run for every user who is due for one by the clock.
+    """Queue a constraint run for every user whose scheduled run is due.
 
     A run is due at the daily hour, some minutes after the last run, or at a time given by a
     forecast. The next run will be the daily one, unless this run finds that another time is needed.
@@ -225,7 +225,7 @@ def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
 def _one_by_one(
     users: Sequence[MemoryUser], do: Callable[[MemoryUser], None]
 ) -> Sequence[MemoryUser]:
-    """Call `do` for each of these users; return those for whom it failed.
+    """Call `do` for each of these users; return the users for whom `do` failed.
 
     A failure for one user does not affect the others. Call this function in a transaction.
     """
@@ -245,8 +245,8 @@ def _one_by_one(
 def wake_oversleepers() -> int:
     """Restore the daily run for users whose next run is later than any forecast allows.
 
-    Either forecasts were shortened or switched off after that run's time was set, or the clock that
-    set it was wrong.
+    Either forecasts were shortened or switched off after that run was scheduled, or the clock was
+    wrong when it was scheduled.
     """
     latest = timezone.now() + forecasts.horizon() / 2 + OVERSLEPT
     with transaction.atomic():
@@ -277,7 +277,7 @@ def _is_foreseen(user: MemoryUser) -> bool:
 
 
 def hint_forecasts() -> int:
-    """Send hints for forecasts, a few at a time; while runs wait, only for a few late ones."""
+    """Send hints for forecasts, a few at a time; while runs wait, only for a few overdue ones."""
     waiting = forecasts.waiting()
     most = FORECASTS
     if runs.are_waiting():
@@ -300,7 +300,7 @@ def _long_unheard(work: QuerySet[Hinted]) -> QuerySet[Hinted]:
 
 
 def _room(work: QuerySet[Hinted], most: int) -> int:
-    """Return how many more pieces of work may be started; those just hinted count as running."""
+    """Return how many more rows of `work` may be started; those just hinted count as running."""
     now = timezone.now()
     begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN, hinted_at__lte=now)
     return max(most - work.filter(begun).count(), 0)
@@ -421,7 +421,7 @@ def _hint(
 
 
 def _unheard(now: datetime.datetime, patience: datetime.timedelta) -> Q:
-    """Match work that has no hint, or whose last hint was sent so long ago that it must be lost.
+    """Match work that has no hint, or whose last hint is so old that it must have been lost.
 
     Work whose last hint has a timestamp in the future matches as well: it was sent by a process
     whose clock had jumped between two checks.

@@ -1,10 +1,10 @@
 """A worker as a sandbox host: it announces itself, has its own queue, and helps other hosts.
 
 All hints for a user go to the same host's queue (`memory.work.hosts`). A host with a free thread
-checks the other hosts' queues, and moves hints that have waited there for a moment to the shared
-queue. So no work waits for a host that is busy, slow or dead while another host is idle. A host
-whose engine doesn't answer reports that; until the engine answers again, the host takes no work and
-is sent none.
+checks the other hosts' queues, and moves hints that have waited there too long to the shared queue.
+So no work waits for a host that is busy, slow or dead while another host is idle. A host whose
+engine doesn't respond reports this problem; until the engine responds again, the host takes no work
+and is sent none.
 """
 
 import re
@@ -73,7 +73,7 @@ class Host:
         self._thread.start()
 
     def close(self) -> None:
-        """Sign the host off: from now on, hints go to the other hosts."""
+        """Deregister the host: from now on, hints go to the other hosts."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
@@ -107,8 +107,8 @@ class Host:
 
     def _beat(self, threads: int) -> None:
         asked = user_erasure.asked_of(self.name)
-        # Forget every one of these users, even while work for them is in progress and their
-        # sandboxes come and go.
+        # Call `forget` for every one of these users, even if work for the user is in progress,
+        # during which sandboxes come and go.
         kept = [user for user in asked if not runner.forget(user) or leases.works_on(user)]
         user_erasure.kept_nothing(self.name, set(asked) - set(kept))
         problem = runner.problem()
@@ -127,11 +127,11 @@ class Host:
 
 
 def take_over(queues: Iterable[str], before: Waiting) -> Waiting:
-    """Move hints waiting since the last look to the shared queue; return those waiting now.
+    """Move hints waiting since the last check to the shared queue; return those waiting now.
 
     A queue gives out its oldest hints first, so the oldest ones are moved: as many as have waited
-    since the last look. If two hosts do this at once, more hints are moved than necessary, which is
-    harmless.
+    since the last check. If two hosts do this at the same time, more hints are moved than
+    necessary, which is harmless.
     """
     names = list(queues)
     if not names:

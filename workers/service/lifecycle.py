@@ -1,4 +1,4 @@
-"""What a worker does after it has started, when it is told to stop, and before it exits."""
+"""What a worker does after it has started, when it is asked to stop, and before it exits."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ from workers.service.sharing import prefer_others, share_fairly, share_memory
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a stopping worker has to give back its work and destroy its sandboxes.
+# Seconds that a stopping worker has to release its work and destroy its sandboxes.
 LEAVING_SECONDS = 2.0
 
 
@@ -57,10 +57,10 @@ def begin_beat(**kwargs: Any) -> None:
 
 
 def end_soon(**kwargs: Any) -> None:
-    """End the worker within UAC_STOP_SECONDS, whatever its threads are still doing.
+    """Make the worker exit within UAC_STOP_SECONDS, whatever its threads are still doing.
 
-    A call to a language model may take minutes. Work that is not finished by then is given back for
-    another worker to do.
+    A call to a language model may take minutes. Work that is not finished by then is released so
+    that another worker can do it.
     """
     timer = threading.Timer(settings.UAC_STOP_SECONDS, _leave)
     timer.daemon = True
@@ -73,7 +73,7 @@ def _leave() -> None:
     end.start()
     try:
         logger.warning("work_given_back", pieces=leases.give_back_all())
-    except Error as error:  # others can claim the work when its leases expire
+    except Error as error:  # other workers can claim the work when its leases expire
         logger.warning("work_left_behind", error=str(error))
     runner.close_pool()
     os._exit(0)

@@ -13,22 +13,23 @@ SWITCH_SECONDS = 0.0005
 # `M_ARENA_MAX` in the C library's <malloc.h>.
 _M_ARENA_MAX = -8
 MAX_ARENAS = 2
-# On a busy machine, this gives a third of the processor time that normal priority would.
+# On a busy machine, this niceness gives a process a third of the processor time that normal
+# priority would.
 BACKGROUND_NICENESS = 5
 _AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def share_fairly() -> None:
-    """Make a computing thread yield to the others ten times as often as it would by default.
+    """Make a CPU-bound thread yield to the others ten times as often as it would by default.
 
-    A thread has to wait for the interpreter each time the database, Redis or a sandbox has
-    answered. At the default interval of 5 ms this is noticeable if another thread computes for
-    seconds.
+    A thread has to wait for the interpreter lock each time it gets a response from the database,
+    Redis or a sandbox. At the default switch interval of 5 ms this wait is noticeable if another
+    thread computes for seconds.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     # A full garbage collection stops all threads while it visits every object. Exclude the objects
-    # that exist when a process begins its work: there are several hundred thousand, and they stay
-    # until it ends.
+    # that exist when a process begins its work: there are several hundred thousand, and they live
+    # until the process exits.
     gc.collect()
     gc.freeze()
 
@@ -36,15 +37,15 @@ def share_fairly() -> None:
 def share_memory() -> None:
     """Have all threads allocate from the same few memory arenas, if the C library supports that.
 
-    By default, each thread has its own arena, which keeps as much memory as the thread ever needed
-    at once.
+    By default, each thread has its own arena, which retains as much memory as the thread has ever
+    needed at one time.
     """
     if hasattr(_libc, "mallopt"):
         _libc.mallopt(_M_ARENA_MAX, MAX_ARENAS)
 
 
 def prefer_others() -> None:
-    """Lower this process's priority, so that others come first when the processors are busy.
+    """Lower this process's priority, so that other processes come first when the CPUs are busy.
 
     This is for a worker whose work nobody waits for, such as indexing for search: a workspace that
     keeps it busy then takes less processor time away from other workspaces' requests and runs.

@@ -1,14 +1,14 @@
-"""Turns: decide which hints a worker acts on at once, and which have to wait.
+"""Turns: decide which hints a worker acts on immediately, and which have to wait.
 
-Hints are taken in the order in which they were sent. If that were all, a workspace whose work takes
-a long time could occupy all of a worker's threads and keep all others waiting. So no workspace ever
-gets all of the threads; a workspace whose work has recently taken a long time gets at most half of
-them while other workspaces are active; and some threads never do long work for any workspace. If a
-hint's workspace may not use another thread, the hint is held, and sent again when a thread finishes
-a piece of work. Work that somebody may be waiting for comes first, then forecasts and backtests;
-within each group, the workspace with the lowest recent cost comes first.
+Hints are taken in the order in which they were sent. If this were the only rule, a workspace whose
+work takes a long time could occupy all of a worker's threads and keep all other workspaces waiting.
+So no workspace ever gets all of the threads; a workspace whose work has recently taken a long time
+gets at most half of them while other workspaces are active; and some threads never do long work for
+any workspace. If a hint's workspace may not use another thread, the hint is held, and sent again
+when a thread finishes its work. Work that somebody may be waiting for comes first, then forecasts
+and backtests; within each group, the workspace with the lowest recent cost comes first.
 
-All of this is kept in one process's memory: if it is lost, the dispatcher finds the work again.
+This state is kept in one process's memory only; if it is lost, the dispatcher finds the work again.
 """
 
 import threading
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-# Work that takes longer than this many seconds counts as long.
+# Work that takes longer than this many seconds is considered long.
 LONG_SECONDS = 0.25
-# Seconds after which a past cost counts only half as much.
+# Half-life of past costs, in seconds.
 HALF_LIFE_SECONDS = 30.0
-# A workspace counts as alone in a worker if no other has been seen for this many seconds.
-ALONE_SECONDS = 60.0
-# Tasks that nobody waits for. They come after all other work, but yield for at most this many
+# A workspace is considered alone in a worker if no other workspace has been seen for this many
 # seconds.
+ALONE_SECONDS = 60.0
+# Tasks that nobody waits for. These tasks come after all other work, but yield to it for at most
+# this many seconds.
 BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
 BACKGROUND_SECONDS = 60.0
 # Maximum number of hints held, and of workspaces whose costs are remembered.
@@ -77,7 +78,7 @@ class _Cost:
 
 
 class Turns:
-    """The work in progress and the hints held in a worker; any thread may call any method."""
+    """The work in progress and the hints held in a worker; all methods are thread-safe."""
 
     def __init__(self, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without any work; `clock` returns seconds."""
@@ -85,7 +86,7 @@ class Turns:
         self._clock = clock
         self._lock = threading.Lock()
         self._begun: set[CurrentWork] = set()
-        self._held: OrderedDict[Hint, float] = OrderedDict()  # when each was held, oldest first
+        self._held: OrderedDict[Hint, float] = OrderedDict()  # hint → since when, oldest first
         self._longest: OrderedDict[object, _Cost] = OrderedDict()  # longest costs, by kind of work
         self._spent: OrderedDict[int, _Cost] = OrderedDict()  # total costs, by workspace
         self._heard: OrderedDict[int, float] = OrderedDict()  # the last two workspaces, newest last

@@ -1,9 +1,9 @@
 """Check types, in a container that lives for one check or, for development, in a process.
 
 mypy is a large program that reads code derived from users' texts, so it is confined like the
-sandboxes, with the same template. The container gets one request's files, and nothing is kept. In
-development, the process stays alive and forks for each check, because importing mypy costs more
-than a check.
+sandboxes, with the same template. Each container gets the files of one request, and nothing is kept
+afterwards. In development, the process stays alive and forks for each check, because importing mypy
+takes longer than a check.
 """
 
 import atexit
@@ -30,7 +30,7 @@ from workers.sandbox.limits import Shape
 from workers.sandbox.runner import runner_name
 from workers.typecheck.image import typecheck_image_name
 
-# Seconds to wait for an answer: more than a check may take under its own CPU time limit.
+# Seconds to wait for a response: more than a check may take under its own CPU time limit.
 DEADLINE_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1024 * 1024
 SHAPE = Shape(memory_mib=1024, pids=8)
@@ -77,12 +77,12 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
     except (protocol.ProtocolError, KeyError, TypeError) as error:
         raise SandboxError(
             "protocol_error",
-            f"the type checker's answer is invalid: {error!r}",
+            f"the type checker's response is invalid: {error!r}",
             infrastructure=True,
         ) from error
     except (EOFError, TimeoutError, OSError) as error:
         raise SandboxError(
-            "killed", f"the type checker did not answer: {error!r}", infrastructure=True
+            "killed", f"the type checker did not respond: {error!r}", infrastructure=True
         ) from error
 
 
@@ -129,9 +129,9 @@ class _CheckerProcess:
             raise
 
     def exchange(self, request: bytes) -> dict[str, Any]:
-        """Return the answer to an encoded request; raise EOFError if the process ends first."""
+        """Return the response to an encoded request; raise EOFError if the process exits first."""
         assert self._process.stdin is not None
-        # Kill a checker that hangs, which also ends the wait for its answer.
+        # Kill a checker that hangs, which also ends the wait for its response.
         timer = threading.Timer(DEADLINE_SECONDS, self._process.kill)
         timer.start()
         try:
@@ -147,7 +147,7 @@ class _CheckerProcess:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the process."""
+        """Terminate the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -187,9 +187,9 @@ _preparing = threading.Lock()
 
 
 def _cache() -> str:
-    """Return the folder of this process's own mypy cache for the standard library.
+    """Return the directory of this process's own mypy cache for the standard library.
 
-    Nothing else writes to it.
+    Nothing else writes to this directory.
     """
     with _preparing:
         folder = _prepared()

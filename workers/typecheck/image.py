@@ -1,4 +1,4 @@
-"""Content of the type checker's image: its own files, and this server's mypy."""
+"""Contents of the type checker's image: its own files, and this server's mypy."""
 
 import functools
 import hashlib
@@ -15,7 +15,7 @@ PACKAGES = ("mypy", "mypy-extensions", "typing-extensions", "pathspec", "librt")
 
 
 def typecheck_image_name() -> str:
-    """Return the name of the type checker image, whose tag is a digest of its content."""
+    """Return the name of the type checker image, whose tag is a digest of its contents."""
     return f"uac-typecheck:{_digest()[:16]}"
 
 

@@ -162,8 +162,8 @@ def test_one_sees_and_changes_what_one_may(
     assert "SandboxError" not in page
     assert f"runs:{run.pk}" not in page
     assert told == [
-        "typed records: skipped, since you may not change this work.",
-        "runs: skipped, since you may not change this work.",
+        "typed records: skipped, since you do not have permission to change this work.",
+        "runs: skipped, since you do not have permission to change this work.",
     ]
     run.refresh_from_db()
     assert run.status == RunStatus.DONE

@@ -138,7 +138,7 @@ def test_saving_another_text_writes_a_version_and_the_same_none(
         ),
         ({"name": "lease_end", "source": "#" * 70_000, "tests": TESTS}, "65536 bytes"),
         ({"name": "other", "start_from": "drug_allergy"}, "Leave the name empty"),
-        ({"name": "", "source": SOURCE, "tests": TESTS}, "or start from the library"),
+        ({"name": "", "source": SOURCE, "tests": TESTS}, "or choose a library constraint"),
         ({"name": "lease_end", "start_from": "nothing"}, "Select a valid choice"),
     ],
 )

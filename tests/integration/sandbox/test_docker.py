@@ -316,14 +316,14 @@ def runs(code: str) -> Callable[[dict[str, Any]], None]:
         ("os.write(1, b'\\0\\0\\0\\5{}')", "protocol_error", "ended within a frame"),
         ("os.write(1, b'\\0\\0\\0\\2[]')", "protocol_error", "not a JSON object"),
         ("os.write(1, b'\\0\\0\\0\\2{}')", "protocol_error", "rebuild its image"),
-        ("pass", "killed", "ended without an answer"),
+        ("pass", "killed", "exited without a response"),
         ("sys.exit('no library')", "killed", "it said: no library"),
-        ("time.sleep(99)", "timeout", "no answer within"),
-        ("os.closerange(0, 3); time.sleep(99)", "timeout", "no answer within 1 s"),
+        ("time.sleep(99)", "timeout", "no response within"),
+        ("os.closerange(0, 3); time.sleep(99)", "timeout", "no response within 1 s"),
         # It always sends something new, but never an answer.
         ("while True: os.write(2, b'x' * 65536)", "timeout", "it said: xxxx"),
         ("os.write(1, b'\\0\\0\\x0f\\xff')\nwhile True: os.write(1, b' '); time.sleep(0.01)",
-         "timeout", "no answer within"),
+         "timeout", "no response within"),
     ],
 )  # fmt: skip
 def test_a_runner_that_says_nonsense_is_not_believed(

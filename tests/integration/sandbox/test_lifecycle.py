@@ -260,7 +260,7 @@ def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
     monkeypatch.setattr(sys, "executable", "/bin/true")
     with pytest.raises(SandboxError) as raised:
         process.open_sandbox().__enter__()
-    assert "has ended" in raised.value.message
+    assert "has exited" in raised.value.message
     assert "it said" not in raised.value.message
     assert raised.value.infrastructure
 

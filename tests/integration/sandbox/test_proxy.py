@@ -620,7 +620,7 @@ class TestBounds:
         with proxy_to("/nowhere") as path:
             status, body = send(path, request("GET", "/_ping"))
         assert status == 502
-        assert b"the engine does not answer" in body
+        assert b"the engine does not respond" in body
 
     def test_nobody_else_may_connect(self, proxy: str) -> None:
         assert Path(proxy).stat().st_mode & 0o777 == 0o600

@@ -17,7 +17,7 @@ from workers.sandbox.interface import SandboxError
 pytestmark = pytest.mark.django_db
 
 NO_ENGINE = SandboxError("killed", "the Docker engine does not answer", infrastructure=True)
-ENDED = SandboxError("killed", "the sandbox ended")
+ENDED = SandboxError("killed", "the sandbox exited")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_code_that_ends_its_sandbox_is_run_twice_and_no_more(
 def test_what_failed_by_a_limit_is_not_tried_again(
     question: Run, failing: Callable[..., list[SandboxError]]
 ) -> None:
-    left = failing(SandboxError("timeout", "no answer within 2 s"), ENDED)
+    left = failing(SandboxError("timeout", "no response within 2 s"), ENDED)
 
     attempt(question)
 
