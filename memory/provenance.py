@@ -37,9 +37,9 @@ class RecordOrigin:
 
 
 def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
-    """Return whichever of these records a version contains, as typed JSON.
+    """Return those of the given records that a version contains, as typed JSON.
 
-    Raises Redacted if the content of any of their files was redacted.
+    Raises Redacted if the content of any of the records' files was redacted.
     """
     wanted = set(records)
     locations = RecordLocation.objects.filter(
@@ -108,7 +108,7 @@ def _last_edits(
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:
     """Return whether an edit sets this record's fields; an `add` may omit collection and key.
 
-    Returns False for a redacted edit, which no longer tells which record it was about.
+    Returns False for a redacted edit, which no longer identifies the record it was about.
     """
     if edit.get("redacted"):
         return False

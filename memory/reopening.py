@@ -1,12 +1,12 @@
 """Reopening: making wrongly settled entries pending again, so that they are reprocessed.
 
-A reopening creates a version with the same files as the previous one: whatever was made from the
+A reopening creates a version with the same files as the previous one: whatever was derived from the
 entries stays until somebody changes it. Like any version, it can be rolled back
 (`memory.temporal.rollback.restore`), which restores the entries' outcomes.
 
 Typed entries are not reopened: they were settled by trusted code, which would settle them the same
 way again. Facts that were extracted from a reopened message are dismissed, because they will be
-extracted again; if such a fact comes from several messages, all of them are reopened.
+extracted again; if such a fact comes from several messages, all of these messages are reopened.
 """
 
 import datetime
@@ -28,7 +28,7 @@ from memory.work import lanes
 # The maximum number of entries that can be selected for a single reopening.
 MAX_REOPENED = 10_000
 # The reason given for dismissing a reopened message's facts.
-REMEMBERED_ANEW = "the message it came from was reopened and will be processed again"
+REMEMBERED_ANEW = "the message this fact came from was reopened and will be processed again"
 
 
 class NothingToReopen(Exception):
@@ -36,15 +36,16 @@ class NothingToReopen(Exception):
 
 
 class TooManyToReopen(Exception):
-    """More entries match than can be reopened at once."""
+    """More entries match than a single reopening may contain."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Selects those of a user's entry outcomes that meet all given conditions; by default, all.
+    """Conditions that select a user's entry outcomes; without conditions, all are selected.
 
-    `model` is a language model's name as recorded for its calls ("openai:gpt-5"). It selects
-    entries that were settled after a call to that model, with no call to another model in between.
+    `model` is a language model's name as recorded for its calls ("openai:gpt-5"). It selects the
+    outcomes of entries that were settled after a call to that model, with no call to another model
+    in between.
     """
 
     entries: Collection[int] | None = None
@@ -92,8 +93,8 @@ def _settled_by(outcomes: QuerySet[EntryOutcome], model: str) -> QuerySet[EntryO
         purpose__in=[LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE],
         started_at__lte=OuterRef("decided_at"),
     )
-    # If a version wasn't made by a model, neither were the outcomes that were decided along with
-    # it.
+    # If a version wasn't created by a model, the outcomes that were decided along with it weren't
+    # decided by a model, either.
     others = Q(decided_at=F("checkpoint__created_at")) & ~Q(checkpoint__origin=Origin.LLM)
     return (
         outcomes.exclude(others)
@@ -146,7 +147,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
 
 
 def _with_messages(user: MemoryUser, seqs: Set[int]) -> tuple[set[int], set[int]]:
-    """Return (entries, facts): these entries plus messages they share facts with, and those facts.
+    """Return (entries, facts): these entries, messages they share facts with, and these facts.
 
     The facts are those that a language model extracted from any of these messages.
     """
@@ -175,7 +176,7 @@ def _version(
 ) -> Checkpoint | None:
     """Create a reopening's version and make it the newest; return None if the user has no version.
 
-    It records which outcomes the entries and facts had before, including those that were pending.
+    The version records which outcomes the entries and facts had before, even if they were pending.
     """
     head = user.head
     if head is None:
@@ -185,7 +186,7 @@ def _version(
         for one in before
     }
     were |= {seq: [seq, None, None] for seq in facts if seq not in were}
-    # If an outcome was decided after its version was made, it doesn't result from that version.
+    # If an outcome was decided after its version was created, it doesn't result from that version.
     versions = {
         one.checkpoint.version
         for one in before

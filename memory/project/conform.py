@@ -41,8 +41,8 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
     """Convert `value` to the given type.
 
     Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as
-    values that already have the type. Raises an EditError that names `where` if the value does not
-    fit.
+    values that already have the type. Raises EditError if the value doesn't fit; the message
+    includes `where`, the value's path.
     """
     match type_:
         case Scalar(name):
@@ -80,7 +80,8 @@ def conform_fields(
 ) -> dict[str, Value]:
     """Return a new object's fields in declared order, leaving out those with default values.
 
-    Raises EditError if a field is unknown, a required field is missing or a value does not fit.
+    Raises EditError if a field is unknown, a required field is missing, or a value doesn't fit its
+    field's type.
     """
     fields = conform_some_fields(data, class_, domain, where)
     for field in class_.fields:
@@ -120,7 +121,7 @@ def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value
 
 
 def infer_scalar(value: object, where: str) -> Type:
-    """Return the type of a JSON scalar; raises EditError for a date that does not exist."""
+    """Return the type of a JSON scalar; raises EditError for an impossible date."""
     match value:
         case None:
             return NONE
@@ -163,7 +164,7 @@ def _conform_union(value: object, type_: Union, domain: Domain, where: str) -> V
     alternatives = members_of(core)
     if len(alternatives) == 1:
         return conform(value, core, domain, where)
-    # Try `str` last, so that text is read as a date, enum member or key if possible.
+    # Try `str` last, so that a string is parsed as a date, enum member or key if possible.
     for alternative in sorted(alternatives, key=lambda member: member == Scalar("str")):
         try:
             return conform(value, alternative, domain, where)
@@ -240,7 +241,7 @@ def _decimal(value: object) -> Decimal | None:
     if type(value) not in (int, float, str, Decimal):
         return None
     try:
-        # Convert via text, so that 0.1 does not become 0.1000000000000000055511151231...
+        # Convert via a string, so that 0.1 does not become 0.1000000000000000055511151231...
         found = Decimal(str(value))
     except InvalidOperation:
         return None

@@ -24,7 +24,7 @@ MAX_SOURCE = 64 * 1024
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """A field of a new class. Without a default, it is required unless its type allows None."""
+    """A field of a new class; it is required if it has no default and its type excludes None."""
 
     name: str
     type: str
@@ -77,7 +77,7 @@ class WidenField:
 
     @property
     def call(self) -> str:
-        """This edit written as a function call, for messages that recommend it."""
+        """This edit written as a function call, for error messages that recommend it."""
         return (
             f'{self.op}(domain="{self.domain}", class_name="{self.class_name}",'
             f' name="{self.name}", type="{self.type}")'
@@ -102,9 +102,9 @@ class Add:
 
     If `key` is None, the record's key is `<class>-<newest source>[-n]`. If `collection` is None,
     the record goes into its class's first collection, which is created if necessary. If `singleton`
-    is set, `collection` is the singleton's name. `derived` names each field containing dates or
-    numbers that are not in any cited entry, and says where they come from: ("nights", "from
-    check-in and check-out").
+    is set, `collection` is the singleton's name. `derived` has a pair for each field with dates or
+    numbers that don't appear in any cited entry: the field's name and where its value comes from,
+    such as ("nights", "from check-in and check-out").
     """
 
     op: ClassVar = "add"
@@ -133,7 +133,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Retire:
-    """Retire a record: remove it from the state. Its key is never reused."""
+    """Retire a record: remove it from the state. The record's key is never reused."""
 
     op: ClassVar = "retire"
     domain: str
@@ -165,7 +165,7 @@ class DeleteConstraint:
 
 @dataclass(frozen=True)
 class Note:
-    """Keep text that fits no class as a record in the `notes` domain. For `derived`, see `Add`."""
+    """Store text that fits no class as a record in `notes`. For `derived`, see `Add`."""
 
     op: ClassVar = "note"
     text: str
@@ -175,10 +175,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Mark records that contradict each other. They stay, and a constraint fires for them.
+    """Mark records as contradicting each other; they are kept, and a constraint fires for them.
 
-    `about` says in a few words what the records disagree on. The mark is itself a record, in the
-    `conflicts` collection of the `conflicts` domain; retiring it resolves the conflict.
+    `about` is a short description of what the records disagree on. The conflict is stored as a
+    record in the `conflicts` collection of the `conflicts` domain; retiring that record resolves
+    the conflict.
     """
 
     op: ClassVar = "conflict"
@@ -238,7 +239,7 @@ def edit_to_json(edit: Edit) -> dict[str, Any]:
 
 
 def check_sources(edit: Edit) -> None:
-    """Reject an edit whose sources are not entry numbers, or that must cite sources but doesn't."""
+    """Reject an edit with invalid entry numbers as sources, or without the sources it requires."""
     _sources(list(edit.sources), f"{edit.op}.sources")
     if isinstance(edit, _NEED_SOURCES) and not edit.sources:
         raise EditError(

@@ -1,7 +1,7 @@
-"""The library for English plurals (inflect), imported without its argument type checks.
+"""inflect, a library for English plurals, imported without its argument type checks.
 
-The library adds these checks with a decorator, and each use of the decorator parses the library's
-source again, which makes the import take seconds. We check our arguments ourselves.
+inflect adds these checks with a decorator, and each use of the decorator reparses inflect's source,
+which would make the import take seconds. We check our arguments ourselves.
 """
 
 from unittest.mock import patch
@@ -11,7 +11,7 @@ with patch("typeguard.typechecked", lambda function: function):
 
 ENGINE = inflect.engine()
 
-# Singular nouns that the library takes for plurals ("lens" as the plural of "len", "regimen" as the
+# Singular nouns that inflect mistakes for plurals ("lens" as the plural of "len", "regimen" as the
 # plural of "regiman") or pluralises as if they were compounds of "man".
 NOUNS = {
     **{

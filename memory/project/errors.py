@@ -2,7 +2,7 @@
 
 
 class EditError(Exception):
-    """The project rejects an edit or a record; the message names the field and the fix.
+    """The project rejected an edit or a record; the message names the field and the fix.
 
     `code` is stable and meant for programs; `message` is meant for people and models.
     """

@@ -83,7 +83,7 @@ def read_whole(files: Mapping[str, str]) -> Whole:
 
 
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
-    """Add the contents of another project to this one, and return the edits that did so.
+    """Add the contents of another project to this one, and return the edits that were applied.
 
     The added records cite `sources`, since their original sources are entries in another log.
     Everything else stays as it was in the other project, including the order of classes, fields and
@@ -106,7 +106,7 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         for domain in outline.domains.values()
         for edit in _of_schema(Domain(domain.name), domain)
     ]
-    # `_take_over_order` creates the collections in their original order.
+    # Omit the collections: `_take_over_order` creates them in their original order.
     bare = [
         replace(_unambiguous(e, outline), collection=None) if isinstance(e, DefineClass) else e
         for e in schema
@@ -136,8 +136,8 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
 def _unambiguous(edit: DefineClass, outline: Outline) -> DefineClass:
     """Return the edit with ambiguous class names in its field types qualified by their domain.
 
-    If another domain has a class with the same name, the plain name would refer to that class until
-    the one in this domain is defined.
+    If another domain has a class with the same name, the unqualified name would refer to that class
+    until the class in this domain is defined.
     """
     others = {
         name
@@ -187,7 +187,7 @@ def _take_over_record(
     )
     apply(project, add)
     # If a field allows several types, the edit turns text that looks like a date into a date. In
-    # that case, restore the exact record.
+    # that case, restore the record as it was in the other project.
     record_id = RecordId(domain.name, name, record.key)
     written, exact = project.record(record_id), replace(record, sources=sources)
     if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
@@ -196,9 +196,9 @@ def _take_over_record(
 
 
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
-    """Apply the edits in an order that works, and return them in that order.
+    """Apply the edits in an order in which each succeeds, and return them in that order.
 
-    If no order works because classes refer to each other, the fields that hold references are added
+    If there is no such order because classes refer to each other, the reference fields are added
     after the classes.
     """
     waiting = list(edits)
@@ -240,7 +240,7 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
 
 
 def _is_generated(path: str, text: str | None) -> bool:
-    """Return whether a file is generated, i.e. the manifest or an empty `__init__.py`."""
+    """Return whether a file is generated, i.e. is the manifest or an empty `__init__.py`."""
     return path == "manifest.py" or (path.endswith("__init__.py") and not (text or "").strip())
 
 
@@ -252,7 +252,7 @@ def _domain_of(path: str) -> str:
 
 @dataclass(frozen=True)
 class _Read:
-    """A domain and its records, before and after the change."""
+    """A domain and its records, before and after the given files are applied."""
 
     old: Domain
     new: Domain
@@ -383,7 +383,7 @@ def _of_records(
 
 
 def _changed(class_: Class, old: Record, new: Record) -> dict[str, object]:
-    """Return the fields whose values changed; an omitted field has its default value."""
+    """Return those fields of a record whose values changed; omitted fields have their defaults."""
     values = {
         field.name: (
             old.fields.get(field.name, field.default),

@@ -2,11 +2,12 @@
 
 An old-style constraint is a module with `check(project_path)` or `check_constraints(current_time)`,
 which returns a list of dictionaries. It runs unchanged, only in the sandbox, and is exempt from the
-policy. Which files it sees in its project's folder depends on where the constraint is kept:
+policy. Which files it sees in its project's directory depends on where the constraint is stored:
 
 - `legacy/live/`: the user's current state in place of the imported state;
 - `legacy/frozen/`: all files exactly as imported. An import chooses this if the constraints would
-  raise different alerts on the translated state; they then see nothing that is learned later.
+  raise different alerts on the translated state; the constraints then see nothing that is learned
+  after the import.
 """
 
 import ast
@@ -55,9 +56,9 @@ def original_path(path: str) -> str:
 
 
 def surroundings(constraint: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files an old-style constraint sees in its folder, keyed by original path.
+    """Return the files an old-style constraint sees in its directory, keyed by original path.
 
-    `files` are the files in the whole tree.
+    `files` has all files in the tree.
     """
     profile = LIVE if constraint.startswith(LIVE) else FROZEN
     found = {

@@ -27,10 +27,10 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass
 class Uses:
-    """The names used by a piece of source, collected as it is written.
+    """The names used by a piece of source, collected while the source is generated.
 
     `classes` holds "Trip" for a class in the same domain and "identity.Passport" for a class in
-    another domain; `aliases` maps some of these names to the names to write instead.
+    another domain; `aliases` maps some of these names to the aliases to write instead.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -54,7 +54,7 @@ class LiteralError(ValueError):
 
 
 def literal(value: Value, uses: Uses | None = None) -> str:
-    """Return a value as Python source; values with the same source are the same (see `same`)."""
+    """Return a value as Python source; two values are the `same` if their source is identical."""
     return _WRITERS[type(value)](value, uses or Uses())
 
 
@@ -175,7 +175,7 @@ def parse_literal(text: str) -> Value:
 
 
 def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
-    """Return the value a syntax tree represents; raises LiteralError if it doesn't represent one.
+    """Return the value a syntax tree represents; raises LiteralError if it isn't a valid value.
 
     `names` maps imported class names to the classes they stand for ("identity.Passport").
     """

@@ -13,7 +13,7 @@ _Records = dict[str, dict[str, dict[str, Record]]]
 
 
 def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
-    """Return a tree's outline and records.
+    """Parse a tree's files, and return the project's outline and records.
 
     The records are keyed by file path, then by collection or singleton name, then by record key.
 
@@ -44,7 +44,7 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
 
 
 def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
-    """Return a domain and its records, which are keyed as in `load`."""
+    """Parse a domain; return it and its records, which are keyed as in the result of `load`."""
     path = Domain(name).schema_path
     domain = parse_schema(path, files[path], name)
     path = domain.state_path
@@ -89,7 +89,7 @@ def _documentation(path: str, source: str) -> str:
 
 
 def _is(path: str, *pattern: str) -> bool:
-    """Return whether a path matches; `*` matches any name, `test_*` any name with that prefix."""
+    """Return whether a path fits a pattern; `*` matches any name, `test_*` any with this prefix."""
     parts = path.split("/")
     return (
         len(parts) == len(pattern)

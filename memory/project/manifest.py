@@ -7,7 +7,7 @@ from memory.project.literals import string_literal
 from memory.project.outline import Class, Domain, Enumeration, Outline
 from memory.project.types import format_type, is_optional, without_none
 
-# For projects with more classes than this, the summary has only names and counts.
+# For projects with more classes than this, the manifest has only names and counts.
 MAX_CLASSES = 80
 _MAX_DOC = 100
 _LEGEND = "str unless name:type; ? may be None"

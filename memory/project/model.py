@@ -20,7 +20,7 @@ from memory.project.parse import documentation, parse_state, uses_of_name
 from memory.project.render import FileRecords, record_size, render_schema, render_state
 from memory.project.values import Location, Record, RecordId
 
-# No file is larger than 64 KiB: a shard has up to 60 KiB of records, and the rest is for its
+# No file is larger than 64 KiB: a shard has up to 60 KiB of records, and the remainder is for its
 # imports. In state.py, half of the 64 KiB is reserved for the list of shards, which grows over
 # time. There are two exceptions: a single record larger than the limit, and a record that grows
 # when an update changes it in place.
@@ -45,12 +45,13 @@ class Change:
 
     `files` maps the path of every changed file to its new text, or to None if it was deleted.
     `records` has every record that was added or updated. `transient` lists the records that were
-    both added and retired since then: they are in no file, but their keys, like those of `retired`
-    records, can't be reused. `retired_by` maps each retired record to the entries cited by the edit
-    that retired it. `set_by` maps each field of an updated record to the entries cited by the edits
-    that set it. `derived` has the fields that an edit marked as derived, each with the reason.
-    `as_named` has the earlier states of updated records, with renamed fields under their current
-    names; it is empty if a renamed field's old name now belongs to another field.
+    both added and retired since the project was opened: they are in no file, but their keys, like
+    those of `retired` records, can't be reused. `retired_by` maps each retired record to the
+    entries cited by the edit that retired it. `set_by` maps each field of an updated record to the
+    entries cited by the edits that set it. `derived` has the fields that an edit marked as derived,
+    each with the reason. `as_named` has the earlier states of updated records, with renamed fields
+    under their current names; it is empty if a renamed field's old name now belongs to another
+    field.
     """
 
     files: Mapping[str, str | None]
@@ -112,7 +113,7 @@ class Project:
         """Parse all files in a tree, and return the project they make up.
 
         Raises ProjectError for a file that can't be read. The files don't contain the keys of
-        retired records: where these matter, use `open` with its `locate`.
+        retired records: if you need these, use `open` and pass `locate`.
         """
         outline, records = load(files)
         places = {
@@ -234,11 +235,11 @@ class Project:
         self._put(record_id, record)
 
     def replace(self, record_id: RecordId, record: Record) -> None:
-        """Replace the record with this id."""
+        """Replace the record that has this id."""
         self._put(record_id, record)
 
     def remove(self, record_id: RecordId, sources: Sequence[int]) -> None:
-        """Retire a record, citing these entries; its key is never reused."""
+        """Retire a record, citing these entries; the record's key is never reused."""
         self._put(record_id, None)
         self._retired_by[record_id] = sources
         domain = self.outline.domains[record_id.domain]
@@ -259,7 +260,7 @@ class Project:
             self._written.pop(path, None)
 
     def keep_legacy(self, files: Mapping[str, str]) -> None:
-        """Keep a foreign project's files unchanged; their new paths are below legacy/."""
+        """Keep a foreign project's files unchanged; their new paths are under legacy/."""
         self._written |= files
         legacy = sorted({*self.outline.legacy, *files})
         constraints = {path for path, source in files.items() if is_old_constraint(source)}
@@ -280,7 +281,7 @@ class Project:
         )
 
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
-        """Record that a field was renamed; `change` checks that nothing uses its old name."""
+        """Record that a field was renamed; `change` checks that nothing uses the old name."""
         self._renamed.append((domain, class_name, field))
 
     def note_derived(self, record_id: RecordId, reasons: Mapping[str, str]) -> None:

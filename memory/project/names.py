@@ -1,8 +1,8 @@
-"""Names in a project: which ones are allowed, and how default names are made.
+"""Names in a project: which ones are allowed, and how default names are generated.
 
 Class names begin with an upper-case letter and all other names (of domains, collections and
-constraints) are lower case, so the two kinds never clash in one file. A reserved name that comes
-from a client's data is escaped with a trailing underscore; a reserved name that somebody chose
+constraints) are lower case, so the two kinds never clash in a file. A reserved name that comes from
+a client's data is escaped with a trailing underscore; a reserved name that somebody chose
 deliberately is rejected.
 """
 
@@ -33,13 +33,13 @@ _LIBRARY = {
 
 RESERVED_LOWER = frozenset(_BUILTINS | _MODULES | _QUERY)
 RESERVED_CLASSES = frozenset(_BUILTINS | _LIBRARY)
-# A field may be called `list` or `date`, but must not hide a name that schemas rely on.
+# A field may be called `list` or `date`, but must not shadow a name that schemas rely on.
 RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
 
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
-# The domain for typed entries that don't name one.
+# The domain for typed entries that don't specify a domain.
 DEFAULT_DOMAIN = "general"
 
 
@@ -189,7 +189,7 @@ def _split_last_word(name: str) -> tuple[str, str]:
 
 
 def _looks_plural(word: str) -> bool:
-    # inflect takes "bus" and "analysis" for plurals of "bu" and "analysi".
+    # inflect mistakes "bus" and "analysis" for the plurals of "bu" and "analysi".
     if word.endswith(("us", "ss", "is")) or not word or word in _singulars():
         return False
     found = _inflect().singular_noun(word)

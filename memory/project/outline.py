@@ -1,7 +1,8 @@
 """The outline of a project: everything except its records.
 
-It is small and immutable, and is all that's needed to append a record or write the manifest. It is
-stored next to a checkpoint's tree, so nothing has to be parsed to know what a project contains.
+An outline is small and immutable, and is all that's needed to append a record or write the
+manifest. It is stored next to a checkpoint's tree, so nothing has to be parsed to find out what a
+project contains.
 """
 
 import enum
@@ -26,7 +27,7 @@ Default: TypeAlias = Value | Literal[Required.REQUIRED]
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a class. If its type allows None, it defaults to None unless otherwise set."""
+    """A field of a class. A field that may be None defaults to None unless otherwise set."""
 
     name: str
     type: Type
@@ -127,7 +128,7 @@ class Domain:
         return {*self.enums, *self.classes, *self.collections, *self.singletons}
 
     def has_part(self, name: str) -> bool:
-        """Return whether `name` can be used as a field type: an enum or a non-record class."""
+        """Return whether `name` is an enum or non-record class, which can be a field's type."""
         return name in self.enums or (name in self.classes and not self.classes[name].is_record)
 
     def collections_of(self, class_name: str) -> list[str]:
@@ -170,7 +171,7 @@ class Domain:
                 yield shard.path
 
     def records_size(self, path: str) -> int:
-        """Return the size of a file's records in bytes, which decides if another record fits."""
+        """Return the total size of a file's records in bytes, which limits further records."""
         shards = (shard for c in self.collections.values() for shard in c.shards)
         size = sum(shard.size for shard in shards if shard.path == path)
         if path == self.state_path:
@@ -227,8 +228,8 @@ class Outline:
     def resolve(self, class_name: str, domain: str) -> tuple[Domain, Class] | None:
         """Return the record class that "Passport" or "identity.Passport" refers to in a domain.
 
-        A plain name refers to the domain's own class or, failing that, to the only class with that
-        name in the other domains.
+        An unqualified name refers to the domain's own class or, failing that, to the only class
+        with that name in the other domains.
         """
         prefix, _, bare = class_name.rpartition(".")
         places = [prefix] if prefix else [domain] if self._defines(domain, bare) else self.domains

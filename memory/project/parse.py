@@ -19,8 +19,9 @@ PIECE = 2048  # number of characters parsed at a time
 class StateSource:
     """The contents of a state file or shard.
 
-    `collections` maps each collection to its class, and `shards` maps it to the modules where its
-    list continues. `records` maps each collection or singleton to its records by key.
+    `collections` maps each collection to its class, and `shards` maps each collection to the
+    modules where its list continues. `records` maps each collection or singleton to its records by
+    key.
     """
 
     collections: dict[str, str] = field(default_factory=dict)
@@ -96,7 +97,7 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
 
 
 def documentation(source: str) -> str:
-    """Return the first docstring line of a constraint's `check` or, failing that, its module."""
+    """Return the first docstring line of a constraint's `check` or, failing that, of its module."""
     module = parse_python(source)
     checks = [n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     documented: list[ast.FunctionDef | ast.Module] = [*checks, module]
@@ -128,9 +129,9 @@ def _parse(path: str, source: str) -> ast.Module:
 def _parse_lists(source: str) -> list[ast.stmt]:
     """Parse a file whose lists are laid out as we render them, with one item per line.
 
-    Python's parser holds the GIL until it is done; for a large file, that is long enough to delay
-    all other requests in the process. So give it a few lines at a time. Returns an empty list if
-    the layout differs or the source is not valid Python.
+    Python's parser holds the GIL until it finishes, which for a large file takes long enough to
+    delay all other requests in the process. So pass it a few lines at a time. Returns an empty list
+    if the layout differs or the source is not valid Python.
     """
     lines = source.split("\n")
     if len(source) <= PIECE or "]" not in lines:
@@ -150,7 +151,7 @@ def _parse_lists(source: str) -> list[ast.stmt]:
         match node:
             case ast.AnnAssign(value=ast.List(elts=[]) as value) if node.lineno in lists:
                 value.elts = lists.pop(node.lineno)
-    return [] if lists else body  # any list left over is inside a string
+    return [] if lists else body  # any list that is left over is text inside a string
 
 
 def _parse_items(lines: list[str], start: int, end: int) -> list[ast.expr]:
@@ -280,7 +281,7 @@ def _number(node: ast.expr) -> int:
 def _normal(
     fields: Mapping[str, Value], class_: Class, domain: Domain, node: ast.expr
 ) -> dict[str, Value]:
-    """Return fields in their stored form; raises LiteralError if they do not fit their class."""
+    """Return an object's fields in stored form; raises LiteralError if they don't fit its class."""
     unknown = fields.keys() - {field_.name for field_ in class_.fields}
     missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
     if unknown or missing:

@@ -12,6 +12,6 @@ def holds_records(path: str) -> bool:
 def is_code(path: str) -> bool:
     """Return whether the file is code that somebody wrote: a schema, a constraint or a test.
 
-    The manifest and the files that hold records are generated from data and have no behaviour.
+    The manifest and the files that hold records are generated from data and contain no logic.
     """
     return not holds_records(path) and path != "manifest.py"

@@ -1,7 +1,8 @@
 """Compiling a typed log entry into edits, without a language model.
 
 Types are inferred from the data. A field keeps its type as long as new values fit. Otherwise, the
-type is widened to a common type that loses no information; if there is none, the entry is rejected.
+type is widened to a common type that loses no information; if there is no such type, the entry is
+rejected.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -71,9 +72,9 @@ class RecordEntry:
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     """Return the edits that would add an entry to the project, without changing the project.
 
-    An entry with a new key becomes an Add, and one with a known key becomes an Update of the fields
-    that differ, preceded by any schema edits that are needed. Raises EditError if the entry is
-    malformed, clashes with the schema or uses a retired key.
+    An entry with a new key becomes an Add, and an entry with a known key becomes an Update of the
+    fields that differ, preceded by any schema edits that are needed. Raises EditError if the entry
+    is malformed, clashes with the schema or uses a retired key.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
@@ -169,7 +170,7 @@ def _escaped_value(value: object, where: str, depth: int) -> object:
 
 
 class _TypeClash(EditError):
-    """A value doesn't fit its field; `type` is a type that would hold it."""
+    """A value doesn't fit its field; `type` is a type that would include the value."""
 
     def __init__(self, refusal: EditError, wider: Type) -> None:
         super().__init__(refusal.code, refusal.message)
@@ -177,7 +178,7 @@ class _TypeClash(EditError):
 
 
 class _Draft:
-    """A domain's classes while they are being fitted to one record."""
+    """A domain's classes while they are being adapted to a record."""
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -187,7 +188,7 @@ class _Draft:
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
     ) -> dict[str, Value]:
-        """Return a new object's fields, creating its class or changing it to fit them."""
+        """Return a new object's fields, creating or changing the object's class to fit them."""
         if name not in self.domain.classes:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
@@ -201,7 +202,7 @@ class _Draft:
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True
     ) -> dict[str, Value]:
-        """Return the given fields of an object, changing its class to fit them."""
+        """Return the given fields of an object, changing the object's class to fit them."""
         if self.domain.classes[name].is_record != is_record:
             kind = "not a record class" if is_record else "a record class"
             raise EditError(
@@ -223,7 +224,7 @@ class _Draft:
         return fields
 
     def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
-        """Return the error, recommending the edit that would make the value fit, if any."""
+        """Return the error, with the edit (if any) that would make the value fit in its message."""
         if field_ is None or not clash.message.endswith(WidenField.op):
             return clash
         old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
@@ -234,7 +235,7 @@ class _Draft:
         return EditError(clash.code, clash.message.removesuffix(edit.op) + edit.call)
 
     def edits(self) -> Iterator[Edit]:
-        """Yield the edits that turn the domain's schema into this draft's."""
+        """Yield the edits that turn the domain's stored schema into the draft's."""
         domain = self.domain.name
         for class_ in self._new_classes():
             fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
@@ -251,8 +252,8 @@ class _Draft:
     def _new_classes(self) -> Iterable[Class]:
         """Return the new classes, each after the classes it contains.
 
-        This isn't the order in which they were encountered: a list's second object may have parts
-        that its first one lacks.
+        This isn't the order in which the classes were encountered: a list's second object may have
+        parts that the first object lacks.
         """
         ordered: dict[str, Class] = {}
 
@@ -292,7 +293,7 @@ class _Draft:
         self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
 
     def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
-        """Return the type a value needs (the declared one or the next wider one) and the value."""
+        """Return the type a value needs (as declared, or wider) and the converted value."""
         if value is None:
             return optional(declared), None
         where = f"{self.domain.name}.{owner}.{name}"

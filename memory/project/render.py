@@ -82,7 +82,7 @@ def render_state_stub(domain: Domain) -> str:
 
 
 def _aliases(class_names: Iterable[str]) -> dict[str, str]:
-    """Return aliases for other domains' classes whose plain names are ambiguous in this file."""
+    """Return aliases for other domains' classes if their unqualified names are ambiguous here."""
     taken = [bare_name(name) for name in class_names]
     return {
         name: name.replace(".", "_")
@@ -124,8 +124,8 @@ def render_schema(domain: Domain) -> str:
     """Return a domain's schema.py: enums first, then classes, each in definition order.
 
     A reference to a class that is defined further down or in another domain is written in quotes,
-    and any import it needs is for the type checker only. So neither the order of classes nor a
-    reference cycle can break an import.
+    and any import that the reference needs is for the type checker only. So neither the order of
+    classes nor a reference cycle can break an import.
     """
     imports, quoted = _Imports(), _Imports()
     blocks = [_render_enum(enumeration) for enumeration in domain.enums.values()]
@@ -181,9 +181,9 @@ def _class_block(head: str, doc: str, lines: list[str]) -> str:
 
 
 def _names_in_body(class_: Class, domain: Domain) -> dict[str, str]:
-    """Return aliases for type names that a class can't use as they are in its annotations.
+    """Return aliases for the type names that are ambiguous or shadowed in a class's annotations.
 
-    Inside the class, a field shadows a type of the same name, and the plain name of another
+    Inside the class, a field shadows a type of the same name, and the unqualified name of another
     domain's class may be ambiguous.
     """
     fields = {field_.name for field_ in class_.fields}

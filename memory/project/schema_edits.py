@@ -1,4 +1,4 @@
-"""Applying schema edits: classes, enums, and their fields."""
+"""Applying schema edits, which define and change classes, enums and fields."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -267,7 +267,7 @@ def existing_domain(project: Project, name: str) -> Domain:
 
 
 def places_of(project: Project, name: str) -> str:
-    """Return a hint for error messages saying where to find any records `name` may refer to.
+    """Return a hint for error messages about where to find the records `name` may refer to.
 
     `name` may be a class, in singular or plural, or a collection in another domain.
     """

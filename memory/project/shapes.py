@@ -42,7 +42,7 @@ _ALSO = 'write ALSO = {"Medication": ("Prescription", "Drug"), "Medication.name"
 
 
 class ShapeError(Exception):
-    """A source does not clearly declare what its constraint needs.
+    """A constraint's source does not clearly declare what the constraint needs.
 
     The message names the line, the problem and the fix.
     """
@@ -56,7 +56,7 @@ class ShapeError(Exception):
 
 @dataclass(frozen=True)
 class ShapeField:
-    """A field in a shape. If it has a default, users' classes don't need to have the field."""
+    """A field in a shape. If it has a default, users' classes don't need to have such a field."""
 
     name: str
     type: Type
@@ -98,7 +98,8 @@ class Match:
     `{"domain", "name", "class", "fields": {shape's field: user's field}, "not_none": shape's
     fields}`. The fields in `not_none` may be None in the user's records, but not in the shape: the
     shape's default replaces None, and records with None are left out if there is no default.
-    `reasons` say why the constraint does not apply; if it does apply, `notes` say what is left out.
+    `reasons` lists why the constraint does not apply; if it does apply, `notes` lists what is left
+    out.
     """
 
     bindings: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -385,7 +386,7 @@ def _candidates(shape: Shape, outline: Outline) -> Iterator[tuple[Domain, Class]
 def _fit(
     shape: Shape, domain: Domain, class_: Class
 ) -> tuple[dict[str, UserField], list[str], list[str]]:
-    """Return the class's fields keyed by the shape's names, the problems, and what is left out."""
+    """Return the class's fields by shape field name, the problems, and what is left out."""
     where = f"{domain.name}.{class_.name}"
     if not class_.is_record:
         return {}, [f"{where} is not a record class"], []
@@ -406,7 +407,7 @@ def _fit(
             for one in named
         ]
         if wanted.has_default:
-            left_out += [f"{one}: it is not used" for one in problem]
+            left_out += [f"{one}: this field is not used" for one in problem]
         else:
             missing = f"{where} has no field {_alternatives(wanted.name, *wanted.also)}"
             wrong += problem or [missing]
@@ -433,8 +434,8 @@ def _fits(user: Type, shape: Type, domain: Domain) -> bool:
 def _fits_one(user: Type, shape: Type, domain: Domain) -> bool:
     match user, shape:
         case ListOf(element), ListOf(wanted):
-            # Lists that may contain None or enum members don't fit, since every record would have
-            # to be checked.
+            # Lists that may contain None or enum members don't fit, since the list in every record
+            # would have to be checked.
             plain = not is_optional(element) or is_optional(wanted)
             return (
                 plain

@@ -1,4 +1,4 @@
-"""A project as it would be with fewer typed entries, or with the same ones in a different order."""
+"""A project as if it had fewer typed entries, or the same entries in a different order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +14,8 @@ from memory.project.values import Location, RecordId
 def edits_up_to(edits: Iterable[Edit], seq: int) -> Iterator[Edit]:
     """Yield the edits in a batch that come from typed entries up to `seq`.
 
-    The batch was compiled entry by entry. A record's edit cites its entry; the schema edits it
-    needs come before it and cite no entry.
+    The batch was compiled entry by entry. An edit to a record cites the entry it comes from; the
+    schema edits it needs come before it and cite no entry.
     """
     schema: list[Edit] = []
     for edit in edits:
@@ -35,7 +35,7 @@ class Telling:
     def __init__(
         self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
     ) -> None:
-        """Start with these files, which hold no records: constraints and their tests.
+        """Start with these files: constraints and their tests, but no records.
 
         `widened` lists, in order, the edits that somebody made by hand to widen fields. Each of
         these fields is widened as soon as it exists.
@@ -50,8 +50,8 @@ class Telling:
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
         """Add the entries in this order; return the reason for each rejection, keyed by seq.
 
-        The entries are compiled just as the server does it, but only the compiler can reject them,
-        not the gate, which also runs tests.
+        The entries are compiled just as they are on the server, but only the compiler can reject
+        them: the gate, which also runs tests, is left out.
         """
         rejected: dict[int, str] = {}
         while True:

@@ -19,7 +19,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
     """Return a value as typed JSON.
 
     If `domain` is given, the result has the form of a sandbox dump: defaults are filled in, and
-    enum members have their values. `domain` must be the one whose classes the value uses.
+    enum members include their values. `domain` must be the domain whose classes the value uses.
     Otherwise, the value is encoded as it is stored, so that `decode` can restore it.
     """
     match value:
@@ -43,7 +43,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
                 tagged["value"] = encode(domain.enums[class_name].value(member))
             return tagged
         case Ref(class_name, key):
-            # In a sandbox dump, a class has its plain name without its domain.
+            # In a sandbox dump, class names are not qualified by their domain.
             name = bare_name(class_name) if domain else class_name
             return {"$ref": name, "key": key}
         case Struct(class_name, fields):
@@ -82,8 +82,9 @@ def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
 def decode(data: object, where: str, depth: int = 0) -> Any:
     """Parse an edit's plain or typed JSON.
 
-    Objects without a `$` key stay objects; they are fitted to a dataclass once the type is known.
-    For JSON that no field can hold, raises an EditError that names `where`.
+    Objects without a `$` key stay dictionaries until their type is known and they can be converted
+    to it. For JSON that no field can hold, raises an EditError that mentions `where`, the value's
+    path.
     """
     if depth > MAX_DEPTH:
         raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")

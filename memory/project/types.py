@@ -1,4 +1,4 @@
-"""Field types: parsing and formatting them, and telling which of two types is wider."""
+"""Field types: parsing, formatting and comparing them (a type may be wider than another)."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Named:
-    """An enum in the field's own domain, or a class there that is not a record class."""
+    """An enum or a non-record class in the field's own domain."""
 
     name: str
 
@@ -40,7 +40,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Union:
-    """A union of types, with `None` last. Create it with `union`, which ensures this form."""
+    """A union of types, with `None` last. Create unions with `union`, which ensures this form."""
 
     members: tuple["Type", ...]
 
@@ -159,7 +159,7 @@ def bare_name(class_name: str) -> str:
 def map_names(
     type_: Type, *, named: Callable[[str], str] = str, ref: Callable[[str], str] = str
 ) -> Type:
-    """Return the type with its class names mapped by `named` and, in references, by `ref`."""
+    """Return the type with class names replaced using `named` or, in references, using `ref`."""
     match type_:
         case Named(name):
             return Named(named(name))

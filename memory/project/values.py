@@ -1,8 +1,8 @@
-"""Field values, and the records that consist of them.
+"""Field values, and the records that they make up.
 
 A value mirrors the source text in a state file, which is parsed but never executed. Scalars and
-dates are plain Python objects; anything that the user's code declares as a class of its own is
-represented by a small frozen dataclass.
+dates are plain Python objects; instances of classes that the user's code declares are represented
+by small frozen dataclasses.
 """
 
 import datetime
@@ -91,7 +91,7 @@ class Record:
 
 
 class RecordId(NamedTuple):
-    """What identifies a record; `collection` may also be a singleton's name."""
+    """A record's identity; `collection` may also be a singleton's name."""
 
     domain: str
     collection: str

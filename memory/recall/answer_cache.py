@@ -1,8 +1,9 @@
 """Cached query answers: the same query on the same version always has the same answer.
 
 Sandboxed code gets its clock as an input, and nothing else can differ between two runs of the same
-code on the same version. So an answer depends only on the version, the code, the user's time zone,
-and as much of the current time as the code uses: none of it, just the date, or the exact time.
+code on the same version. So a query's answer depends only on the version, the code, the user's time
+zone, and as much of the current time as the code uses: none of it, just the date, or the exact
+time.
 """
 
 import datetime
@@ -37,13 +38,13 @@ _EARLIER = Statement(
 def key_of(
     user: MemoryUser, code: str, instant: datetime.datetime, place: Sequence[str | int] = ()
 ) -> str:
-    """Return the cache key for this code at the given time; it does not depend on the version.
+    """Return the cache key for this code at the given time; the key is the same for all versions.
 
     `place` identifies a state that was computed from a version (`history.Known.place`); it is empty
     for the version itself.
     """
     clock = [user.time_zone]
-    names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python reads identifiers
+    names = unicodedata.normalize("NFKC", with_few_marks(code))  # as Python normalises identifiers
     if _NOW.search(names):
         clock += [instant.isoformat()]
     elif _TODAY.search(names):
@@ -52,7 +53,7 @@ def key_of(
 
 
 def earlier(checkpoint: Checkpoint, key: str) -> Run | None:
-    """Return an earlier run of the same query on this version, if there is one."""
+    """Return an earlier run of the same query on this version, or None if there is none."""
     run = _EARLIER.first(checkpoint=checkpoint.pk, key=key)
     if run is not None:
         run.checkpoint = checkpoint

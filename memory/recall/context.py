@@ -1,10 +1,10 @@
 """Context for an agent's prompt: what is known about a user, as one block within a token budget.
 
-The parts that don't depend on the question (manifest, open alerts) come first, so that a provider's
-prompt cache can keep them. They are followed by the records, facts and messages that are relevant
-to the question. Each line ends with the numbers of the entries it is based on. Each statement is
-kept on one line, and text in a record that could be mistaken for another field is quoted, so that
-nothing anybody said can pass for another part of the block.
+The parts that don't depend on the question (manifest, open alerts) come first, so that they stay in
+a provider's prompt cache. They are followed by the records, facts and messages that are relevant to
+the question. Each line ends with the numbers of the entries it is based on. Each statement is kept
+on one line, and text in a record that could be mistaken for another field is quoted, so that
+nothing anybody said can be mistaken for another part of the block.
 """
 
 import json
@@ -40,8 +40,8 @@ from memory.temporal.history import Known
 # Token counts are estimated from this average rather than with the provider's tokenizer.
 CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# Each part's share of the budget. FACTS and ARCHIVE are shares of what is left when it is the
-# facts' and the messages' turn. Records get whatever the other parts leave.
+# Each part's fraction of the budget. FACTS and ARCHIVE are fractions of what remains when the facts
+# and the messages, respectively, are added. Records get whatever the other parts leave unused.
 ALERTS, MANIFEST = 0.25, 0.4
 FACTS, ARCHIVE = 0.35, 0.45
 MAX_LINE = 600
@@ -49,18 +49,18 @@ MAX_LINE = 600
 # room for at least WORTH_IT characters, and otherwise left out.
 MAX_CITED = 8
 WORTH_IT = 80
-# How many collections to search for records, and how many records to show from each.
+# Maximum number of collections that records are taken from, and of records shown from each.
 MAX_COLLECTIONS = 8
 MAX_RECORDS = 20
-# How many files per collection to read because they contain hits (in addition to its newest file),
-# and how many hits to ask for.
+# Maximum number of files with hits to read per collection (in addition to its newest file), and
+# number of hits to request from the search.
 MAX_FILES = 2
 MAX_HITS = 100
-# Text whose closeness to the query is at least NEAR is relevant even if it shares no words with it.
-# Only the newest MAX_COMPARED records of a collection are compared.
+# Text whose closeness to the query is at least NEAR is relevant even if it shares no words with the
+# query. Only the newest MAX_COMPARED records of a collection are compared.
 NEAR = 0.05
 MAX_COMPARED = 300
-# How many files to read from a collection that a critical constraint uses.
+# Maximum number of files to read from a collection that a critical constraint uses.
 MAX_WATCHED_FILES = 8
 
 PREAMBLE = (
@@ -68,13 +68,13 @@ PREAMBLE = (
     " Numbers in brackets are entries of the log."
 )
 _MOMENT = re.compile(r"[0-9T:.+-]+")
-# The characters that separate fields, values and entry numbers in the block.
+# The punctuation marks that separate fields, values and entry numbers in the block.
 _SIGNS = re.compile(r'[][();:,"]')
 
 
 @dataclass(frozen=True)
 class ContextPart:
-    """A part of the block, with counts of lines included and left out, and the entries it cites."""
+    """A part of the block, its counts of included and omitted lines, and the entries it cites."""
 
     name: str
     text: str
@@ -92,7 +92,7 @@ class ContextPart:
 class Context:
     """The block of text; its first `stable_characters` characters are the same for every question.
 
-    `meaning` tells to what extent the search compared meanings; it is None if there was no search.
+    `meaning` describes to what extent the search compared meanings, or is None without a search.
     """
 
     text: str
@@ -115,7 +115,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the block; converted to text, it ends with the numbers of its entries."""
+    """One line of the block; as a string, it ends with the numbers of the entries it cites."""
 
     text: str
     entries: Sequence[int] = field(default=())
@@ -140,13 +140,13 @@ def tokens_in(text: str) -> int:
 def compose(known: Known, question: Question, tokens: int) -> Context:
     """Compose the context for a question from what is (or was) known about a user.
 
-    If the question is empty, the context consists of the manifest and the open alerts only. It
-    takes up at most `tokens` tokens; lines that don't fit are left out and counted.
+    If the question is empty, the context consists of the manifest and the open alerts only. The
+    context takes up at most `tokens` tokens; lines that don't fit are left out and counted.
     """
     room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
     if room <= 0:
         return Context("", 0, [], known, question)
-    # Alerts get their share first, but come after the parts that change less often.
+    # Alerts are allotted their budget first, but come after the manifest, which changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     failing = failures.alerts_of(known.user) if known.is_now else []
     told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
@@ -165,7 +165,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         hits, meaning = found.hits, found.meaning
         needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
         records = "Records that may matter"
-        # Records that somebody's safety may depend on get their share before facts and messages.
+        # Records that somebody's safety may depend on are allotted room before facts and messages.
         reserved = len(_part("state", records, needed, left).text)
         for name, title, lines, share in (
             ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
@@ -247,11 +247,11 @@ def _record_lines(
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
 ) -> tuple[list[Line], list[Line], int]:
-    """Return the required records, other relevant ones, and the number of required ones not read.
+    """Return required records, other relevant records, and how many required ones weren't read.
 
     Both lists are sorted, best first. In the domains that the query is about, a record is required
     if it is evidence for an open alert or if a critical constraint reads it. Required records that
-    are in files beyond the limit are not read.
+    are in files beyond MAX_WATCHED_FILES are not read.
     """
     asked, meant = question.weights(), question.meant
     chosen = _collections(outline, meant, asked, hits)
@@ -347,7 +347,7 @@ def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str
 
 
 def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """For each of the user's constraints that may be critical, yield the collections it reads."""
+    """Yield the collections read by each of the user's constraints that may be critical."""
     paths = [f"constraints/{name}.py" for name in outline.constraints]
     sources = checkpoints.read_files(checkpoint, paths) if paths else {}
     for source in sources.values():
@@ -356,7 +356,7 @@ def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple
 
 
 def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str, str]]]:
-    """For each workspace constraint that may be critical, yield the user's collections it gets."""
+    """Yield the user's collections given to each workspace constraint that may be critical."""
     standings = applicability.applicabilities(known.user, outline)
     applying = {one.constraint.path: one for one in standings if one.applies}
     if not applying:
@@ -420,7 +420,8 @@ def _pages(
 ) -> Sequence[int]:
     """Return the pages (files) of a collection that contain needed keys or hits.
 
-    The newest page is left out. Pages with needed keys come first, then those with the best hits.
+    The newest page is left out. Pages with needed keys come first, then the pages with the best
+    hits.
     """
     pages = {shard.path: page for page, shard in enumerate(collection.shards[:-1], 1)}
     if not pages:

@@ -14,7 +14,7 @@ from memory.users import refuse_merged
 from memory.work import runs
 
 MAX_CODE = 20_000
-# The kinds of runs that `run_again` can repeat.
+# The kinds of runs that `run_again` can rerun.
 REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
@@ -23,7 +23,7 @@ class NoState(Exception):
 
 
 class NotAgain(Exception):
-    """The run cannot be repeated; the message says why."""
+    """The run can't be rerun; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def version_of(known: Known) -> Checkpoint:
             "This user has no checkpoint yet, so there is no state to query. Append typed records"
             " first, with ?wait= to wait until they are processed."
             if known.user.head is None
-            else "There was no checkpoint at that moment, so there is no state to query."
+            else "There was no checkpoint at that time, so there is no state to query."
         )
     return known.stored
 
@@ -49,9 +49,9 @@ def version_of(known: Known) -> Checkpoint:
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
     """Run the code on `known` as of the given time, or return an earlier run with a cached answer.
 
-    A staff member's query (with `staff` set) always runs, because its row records who looked at the
-    data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many requested
-    runs are already waiting.
+    A staff member's query (with `staff` set) always runs, because the run's row records who viewed
+    the data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many
+    requested runs are already waiting.
     """
     user, checkpoint = known.user, version_of(known)
     key = answer_cache.key_of(user, code, instant, known.place)
@@ -78,10 +78,10 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     """Return the path and source hash of the constraint with this name.
 
     The user's own constraint takes precedence over a live workspace constraint, whose path is in
-    the workspace constraints' folder. Raises NoSuchConstraint if there is neither.
+    the workspace constraints' directory. Raises NoSuchConstraint if neither exists.
     """
     path = f"constraints/{name}.py"
-    if not name.isidentifier():  # PostgreSQL would reject some such names
+    if not name.isidentifier():  # PostgreSQL would reject some invalid names
         raise _no_constraint(name)
     if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
         return path, user.head.tree[path]
@@ -102,7 +102,7 @@ def _no_constraint(name: str) -> NoSuchConstraint:
 
 
 def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
-    """Run a constraint's current version on what was known, as of the given time.
+    """Run a constraint's current version on the state `known`, as of the given time.
 
     The run opens no alerts. Raises NoState if there is no version to run it on, and
     `usage.Exceeded` if too many requested runs are already waiting.
@@ -120,7 +120,7 @@ def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.
 def propose(
     user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
 ) -> Run:
-    """Submit a staff member's edits to the newest version of a user's project to the gate.
+    """Queue a staff member's edits to the newest version of a user's project for the gate.
 
     The edits are rejected unless the files still have the hashes in `expects`, which maps each path
     to a hash, or to "" if the file did not exist. Raises `usage.Exceeded` if too many requested
@@ -139,13 +139,12 @@ def propose(
 
 
 def run_again(run: Run, *, staff: str) -> Run:
-    """Repeat a run on behalf of a staff member.
+    """Rerun a query or a constraint run on behalf of a staff member.
 
-    A query, or a trial run of a single constraint, is repeated on the same version and as of the
-    same time; a run of all constraints is repeated on the newest version, as of now. Raises
-    NotAgain if the run cannot be repeated, `usage.Exceeded` if too many requested runs are already
-    waiting, and other errors if the user has been merged or if a redaction affects the user or the
-    version.
+    A query, or a trial run of a single constraint, is rerun on the same version and as of the same
+    time; a run of all constraints is rerun on the newest version, as of now. Raises NotAgain if the
+    run can't be rerun, `usage.Exceeded` if too many requested runs are already waiting, and other
+    errors if the user has been merged or if a redaction affects the user or the version.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()
     if user is None:

@@ -61,7 +61,7 @@ def may_alert(user: MemoryUser) -> bool:
 
 
 def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
-    """Return an earlier version's manifest, without alerts, since these describe the present."""
+    """Return an earlier version's manifest, without alerts, since alerts describe the present."""
     runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
     return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
 
@@ -69,7 +69,7 @@ def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
 def manifest(user: MemoryUser) -> Manifest:
     """Return the current manifest with the open alerts and the failing constraints.
 
-    Both are sorted, most severe first.
+    The alerts and the constraints are sorted, most severe first.
     """
     known, failing = outline(user.head), failures.alerts_of(user)
     ranked = most_severe_first([*failing, *open_alerts(user)])

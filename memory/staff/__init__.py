@@ -1,1 +1,1 @@
-"""Staff: access rights, the audit of their actions, and the data shown on their pages."""
+"""Staff: access rights, the audit of staff actions, and the data shown on staff pages."""

@@ -1,8 +1,8 @@
 """Access control for staff: role permissions, visible workspaces, and visible content.
 
-Three questions are each answered in a single place: what a role may do (`ROLES`, which are written
-to Django's groups after every migration), which workspaces an account can see (`seen_by`, used by
-every list in the admin), and whether it can see what people said (`sees_content`).
+Each of three questions is answered in a single place: what a role may do (`ROLES`, which are
+written to Django's groups after every migration), which workspaces an account can see (`seen_by`,
+used by every list in the admin), and whether it can see what people said (`sees_content`).
 """
 
 from collections.abc import Collection, Iterator
@@ -103,7 +103,7 @@ class Role:
 ROLES = (
     Role(
         name="viewer",
-        summary="Sees lists, states, counts and times. What people said is hidden.",
+        summary="Sees lists, states, counts and timestamps. What people said is hidden.",
         permissions=(_EVERY_LIST,),
     ),
     Role(
@@ -180,7 +180,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def after_migration(*, using: str, **told: Any) -> None:
-    """Write the roles, unless the migration went back to before roles existed."""
+    """Write the roles, unless the database was migrated back to before roles existed."""
     try:
         told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
@@ -219,7 +219,7 @@ def _of_user(path: str = "user") -> RowPath:
     return RowPath(workspace=f"{path}__workspace", person=path)
 
 
-# For rows about the server itself: an account that may view such a model sees all of its rows.
+# For rows about the server itself: an account that may view the model sees all of its rows.
 _NOBODYS = RowPath(workspace=None)
 _WORKSPACES = RowPath(workspace="workspace")
 
@@ -240,7 +240,7 @@ PLACES: dict[type[Model], RowPath] = {
     SearchBlock: _of_user("segment__user"),
     BacktestUser: _of_user(),
     BacktestFinding: _of_user("result__user"),
-    # Not all of these models' rows are about a user.
+    # Only some of these models' rows are about a user.
     **dict.fromkeys(
         [Backtest, IdempotencyKey, LlmCall, Pause], RowPath("workspace", person="user")
     ),
@@ -290,7 +290,7 @@ def sees_all(staff: Staff) -> bool:
 
 
 def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Keep the rows an account can see; raises KeyError if their model is not in PLACES."""
+    """Filter rows to those an account can see; raises KeyError if PLACES lacks their model."""
     place, chosen = PLACES[rows.model], workspaces_of(staff)
     if place.workspace is None or chosen is None:
         return rows

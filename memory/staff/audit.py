@@ -16,8 +16,8 @@ from memory.models import StaffAudit
 from memory.models.staff import AuditKind
 from memory.staff.access import PLACES, Staff
 
-# How many rows, or distinct owners, to read at most to find out whether all rows belong to the same
-# user or workspace.
+# Maximum number of rows, or of distinct owners, to read to find out whether all rows belong to the
+# same user or workspace.
 _FEW = 200
 
 
@@ -33,12 +33,12 @@ class Subject:
 
 
 def tells_of_people(model: type[Model]) -> bool:
-    """Return whether a model's rows are about users; raises KeyError if it is not in PLACES."""
+    """Return whether a model's rows are about users; raises KeyError if PLACES lacks the model."""
     return PLACES[model].person is not None
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
-    """Describe rows: the key if there is only one, and the user or workspace if they share it."""
+    """Describe rows: the key of a single row, and the user or workspace that all rows share."""
     place, pk = PLACES[rows.model], rows.model._meta.pk.name
     whose = [place.public_id or pk, place.workspace or pk]
     rows = rows.order_by()

@@ -1,7 +1,7 @@
 """The figures on the admin's front page: the server's status and recent activity.
 
 In tables that grow without bound, only rows within a period are counted, using an index. Callers
-pass in the rows that may be counted, so accounts with less access get lower numbers.
+pass in the rows that may be counted, so accounts with less access see lower figures.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from memory.models.runs import RunOutcome, RunStatus
 
 # Days and hours are in UTC, as in the ledger of language model spending.
 ZONE = datetime.UTC
-# How many workspaces and models to list: those with the highest spending.
+# Maximum number of workspaces and of models to list (those with the highest spending).
 MAX_SPENDERS = 10
 
 
@@ -54,7 +54,7 @@ PERIODS: Mapping[str, Period] = {
     )
 }
 
-# Groups of run outcomes, successful ones first.
+# Groups of run outcomes, starting with the successful ones.
 RUN_ENDINGS: Mapping[str, Collection[RunOutcome]] = {
     "ok": [RunOutcome.OK],
     "superseded": [RunOutcome.SUPERSEDED, RunOutcome.CANCELLED],

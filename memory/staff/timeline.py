@@ -1,9 +1,9 @@
 """A user's timeline: entries, versions, runs and alert events in a single sequence.
 
 At most one page is read from each of the four tables, and these pages are merged. All tables are
-read through an index, except for alert events, which are sorted. A place in the timeline consists
-of a time, the kind of row, and a tie-breaker for rows with the same time, so that each page begins
-exactly where the previous one ended, even if rows are added in the meantime.
+read through an index, except for alert events, which are sorted. A position in the timeline
+consists of a timestamp, the kind of row, and a tie-breaker for rows with the same timestamp, so
+that each page begins exactly where the previous one ended, even if rows are added in the meantime.
 """
 
 import datetime
@@ -21,12 +21,12 @@ PAGE = 50
 
 
 class BadPlace(ValueError):
-    """The text doesn't describe a place in the timeline, or the place doesn't exist."""
+    """The text doesn't describe a position in the timeline, or the position doesn't exist."""
 
 
 @dataclass(frozen=True)
 class EventSource:
-    """One of the four kinds of rows in the timeline, with its time and tie-breaker columns."""
+    """One of the four kinds of rows in the timeline, with its timestamp and tie-breaker columns."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ _RANKS = {name: rank for rank, name in enumerate(KINDS)}
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """A place in the timeline: directly after the row it identifies and before all later rows."""
+    """A position in the timeline: right after the row it identifies and before all later rows."""
 
     at: datetime.datetime
     rank: int
@@ -62,7 +62,7 @@ class Cursor:
 
 
 def place_of(text: str) -> Cursor:
-    """Parse a place in the timeline; raises BadPlace if the text is not one."""
+    """Parse a position in the timeline; raises BadPlace if the text is not one."""
     try:
         moment, name, tie = text.split(",")
         at, kind = parse_datetime(moment), KINDS[name]
@@ -77,7 +77,7 @@ def place_of(text: str) -> Cursor:
 
 
 def end_of(day: datetime.date, zone: datetime.tzinfo) -> Cursor:
-    """Return the place where a day ends; raises BadPlace for the calendar's last day."""
+    """Return the position where a day ends; raises BadPlace for the calendar's last day."""
     try:
         midnight = datetime.datetime.combine(
             day + datetime.timedelta(days=1), datetime.time(), tzinfo=zone
@@ -89,7 +89,7 @@ def end_of(day: datetime.date, zone: datetime.tzinfo) -> Cursor:
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """Something that happened: a row of one of the four kinds, and its place in the timeline."""
+    """Something that happened: a row of one of the four kinds, and its timeline position."""
 
     place: Cursor
     kind: EventSource
@@ -113,9 +113,9 @@ def page(
     after: Cursor | None = None,
     limit: int = PAGE,
 ) -> TimelinePage:
-    """Return the page just before or just after a place or, if no place is given, the newest page.
+    """Return the page just before or after a position or, if none is given, the newest page.
 
-    `rows` maps each kind to show to the rows that may be shown.
+    `rows` maps the name of each kind to show to the rows of that kind that may be shown.
     """
     forward = after is not None
     start = after if forward else before
@@ -144,7 +144,7 @@ def _place(kind: EventSource, row: Any) -> Cursor:
 def _beyond(
     rows: QuerySet[Any], kind: EventSource, start: Cursor | None, forward: bool
 ) -> QuerySet[Any]:
-    """Return the rows of one kind that lie before or after the place, nearest first."""
+    """Return the rows of one kind that lie before or after the position, nearest first."""
     if start is not None:
         rank = _RANKS[kind.name]
         way = "gt" if forward else "lt"

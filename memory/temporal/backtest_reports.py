@@ -25,7 +25,7 @@ NAMED = 10
 class Tested:
     """Whether a version's backtests are sufficient to approve it, and why.
 
-    `backtest` is the backtest that the answer is based on, if any.
+    `backtest` is the backtest that decided this, if any.
     """
 
     enough: bool
@@ -125,7 +125,7 @@ def summary(backtest: Backtest) -> dict[str, Any]:
 
 
 def _are_others(backtest: Backtest) -> bool:
-    """Return whether there are users who weren't matched against the constraint's shapes."""
+    """Return whether there are users not yet matched against the constraint's shapes."""
     version = backtest.version
     return version is not None and in_order(version).filter(place__gt=backtest.cursor).exists()
 

@@ -19,7 +19,7 @@ BATCH = 500
 def in_order(version: WorkspaceConstraintVersion) -> QuerySet[Any]:
     """Return the users who have a project, ordered by a hash of the version and the user (`place`).
 
-    The order is deterministic, but nobody can influence it.
+    The order is deterministic, but can't be influenced by anybody.
     """
     seed = Value(str(version.pk))
     return (
@@ -33,12 +33,12 @@ def pick(backtest: Backtest) -> None:
     """Match users against the version's shapes until enough of them match or none are left.
 
     Progress is stored after each batch, so that another worker can take over. Raises LeaseLost if
-    the worker no longer holds the backtest.
+    the worker no longer holds the backtest's lease.
     """
     assert backtest.version is not None
     try:
         needs = needs_of(backtest.version.source)
-    except ShapeError:  # it passed an earlier release's checks, but fits no user
+    except ShapeError:  # the version passed an earlier release's checks, but fits no user
         needs = None
     rest = in_order(backtest.version).filter(place__gt=backtest.cursor)
     room = backtest.most_users - backtest.users.count()
@@ -53,7 +53,7 @@ def pick(backtest: Backtest) -> None:
         }
         found = [pk for pk in places if pk in fits][:room]
         last = len(places) < BATCH
-        if len(found) == room:  # users after the last one chosen don't count as looked at
+        if len(found) == room:  # users after the last chosen one don't count as examined
             places = {pk: place for pk, place in places.items() if place <= places[found[-1]]}
         room -= len(found)
         with transaction.atomic():

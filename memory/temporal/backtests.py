@@ -1,9 +1,9 @@
 """Backtests: which alerts a constraint would have raised on users' past states.
 
 The constraint runs on users' project versions at the times when its result could have changed
-(`workers/execution/backtesting.py`). Its findings are combined according to the rules in
-`memory.alerting.reconcile`, but nobody is notified. A workspace constraint's version may be
-approved once a backtest of it has finished.
+(`workers/execution/backtesting.py`). The constraint's findings are combined into alerts by the
+rules of `memory.alerting.reconcile`, but nobody is notified. A workspace constraint's version may
+be approved once a backtest of that version has finished.
 """
 
 import datetime
@@ -75,11 +75,11 @@ def start(
     most_users: int = USERS,
     times: By = By.RECORDED,
 ) -> Backtest:
-    """Start a backtest of a version over the histories of users it applies to.
+    """Start a backtest of a constraint version over the histories of the users it applies to.
 
-    A history is what was known at each moment or, if `times` is `By.OCCURRED`, what was true at
-    each moment. A user whose history can't be computed counts as failed. If a backtest of this
-    version is already running, it is returned if it has the same arguments, and cancelled
+    A history is what was known at each point in time or, if `times` is `By.OCCURRED`, what was true
+    at each point in time. A user whose history can't be computed counts as failed. A backtest of
+    this version that is already running is returned if it has the same arguments, and cancelled
     otherwise. Raises BadBacktest if an argument is out of range, and NotTestable if the version
     hasn't passed the checks.
     """
@@ -122,7 +122,7 @@ def start_own(
 ) -> Backtest:
     """Start a backtest of a constraint from the user's newest version over the user's history.
 
-    If `source` is given, it is run instead of the constraint's own source, after a worker has
+    If `source` is given, it is run instead of the constraint's stored source, after a worker has
     checked it against the policy. `path` is the constraint's path or just its name. Raises
     BadBacktest if an argument is invalid, and states.CannotBeTold if the history by the entries'
     own times can't be computed.
@@ -168,7 +168,7 @@ def start_own(
 
 
 def own_source(backtest: Backtest) -> str:
-    """Return the source of the user's own constraint that a backtest runs; "" if redacted."""
+    """Return the source of the user's constraint that a backtest runs; "" if it was redacted."""
     return Blob.objects.get(user=backtest.user, hash=backtest.source_hash).content or ""
 
 
@@ -227,7 +227,7 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete up to `limit` of the oldest expired backtest's findings; return how many were deleted.
+    """Delete up to `limit` findings of the oldest expired backtest; return how many were deleted.
 
     If that backtest has no findings left, the backtest itself is deleted. Backtests that justify
     the approval of a constraint's newest or live version are kept.
@@ -267,7 +267,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
     """Store a backtest's result for a user, unless the user has been erased.
 
     `columns` are additional columns for the user's row. Raises LeaseLost if the worker no longer
-    holds the backtest.
+    holds the backtest's lease.
     """
     zone = ZoneInfo(row.user.time_zone)
     kept = told.episodes[:MAX_FINDINGS]
@@ -279,7 +279,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
         **columns,
     }
     with transaction.atomic():
-        # Start counting attempts from 0 again for the next user.
+        # Reset the attempt count for the next user.
         backtest.attempts = 0
         leases.write(backtest, attempts=0, last_error="")
         if not BacktestUser.objects.filter(pk=row.pk).update(**columns):
@@ -306,7 +306,7 @@ def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: A
 def finish(backtest: Backtest) -> None:
     """Finish a backtest that has covered all of its users.
 
-    Raises LeaseLost if the worker no longer holds the backtest.
+    Raises LeaseLost if the worker no longer holds the backtest's lease.
     """
     states = Counter(backtest.users.values_list("state", flat=True))
     failed = bool(states) and not states[UserState.DONE]
@@ -314,10 +314,10 @@ def finish(backtest: Backtest) -> None:
 
 
 def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
-    """Mark a backtest that can't continue as failed.
+    """Mark a backtest as failed because it can't continue.
 
     If `ours` is set, the server is to blame, so staff may retry the backtest. Raises LeaseLost if
-    the worker no longer holds the backtest.
+    the worker no longer holds the backtest's lease.
     """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
 

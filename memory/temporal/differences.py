@@ -14,7 +14,7 @@ from memory.project.typed import encode
 
 @dataclass(frozen=True)
 class RecordChange:
-    """A change to a record: its typed JSON before and after, or None where it didn't exist.
+    """A change to a record: its typed JSON before and after, or None if the record didn't exist.
 
     `entries` are the entries cited by the edits that made the change.
     """
@@ -38,8 +38,8 @@ class Difference:
 def difference(before: Checkpoint | None, after: Checkpoint | None) -> Difference:
     """Return what changed from one version of a user's project to another (older or newer) one.
 
-    Only files that differ are read. The result's `files` lists schemas, constraints and tests that
-    differ.
+    Only files that differ are read. The result's `files` lists the schemas, constraints and tests
+    that differ.
     """
     differing = differing_paths(before, after)
     were = {record: value for record, (_, value) in records_in(before, differing).items()}
@@ -53,7 +53,7 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
         cited = set(causes.get(record, ()))
         if record not in causes:  # a rollback or an import made the change
             cited |= set(_sources(now)) ^ set(_sources(was))
-        if not cited and now is not None:  # its class had a field renamed
+        if not cited and now is not None:  # a field of the record's class was renamed
             cited = of_classes.get((record.domain, now["$record"]), cited)
         change = RecordChange(record, was, now, sorted(cited))
         kind = found.added if was is None else found.retired if now is None else found.changed
@@ -88,7 +88,7 @@ def records_in(
 
 
 def _say_the_same(was: Any, now: Any) -> bool:
-    """Return whether two states of a record are equal, treating None like a missing field."""
+    """Return whether two states of a record are equal, treating fields that are None as missing."""
     if was is None or now is None or was == now:
         return bool(was == now)
     told = [{k: v for k, v in one["fields"].items() if v is not None} for one in (was, now)]
@@ -111,7 +111,7 @@ def _causes(
     low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())
     causes: dict[RecordId, set[int]] = {}
     of_classes: dict[tuple[str, str], set[int]] = {}
-    if before and after and (before.told or after.told):  # states by the entries' own times
+    if before and after and (before.told or after.told):  # by the entries' own times
         for record in before.told.keys() | after.told.keys():
             told = set(before.told.get(record, ())) ^ set(after.told.get(record, ()))
             causes[RecordId(*record)] = told
@@ -127,7 +127,7 @@ def _causes(
             names = (edit.get("domain"), edit.get("collection"), edit.get("key"))
             cited = edit.get("sources", ())
             if any(seq <= above or (below is not None and seq > below) for seq in cited):
-                continue  # the edit is part of both states, or of neither
+                continue  # the edit is included in both states, or in neither
             if all(isinstance(name, str) for name in names):
                 causes.setdefault(RecordId(*names), set()).update(cited)
             elif edit.get("op") == "rename_field" and not edit.get("redacted"):

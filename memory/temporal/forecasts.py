@@ -1,8 +1,8 @@
 """Forecasts: which alerts constraints will raise if nothing but the clock changes.
 
 After each constraint run, a worker computes a forecast (`workers/execution/forecasting.py`). The
-constraints then run again when the next change is forecast, rather than daily. A forecast is never
-a finding in itself: it only determines when the constraints run next. Without a forecast, they keep
+constraints then run again at the next forecast change, rather than daily. A forecast is never a
+finding in itself: it only determines when the constraints run next. Without a forecast, they keep
 running daily.
 """
 
@@ -31,13 +31,13 @@ TASK = "workers.tasks.forecast"
 # The maximum total number of events in a forecast, across all constraints. Further events are left
 # to a later forecast.
 MAX_EVENTS = 5000
-# Part of the hash of a forecast's inputs. Increment this number whenever the way that days are
-# counted or moments are compared changes.
+# Part of the hash of a forecast's inputs. Increment it whenever the way that days are counted or
+# times are compared changes.
 RULES = 1
 
 
 def basis_of(user: MemoryUser, standings: Iterable[Applicability]) -> str:
-    """Return a hash of a forecast's inputs, other than the version.
+    """Return a hash of a forecast's inputs, except for the version.
 
     These inputs are the user's time zone, the workspace constraints with the records they are
     given, and the settings.
@@ -83,11 +83,11 @@ def after_run(
 def want(user: MemoryUser) -> None:
     """Request a forecast, which starts right away if no runs are waiting.
 
-    If a forecast is already being computed, it is repeated.
+    A forecast that is already being computed will be repeated.
     """
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
-    if not runs.are_waiting():  # otherwise the dispatcher sends the hint once there is room
+    if not runs.are_waiting():  # otherwise, the dispatcher sends the notification later
         hint(TASK, user.pk, workspace_pk=user.workspace_id)
 
 
@@ -96,8 +96,8 @@ def is_fresh(
 ) -> bool:
     """Return whether a forecast is still valid at the given time.
 
-    It is valid if it was made for this version and basis, and the time is in the first half of the
-    period that it covers.
+    A forecast is valid if it was computed for this version and basis, and the time is in the first
+    half of the period that the forecast covers.
     """
     if forecast.due_at is not None or forecast.start is None or forecast.known_until is None:
         return False
@@ -122,15 +122,15 @@ def wake(user: MemoryUser, forecast: Forecast, after: datetime.datetime) -> None
     assert forecast.known_until is not None
     events = coming(forecast, after)
     forecast.next_change = datetime.datetime.fromisoformat(events[0]["at"]) if events else None
-    # Renew the forecast at the daily hour, never before: a run at midnight would report the new day
-    # too early.
+    # Renew the forecast at the daily hour, never earlier: a run at midnight would report the new
+    # day's alerts too early.
     renewal = next_daily_run(user, renewed_at(forecast) - datetime.timedelta.resolution)
     # A forecast that ends soon must not make the constraints run more often than they would without
-    # one.
+    # a forecast.
     soon = after + datetime.timedelta(minutes=settings.UAC_INSTANT_MINUTES)
     known = min(max(forecast.known_until, soon), renewal)
     due = known if forecast.next_change is None else min(known, forecast.next_change)
-    if forecast.needs_daily:  # or earlier, if the last run requested that
+    if forecast.needs_daily:  # or earlier, if the last run requested an earlier run
         current = MemoryUser.objects.values_list("constraints_due_at", flat=True).get(pk=user.pk)
         due = min(due, current or next_daily_run(user, timezone.now()))
     forecast.wakes_at = due
@@ -158,7 +158,7 @@ def waiting() -> QuerySet[Forecast]:
 def forget(user: MemoryUser) -> None:
     """Discard a user's forecast and request a new one.
 
-    If a worker is still computing the old forecast, it won't be able to store it.
+    A worker that is still computing the old forecast won't be able to store it.
     """
     Forecast.objects.filter(user=user).update(
         token=F("token") + 1,
@@ -202,8 +202,8 @@ def foreseen(
     """Combine the individual constraints' forecasts into one that begins at `start`.
 
     `results` maps each constraint's path to its forecast, which has `error`, `findings`, `changes`
-    and `until`, as returned by the sandbox. A reused result may begin earlier; its events up to
-    `start` are in the past and are left out.
+    and `until`, as returned by the sandbox. A reused forecast may begin before `start`; its events
+    up to `start` are in the past and are left out.
     """
     events: list[dict[str, Any]] = []
     known = end
@@ -237,8 +237,8 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     If a user's own constraint and a workspace constraint share a finding, it is a single alert
     (`memory.alerting.duplicates`). So if both constraints' findings change at the same time, with
-    the same severity and records, there is a single event. If there is only one record, which may
-    have several problems, both findings must also have the same key.
+    the same severity and records, there is a single event. If the findings have only one record,
+    which may have several problems, both must also have the same key.
     """
     told: list[dict[str, Any]] = []
     single: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -258,7 +258,7 @@ def with_causes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
-    """Return the constraints that have no forecast, or whose forecast ends before the others."""
+    """Return the constraints without a forecast, or whose forecast ends before the horizon."""
     found = []
     for path, result in forecast.results.items():
         if result["error"] is not None or result["until"] is not None:
@@ -268,7 +268,7 @@ def unforeseen(forecast: Forecast, time_zone: str) -> list[dict[str, Any]]:
 
 
 def instant_of(moment: str, time_zone: str) -> datetime.datetime:
-    """Convert a forecast's moment to an instant; a day means the user's daily hour on that day."""
+    """Convert a forecast's day or time to an instant; a day stands for the daily hour on it."""
     if len(moment) != len("2026-01-01"):
         return datetime.datetime.fromisoformat(moment)
     day = datetime.date.fromisoformat(moment)
@@ -279,7 +279,7 @@ def instant_of(moment: str, time_zone: str) -> datetime.datetime:
 
 def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[dict[str, Any]]:
     findings = [_finding(path, *one) for one in result["findings"]]
-    shown: _Told = {}  # while a constraint fails, it has no findings, but its alerts stay
+    shown: _Told = {}  # a failing constraint has no findings, but its alerts stay open
     for number, (at, error, found) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
         told = {

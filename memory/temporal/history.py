@@ -24,39 +24,39 @@ from memory.privacy import redaction
 from memory.temporal import states
 from memory.temporal.instants import MOMENT_FORMS, BadMoment, instant_of
 
-# The maximum number of pending entries listed in an answer.
+# The maximum number of pending entries listed in a response.
 PENDING_NAMED = 1000
-# A text can specify an entry (by its number), a version such as v7, or a moment.
+# A text can specify an entry (by its number), a version such as v7, or a day or time.
 _SEQ = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(r"v([0-9]{1,9})")
 FORMS = (
-    "Give an entry's number (120), a version (v7), a day (2026-03-01), or a moment"
-    " (2026-03-01T09:00 in the user's time zone, or 2026-03-01T09:00+01:00 with a UTC offset)."
+    "Give an entry's number (120), a version (v7), a day (2026-03-01), or a date and"
+    " time (2026-03-01T09:00 in the user's time zone, or 2026-03-01T09:00+01:00 with a UTC offset)."
 )
 
 
 class UnknownMoment(BadMoment):
-    """The user has no such entry or version, or there is no state at that moment."""
+    """The user has no such entry or version, or there is no state at that time."""
 
 
 class NotByOccurred(BadMoment):
-    """An entry or version was given, but by the entries' own times, only moments have states."""
+    """An entry or version was given, but a state by the entries' own times needs a day or time."""
 
 
 class BeingRedacted(Exception):
     """The newest version may still contain content that is being redacted, so nothing is shown."""
 
     def __init__(self) -> None:
-        super().__init__("A redaction of this user's memory is under way. Try again in a moment.")
+        super().__init__("A redaction of this user's memory is in progress. Try again in a moment.")
 
 
 @dataclass(frozen=True)
 class Known:
     """What was known when the entry `seq` was the newest in the log.
 
-    It consists of a version, if there was one, and the entries up to `seq` that the version didn't
-    include yet: `pending_count` is their number, and `pending` lists the first of them. For the
-    present state, they are not counted.
+    It consists of a version, if there was one, and pending entries, i.e. entries up to `seq` that
+    the version didn't include yet: `pending_count` is their number, and `pending` lists the first
+    of them. In the present state, pending entries are not counted.
 
     If `up_to` is set, the state includes only those of the version's edits that are based on
     entries up to `up_to`. If `by` is OCCURRED, the state is what was true at `moment` according to
@@ -96,11 +96,11 @@ class Known:
 
     @property
     def place(self) -> list[str | int]:
-        """What tells this state apart from others of its version; empty for the version itself."""
+        """What distinguishes this state from others of its version; empty for the version."""
         return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:
-        """Describe a past state for use in answers; return None for the present state."""
+        """Describe a past state for use in responses; return None for the present state."""
         if self.is_now:
             return None
         return {
@@ -154,14 +154,14 @@ def now(user: MemoryUser) -> Known:
 
 
 def as_of(user: MemoryUser, text: str) -> Known:
-    """Return what was known about the user as of an entry's number, a version or a moment.
+    """Return what was known about the user as of an entry's number, a version, or a day or time.
 
-    As of an entry's number, this is what follows from the entries up to that number, regardless of
-    how they were batched. As of a moment, it is what was known then, from the entries that had
-    arrived and the versions that existed.
+    As of an entry's number, the result follows from the entries up to that number, regardless of
+    how they were batched. As of a time, the result is what was known then, from the entries that
+    had arrived and the versions that existed.
 
-    Raises BadMoment if the text is none of these, or if the moment is before the first entry or in
-    the future; Redacted if the answer would reveal content that has since been redacted;
+    Raises BadMoment if the text is none of these, or if the time is before the first entry or in
+    the future; Redacted if the state would reveal content that has since been redacted;
     BeingRedacted during a redaction; and states.CannotBeTold if the state can't be computed.
     """
     refuse_being_redacted(user)
@@ -181,31 +181,31 @@ def as_of(user: MemoryUser, text: str) -> Known:
 
 
 def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
-    """Return what was true at a moment (now, by default) according to the entries' own times.
+    """Return what was true at a given time (default: now) according to the entries' own times.
 
-    This is based on all typed entries that are known now and had occurred by that moment.
+    This is based on all typed entries that are known now and had occurred by the given time.
 
-    Raises BadMoment if the moment is invalid or in the future; NotByOccurred if the text is an
-    entry or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state can't
-    be computed.
+    Raises BadMoment if the time is invalid or in the future; NotByOccurred if the text is an entry
+    or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state can't be
+    computed.
     """
     refuse_being_redacted(user)
     if text is not None and (_SEQ.fullmatch(text) or _VERSION.fullmatch(text)):
         raise NotByOccurred(
-            "When ordering by the entries' own times, give a moment, not an entry or a version."
+            "When ordering by the entries' own times, give a day or time, not an entry or version."
             f" {MOMENT_FORMS}"
         )
     now_ = timezone.now()
     moment = now_ if text is None else instant_of(user, text)
     if moment > now_:
-        raise UnknownMoment("This moment is in the future, which has no state yet.")
+        raise UnknownMoment("This time is in the future: there is no state for it yet.")
     head = user.head
     if head is not None:
         head = Checkpoint.objects.select_related("user").get(pk=head.pk)
         states.refuse_untyped(head)
     occurred = LogEntry.objects.filter(user=user, occurred_at__lte=moment)
     if not occurred.exists():
-        raise UnknownMoment("This moment is before the first event in this user's log.")
+        raise UnknownMoment("This time is before the first event in this user's log.")
     decided = EntryOutcome.objects.filter(user=user, seq=OuterRef("seq"))
     count, named = _pending(user, occurred.filter(~Exists(decided)))
     return Known(user, user.last_seq, head, count, named, By.OCCURRED, moment)
@@ -235,7 +235,7 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
 def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetime.datetime:
     """Return the time by which the entry had arrived and the version, if any, existed.
 
-    If it is a typed entry that no version contains, its outcome had also been decided by then.
+    If the entry is typed and no version contains it, its outcome had also been decided by then.
     """
     (entry,) = LogEntry.objects.filter(user=user, seq=seq).only("kind", "recorded_at")
     moments = [entry.recorded_at, *([checkpoint.created_at] if checkpoint else [])]
@@ -251,13 +251,13 @@ def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -
     except BadMoment:
         raise BadMoment(FORMS) from None
     if moment > timezone.now():
-        raise UnknownMoment("This moment is in the future, which has no state yet.")
+        raise UnknownMoment("This time is in the future: there is no state for it yet.")
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
     if seq is None:
         raise UnknownMoment(
-            "This moment is before the first entry in this user's log was recorded. Use"
-            " by=occurred for the state at that moment according to the entries' own times."
+            "At this time, the first entry in this user's log had not been recorded yet. Use"
+            " by=occurred for the state at this time according to the entries' own times."
         )
     then = versions.filter(seen_seq__lte=seq, created_at__lte=moment)
     return replace(_known(user, seq, then.order_by("-version").first(), moment), moment=moment)
@@ -287,7 +287,7 @@ def _known(
 
 
 def _pending(user: MemoryUser, entries: QuerySet[LogEntry]) -> tuple[int, list[int]]:
-    """Return how many of these entries belong to the user, and the first ones' numbers."""
+    """Return how many of these entries belong to the user, and the numbers of the first of them."""
     entries = entries.filter(user=user)
     named = list(entries.order_by("seq").values_list("seq", flat=True)[:PENDING_NAMED])
     return (len(named) if len(named) < PENDING_NAMED else entries.count()), named
@@ -306,5 +306,5 @@ def refuse_redacted(checkpoint: Checkpoint) -> None:
         raise Redacted(
             f"Version {checkpoint.version} is based on entry {seq}, which was redacted later."
         )
-    if checkpoints.is_redacted(checkpoint):  # it was made during the redaction
+    if checkpoints.is_redacted(checkpoint):  # the version was created during the redaction
         raise Redacted(f"Version {checkpoint.version} is based on content that was redacted later.")

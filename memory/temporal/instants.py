@@ -11,20 +11,20 @@ from memory.models import MemoryUser
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 NOON = datetime.time(12)
 MOMENT_FORMS = (
-    "Give a day (2026-03-01), or a moment (2026-03-01T09:00 in the user's time zone, or"
+    "Give a day (2026-03-01), or a date and time (2026-03-01T09:00 in the user's time zone, or"
     " 2026-03-01T09:00+01:00 with a UTC offset)."
 )
 
 
 class BadMoment(ValueError):
-    """The text doesn't specify a moment in this user's log."""
+    """The text doesn't specify a valid day, time, entry or version."""
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Parse a moment; a day stands for noon on that day.
+    """Parse a day, which stands for noon on that day, or a date and time.
 
     A time without a UTC offset is interpreted in the user's time zone. Raises BadMoment if the text
-    is not a moment.
+    is neither.
     """
     return instant_in(user.time_zone, text)
 
@@ -40,7 +40,7 @@ def instant_in(time_zone: str, text: str) -> datetime.datetime:
             moment = parse_datetime(text)
         if moment is not None:
             moment = moment.replace(tzinfo=moment.tzinfo or zone)
-            moment.astimezone(zone)  # fails if the moment is past the end of the calendar
+            moment.astimezone(zone)  # fails if the time is past the end of the calendar
             return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         pass

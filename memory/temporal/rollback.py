@@ -22,13 +22,14 @@ from memory.work import lanes
 # The start of the reason that is stored for entries excluded by a rollback.
 UNDONE = "excluded by the rollback to version"
 # REOPENED is the key under which a verdict stores the entries that its version reopened. AS_BEFORE
-# is the reason stored for those of them that weren't covered before, if the reopening is undone.
+# is the reason stored when the reopening is undone, for entries that weren't covered before they
+# were reopened.
 REOPENED = "reopened"
-AS_BEFORE = "as it was before it was reopened"
+AS_BEFORE = "as before the entry was reopened"
 
 
 class NothingToRestore(Exception):
-    """The newest version is already identical to the one to restore."""
+    """The newest version is already identical to the version to restore."""
 
 
 class NoSuchVersion(NothingToRestore):
@@ -41,8 +42,8 @@ class Excluded:
 
     `records` are the records that the earlier version doesn't contain. `alerts` are the live alerts
     that will be resolved because they are based on these records or belong to constraints that the
-    earlier version doesn't have. `may_resolve` are live alerts based on records that are different
-    in the earlier version. `entries` are the entries that only later versions contain.
+    earlier version doesn't have. `may_resolve` are live alerts based on records that have different
+    content in the earlier version. `entries` are the entries that only later versions contain.
     """
 
     records: Sequence[RecordId]
@@ -105,7 +106,7 @@ def restore(
     """Roll back: store an earlier version's content as a new version. The log stays unchanged.
 
     Entries that only later versions contain are dismissed, with the reason. If `reopen` is set,
-    these entries become pending instead and are processed again; their records get the same keys as
+    these entries become pending instead and are reprocessed; their records get the same keys as
     before, and facts derived from messages are processed in place of the messages. If `reopen` is
     not set, entries that were reopened after the earlier version get their previous outcomes back.
     Work in progress is repeated on the restored version.
@@ -132,7 +133,7 @@ def restore(
             seen_seq=head.seen_seq,
             origin=Origin.RESTORED,
             edits=[],
-            # If the target reopened any entries, the new version itself doesn't.
+            # Even if the target reopened entries, the new version doesn't.
             verdict={
                 **{name: part for name, part in target.verdict.items() if name != REOPENED},
                 "restored": restored,
@@ -155,7 +156,7 @@ def _move_records(
     locations = RecordLocation.objects.filter(user=head.user_id)
     for record, (path, _) in back.items():
         if record in were and were[record][0] == path:
-            continue  # like most records: only its content differs
+            continue  # the record's path is unchanged; only its content differs
         locations.filter(domain=record.domain, collection=record.collection, key=record.key).update(
             path=path, retired_version=None
         )
@@ -163,7 +164,7 @@ def _move_records(
         row = locations.filter(domain=record.domain, collection=record.collection, key=record.key)
         if not (reopen and row.filter(added_version__gt=target.version).delete()[0]):
             row.update(retired_version=checkpoint.version)
-    if reopen:  # including records that had already been retired
+    if reopen:  # delete even records that had already been retired
         locations.filter(
             added_version__gt=target.version, retired_version__lt=checkpoint.version
         ).delete()
@@ -223,7 +224,7 @@ def _undo_reopenings(
 
     decided = []
     for seq, (was, version) in sorted(were.items()):
-        if was is not None:  # None means that it was pending
+        if was is not None:  # None means that the entry was pending
             outcome, reason = again(was, version)
             made_by = versions.get(version)
             decided.append(

@@ -16,11 +16,11 @@ from memory.workspace_settings.alert_settings import DAY, OPENINGS_OF_ONE, Effec
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestIssue:
-    """A reason why a constraint would not have fired, at one moment or for a while.
+    """A reason why a constraint would not have fired, at one point in time or for a while.
 
     The kinds are `error` (the constraint failed), `alert_limit` (it would have been paused),
-    `redacted` (its input has since been redacted) and `unknown` (its findings are unknown from then
-    on).
+    `redacted` (its input has since been redacted) and `unknown` (its findings are unknown from that
+    time on).
     """
 
     kind: str
@@ -67,8 +67,8 @@ def put_together(moments: Iterable[Evaluation], limits: EffectiveSettings) -> Us
     """Combine evaluations, in chronological order, into alerts by the same rules as real alerts.
 
     While the constraint has a problem, it opens no alerts, and its open alerts stay open. If it
-    would have been paused, this counts as a problem only at that moment, as if the constraint had
-    been resumed right away.
+    would have been paused, this counts as a problem only at that point in time, as if the
+    constraint had been resumed right away.
     """
     told = UserResult()
     live: dict[str, Episode] = {}

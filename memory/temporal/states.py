@@ -2,10 +2,10 @@
 
 Entries that are settled together share a version. The state as of one of these entries is the
 previous version plus the edits for the entries up to and including it, which works because edits
-are recorded entry by entry. *What was true* at a moment, according to the entries' own times, is
-the project that would result if each typed entry had arrived when it occurred. Edits that a
-language model or a person made from several entries can't be separated. In that case,
-`CannotBeTold` says what to ask for instead.
+are recorded entry by entry. *What was true* at a given time, according to the entries' own times,
+is the project that would result if each typed entry had arrived when it occurred. Edits that a
+language model or a person made from several entries can't be separated. In that case, the message
+of `CannotBeTold` says what to request instead.
 """
 
 import datetime
@@ -31,7 +31,7 @@ from memory.project import (
 )
 from memory.project.told import Telling, edits_up_to
 
-# The kinds of entries whose outcomes affect a state; those of messages and redactions don't.
+# The kinds of entries whose outcomes affect a state (messages and redactions don't).
 STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
 # The kinds of edits that don't change any records.
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
@@ -45,14 +45,14 @@ MAX_TOLD = 20_000
 
 
 class CannotBeTold(Exception):
-    """The state can't be computed exactly; the message says why, and what to ask for instead."""
+    """The state can't be computed exactly; the message says why, and what to request instead."""
 
 
 # -- States as of an entry ------------------------------------------------------------------------
 
 
 def version_with(user: MemoryUser, seq: int, before: Checkpoint | None) -> Checkpoint | None:
-    """Return the version that, cut off after this entry, is the state as of the entry.
+    """Return the version that, truncated after this entry, is the state as of the entry.
 
     Returns None if that state is `before`, the newest version that takes no later entries into
     account. Raises CannotBeTold if the state can't be separated from that of later entries.
@@ -90,7 +90,7 @@ def _in_one_go(
     return (
         f"{what} not processed individually, but in version {holders[-1].version}, together with"
         f" later entries: there is no exact state as of entry {seq}. Ask for the state as"
-        f" of a version ({' or '.join(instead)}) or a moment instead."
+        f" of a version ({' or '.join(instead)}) or a point in time instead."
     )
 
 
@@ -101,7 +101,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def up_to(version: Checkpoint, seq: int) -> Checkpoint:
-    """Return the state a version made from typed entries would have if it ended at this entry.
+    """Return the state a version built from typed entries would have if it ended at this entry.
 
     This is the previous version plus the edits up to this entry. Raises CannotBeTold if these edits
     can't be applied.
@@ -196,10 +196,10 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
 
 
 def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
-    """Return what was true at a moment, according to when the typed entries occurred.
+    """Return what was true at a given time, according to when the typed entries occurred.
 
     This is the project that would exist if each of the version's typed entries had arrived when it
-    occurred; entries that occurred at the same moment are in the order of the log. The constraints
+    occurred; entries that occurred at the same time are in the order of the log. The constraints
     are the version's own. Raises CannotBeTold if the version is based on anything but typed
     entries.
     """
@@ -213,8 +213,8 @@ def occurrences(
 ) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
     """Yield the states during a period, by the entries' own times, with the time each one began.
 
-    The first is the state at the beginning of the period, if there was one. It is followed by one
-    for each moment before the end at which something occurred. Raises CannotBeTold if the states
+    The first is the state at the beginning of the period, if there was one. It is followed by a
+    state for each time before the end at which an entry occurred. Raises CannotBeTold if the states
     can't be computed from typed entries.
     """
     telling, entries = _telling(head), _occurred(head, until)
@@ -254,7 +254,7 @@ def _as_told(
 
 
 def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
-    """Return a version's typed entries that had occurred by a moment."""
+    """Return a version's typed entries that had occurred by a given time."""
     made = within(lineage(head), "checkpoint__")
     covered = EntryOutcome.objects.filter(
         made, user=head.user_id, seq=OuterRef("seq"), outcome=Outcome.COVERED
@@ -266,7 +266,7 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
     if len(found) > MAX_TOLD:
         raise CannotBeTold(
             f"More than {MAX_TOLD:,} typed entries had occurred by then, so the state according"
-            " to their own times is not computed. Ask for an earlier moment, or omit by=occurred."
+            " to their own times is not computed. Ask for an earlier time, or omit by=occurred."
         )
     forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
     if forgotten:
@@ -282,7 +282,7 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
 
 
 def refuse_untyped(head: Checkpoint) -> None:
-    """Raise CannotBeTold if a version is not based on typed entries alone.
+    """Raise CannotBeTold if a version is not based solely on typed entries.
 
     This is the case if a language model, an import or proposed edits changed classes or records in
     any way other than by widening fields.
@@ -291,9 +291,9 @@ def refuse_untyped(head: Checkpoint) -> None:
 
 
 def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
-    """Return the edits that widen fields but weren't made from typed entries.
+    """Return the edits that widen fields but weren't derived from typed entries.
 
-    Raises CannotBeTold if any other edits weren't made from typed entries.
+    Raises CannotBeTold if any other edits weren't derived from typed entries.
     """
     widened: list[WidenField] = []
     others = Checkpoint.objects.filter(within(lineage(head)), user=head.user_id).exclude(
@@ -310,7 +310,7 @@ def _widened_by_hand(head: Checkpoint) -> list[WidenField]:
                 f"Version {version} ({made_by}) changed classes or records other than through"
                 " typed entries, and these changes have no time of their own, so the state"
                 " according to the entries' own times cannot be computed. Omit by=occurred, and ask"
-                f" for the state as of a version (v{version - 1 or version}) or a moment."
+                f" for the state as of a version (v{version - 1 or version}) or a point in time."
             )
         widened += (cast("WidenField", edit_from_json(edit)) for edit in wider)
     return widened

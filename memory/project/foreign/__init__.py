@@ -1,9 +1,9 @@
 """Foreign projects: turn the object graph of an executed project into edits that import it.
 
-The input is the graph extracted by `sandbox_image.foreign_objects`. The foreign code may have
-forged it, so nothing in it is trusted. The output consists of edits, the exact records, and a
-report of everything the import changes, such as a name that isn't allowed or a set that becomes a
-list.
+The input is the graph extracted by `sandbox_image.foreign_objects`. The foreign code could have
+forged this graph, so nothing in it is trusted. The output consists of edits, the exact records, and
+a report of everything the import changes, such as a name that isn't allowed or a set that is
+converted to a list.
 
     layout(files)                           # which modules hold state, and for which domain
     graph = read(data)                      # ForeignError: invalid or empty graph

@@ -26,14 +26,14 @@ from memory.project.values import (
 MAX_FIELDS = 60
 # Maximum number of digits in an integer field.
 MAX_DIGITS = 300
-# Maximum number of distinct key sets among the dictionaries in one place, such as a field;
-# dictionaries with any further key set become lists of entries.
+# Maximum number of distinct key sets among the dictionaries found in the same place, such as a
+# field; once it is reached, dictionaries with other keys become lists of entries.
 MAX_SHAPES = 8
 MAX_NOTES = 500
 
 
 class ForeignError(Exception):
-    """A foreign project can't be imported; the message says why and what would help."""
+    """A foreign project can't be imported; the message explains why and how to fix it."""
 
     def __init__(self, code: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class ForeignError(Exception):
 
 @dataclass(frozen=True)
 class Pointer:
-    """A reference to one of the graph's objects by number."""
+    """A reference to one of the graph's objects, by its number."""
 
     number: int
 
@@ -61,7 +61,7 @@ Node: TypeAlias = "Value | Pointer | Member | list[Node]"
 
 @dataclass
 class ForeignClass:
-    """A class in the foreign project, or a class made up for dictionaries with the same keys."""
+    """A class in the foreign project, or a synthetic class for dictionaries with the same keys."""
 
     name: str
     is_record: bool = False
@@ -104,7 +104,7 @@ class Graph:
     notes: "Notes"
 
     def pointers(self, node: Node) -> Iterator[int]:
-        """Yield the numbers of objects that a value holds directly, not inside other objects."""
+        """Yield the numbers of the objects a value contains directly, not inside other objects."""
         if isinstance(node, Pointer):
             yield node.number
         elif isinstance(node, list):
@@ -113,7 +113,7 @@ class Graph:
 
 
 class Notes:
-    """A report of an import's changes: their kinds, places, messages and counts."""
+    """A report of what an import changed: each change's kind, place, message and count."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -148,7 +148,7 @@ def read(data: Mapping[str, Any]) -> Graph:
 
 
 class _Decoder:
-    """Turns a graph's JSON into nodes; dictionaries become objects of made-up classes."""
+    """Turns a graph's JSON into nodes; dictionaries become objects of synthetic classes."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -226,7 +226,7 @@ class _Decoder:
         return ModuleValue(path, name, self.node(value, name), annotation)
 
     def node(self, value: Any, place: str) -> Node:
-        """Return the node for a value in the graph's JSON; `place` says where it was found."""
+        """Return the node for a value in the graph's JSON; `place` is where the value was found."""
         if value is None or type(value) in (bool, int, str):
             return value  # type: ignore[no-any-return]
         if type(value) is float:
@@ -365,5 +365,5 @@ def is_key(key: str) -> bool:
 
 
 def _class_of_place(place: str) -> str:
-    """Return the name of the class made up for a field's contents: `TripStop` for `Trip.stops`."""
+    """Return a name for the synthetic class of a field's contents: `TripStop` for `Trip.stops`."""
     return (camel(singular(place.replace(".", "_").lower())) or "Item")[: MAX_LENGTH - 20]

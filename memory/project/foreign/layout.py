@@ -27,7 +27,7 @@ class Layout:
 
 
 def layout(files: Mapping[str, str]) -> Layout:
-    """Determine the roles of a project's files, whatever its folders are called."""
+    """Determine the roles of a project's files, whatever its directories are called."""
     old = {path for path, source in files.items() if is_old_constraint(source)}
     modules, constraints = {}, {}
     for path in sorted(files):
@@ -43,8 +43,8 @@ def layout(files: Mapping[str, str]) -> Layout:
 
 
 _NO_STATE = {"__init__", "conftest", "setup"}
-# File names that only say what kind of code a file contains; the domain is named after the folder
-# instead.
+# File names that only describe what kind of code a file contains; the domain is named after the
+# file's directory instead.
 _PARTS = {"state", "schema", "data", "models", "types"}
 
 

@@ -55,8 +55,8 @@ class Placement:
     def _record_classes(self) -> set[int]:
         """Return the numbers of the classes that become record classes.
 
-        These are our library's record classes, plus any classes whose objects are held by a module
-        or by more than one object, or can contain objects of their own class, directly or
+        These are our library's record classes, plus any classes whose objects are referenced by a
+        module or by more than one object, or can contain objects of the same class, directly or
         indirectly.
         """
         graph = self.graph
@@ -174,7 +174,7 @@ class Placement:
             self.graph.notes.add("renamed", name, f"is {domain}.variables.{found}")
 
     def _place_others(self) -> None:
-        """Place records without a name or collection in a collection for their class."""
+        """Put records that have neither a name nor a collection in a collection for their class."""
         graph = self.graph
         overflow: dict[tuple[str, int], tuple[str, list[int]]] = {}
         pending = [(holding.node, self.domains[holding.module]) for holding in graph.holdings]
@@ -260,7 +260,7 @@ class Placement:
 
 
 def _direct(node: Node) -> list[Pointer]:
-    """Return the object that a node points to, or, for a list, the objects directly in it."""
+    """Return the object that a node points to, or, for a list, the objects that are its items."""
     if isinstance(node, Pointer):
         return [node]
     return [item for item in node if isinstance(item, Pointer)] if isinstance(node, list) else []

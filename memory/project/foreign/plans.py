@@ -36,8 +36,8 @@ class Plan:
         """Apply the plan to a project and return the edits.
 
         If EditError is raised, the project is left partly changed. The records are stored exactly
-        as they were read, whereas an edit by itself would turn text that looks like a date into a
-        date where a field allows several types.
+        as they were read; the edits alone would turn text that looks like a date into a date if its
+        field allows several types.
         """
         done = list(self.schema)
         for edit in self.schema:
@@ -69,7 +69,7 @@ class Plan:
 def _normal(
     fields: Mapping[str, Value], class_name: str, project: Project, domain: str
 ) -> dict[str, Value]:
-    """Return fields, including those of nested objects, in declared order without defaults."""
+    """Return fields in declared order and without default values, in nested objects, too."""
     class_ = project.outline.domains[domain].classes[class_name]
 
     def inner(value: Value) -> Value:

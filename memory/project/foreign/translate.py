@@ -48,7 +48,7 @@ def translate(
     """Return the plan for importing the graph's contents into a project.
 
     `domains` maps each module's file to its target domain, the records cite `sources`, and `taken`
-    names the project's existing domains. Raises ForeignError if the graph can't be imported.
+    lists the project's existing domains. Raises ForeignError if the graph can't be imported.
     """
     if any(holding.module not in domains for holding in graph.holdings):
         raise ForeignError(
@@ -147,7 +147,7 @@ class _Translation:
     # Translating classes
 
     def _members(self) -> dict[tuple[str, int], list[int]]:
-        """Return each class's object numbers, keyed by domain and class number."""
+        """Return the numbers of each class's objects, keyed by domain and class number."""
         found: dict[tuple[str, int], list[int]] = {}
         for number in self.order:
             domain = self.homes[number].domain
@@ -288,7 +288,7 @@ class _Translation:
         return self._reference(domain, *found[0]), ref.key
 
     def _with_declared(self, type_: Type, annotation: str, domain: str) -> Type:
-        """Widen a type to the declared type if that can be parsed and includes all values."""
+        """Widen a type to the declared type if the latter can be parsed and includes all values."""
         if not annotation:
             return type_
         try:
@@ -347,7 +347,7 @@ class _Translation:
         return FieldSpec(name, format_type(type_))
 
     def _enum_members(self, number: int, name: str) -> Iterator[tuple[str, str | int]]:
-        """Yield an enum's members with their values; invalid values are replaced by names."""
+        """Yield an enum's members with their values or, if any value is invalid, their names."""
         _, members = self.graph.enums[number]
         values = [value for _, value in members]
         plain = all(type(value) in (str, int) for value in values)

@@ -10,7 +10,7 @@ from memory.models import LogEntry, MemoryUser, SearchIndex
 from memory.work.hints import hint
 
 TASK = "workers.tasks.index_log"
-# Entries are indexed once there are at least this many of them, or this many characters.
+# Indexing is requested for every TAIL entries, or for at least this many new characters.
 TAIL = 64
 TAIL_CHARACTERS = 20_000
 
@@ -31,8 +31,8 @@ def appended(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
 def want(user_pk: int, workspace_pk: int | None = None) -> None:
     """Request indexing of a user's log, unless a request is already pending.
 
-    Before a worker releases the index, it waits for this transaction to end and then checks for new
-    entries.
+    Before a worker releases the index, it waits for the current transaction to end and then checks
+    for new entries.
     """
     with connection.cursor() as cursor:
         cursor.execute(WANTED, [user_pk])

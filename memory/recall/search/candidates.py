@@ -53,7 +53,7 @@ class RankedCorpus:
         return int(self.corpus.begins[place]), int(self.corpus.ends[place])
 
     def rank_of(self, place: int) -> int:
-        """Return where a passage's score ranks among all entries' best scores."""
+        """Return the rank of a passage's score among the best scores of all entries."""
         better = np.searchsorted(self._best, self.ranking.scores[place], side="right")
         return 1 + len(self._best) - int(better)
 
@@ -79,7 +79,7 @@ _Candidate = tuple[CorpusName, int, int]
 def list_candidates(
     rankings: Mapping[CorpusName, RankedCorpus], threshold: float, size: int
 ) -> Iterator[list[_Candidate]]:
-    """Yield groups of scored passages (corpus, place, seq), best first; ties are newest first.
+    """Yield groups of passages (corpus, place, seq), highest score first, then newest first.
 
     `size` is the first group's size.
     """
@@ -126,7 +126,7 @@ def read_candidates(
     where: RawSQL | Q | None,
     up_to: int | None,
 ) -> Iterator[tuple[CorpusName, int, LogEntry]]:
-    """Yield the candidates that pass the filter and aren't redacted, with their entries.
+    """Yield the candidates whose entries pass the filter and aren't redacted, with these entries.
 
     A filter that excludes nearly everything makes this read the whole log. If that takes longer
     than a single statement may take, it raises an error that `database.took_too_long` recognises.

@@ -25,7 +25,7 @@ MIN_COMPARABLE = 32
 def embed_question(
     user: MemoryUser, question: str
 ) -> tuple[Embedder | None, Floats | None, str | None]:
-    """Return (model, vector of the question, problem); if the model failed, only the problem."""
+    """Return (model, question's vector, problem); if the model failed, only `problem` is set."""
     try:
         model = embedder(user, hurried=True)
         if model is None:
@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def is_on(self) -> bool:
-        """Whether meanings are compared: a model embedded the question, or just failed to do so."""
+        """Whether meanings are compared: a model embedded the question, or tried to and failed."""
         return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:
@@ -88,7 +88,7 @@ class Comparison:
         held = segment.vectors
         if held is None:
             return unknown
-        if not held.dimensions:  # the texts have no words
+        if not held.dimensions:  # all of the segment's texts are blank
             return np.zeros(len(segment.seqs), np.float32)
         if (vector := self._ask(held.model)) is None:
             return unknown
@@ -115,7 +115,7 @@ class Comparison:
 def _put_on_one_scale(
     names: Sequence[str], closeness: list[Floats], models: Mapping[str, int]
 ) -> None:
-    """Scale all values to the mean and deviation of the model that compared the most passages.
+    """Scale closeness to the mean and deviation of the model that compared the most passages.
 
     Without this, values from different models couldn't be compared: a cosine of 0.7 is high for one
     model and meaningless for another.

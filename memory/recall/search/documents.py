@@ -32,8 +32,8 @@ _NAME = re.compile(r"\w+")
 # Matches values that may be another record's key. Numbers and times are never keys, and a key that
 # contains spaces is found by its words.
 _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
-# Entries with one of these roles or none (such as facts and records) are by or about the user; all
-# others are answers.
+# Entries with one of these roles or none (such as facts and records) are by or about the user;
+# entries with any other role are answers.
 OWN_ROLES = ("user", "", None)
 # The numbers that identify the corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
@@ -103,8 +103,8 @@ def documents_of(entry: LogEntry, zone: ZoneInfo) -> Iterator[Document]:
 def passages_of(entry: LogEntry) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and text of each passage in an entry.
 
-    For typed records, each passage repeats the class and the domain, because they tell what the
-    record is. Compound names are also split into words: `drugClass` is about drugs.
+    For typed records, each passage repeats the class and the domain, because these identify what
+    the record is. Compound names are also split into words: `drugClass` is about drugs.
     """
     text = text_of(entry)
     data = (entry.data or {}) if entry.kind == EntryKind.RECORD else {}
@@ -138,10 +138,10 @@ def _taken_apart(name: re.Match[str]) -> str:
 
 
 def day_of(moment: datetime.datetime, zone: ZoneInfo) -> datetime.date:
-    """Return a moment's date in a time zone, or in its own zone at the ends of the calendar."""
+    """Return a datetime's date in the given zone or, at the calendar's limits, in its own zone."""
     try:
         return moment.astimezone(zone).date()
-    except OverflowError:  # at the ends of the calendar
+    except OverflowError:  # before year 1 or after year 9999
         return moment.date()
 
 

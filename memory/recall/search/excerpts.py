@@ -1,4 +1,4 @@
-"""Excerpts: the text of the passages that match in an entry."""
+"""Excerpts: the text of an entry's matching passages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,18 +12,18 @@ from memory.recall.search.words import best_part
 
 # The separator between passages that are not consecutive.
 GAP = "… "
-# How many characters of a text to return at most, and how many to read from its start.
+# Maximum number of characters of a text to return, and number to read from the text's start.
 MAX_TEXT = 10_000
 MAX_TEXT_READ = 20_000
 # Only a passage's first MAX_PASSAGE characters are searched for its best part. A passage can be
 # longer only if it contains long runs of spaces.
 MAX_PASSAGE = 4 * MAX_TEXT
-# Text between two passages that is no longer than this counts as empty.
+# Text between two passages is treated as empty if it is no longer than this.
 SHORT_GAP = 2
 
 
 def read_passage(entry: LogEntry, passage: Passage) -> str:
-    """Return a passage's text; if it lies far into a very long text, read it from the log."""
+    """Return a passage's text; a passage far into a very long text is read from the log."""
     start, end = passage
     if entry.kind == EntryKind.RECORD or end <= MAX_TEXT_READ:
         return text_of(entry)[start:end]
@@ -39,7 +39,7 @@ def excerpt_of(
 ) -> tuple[str, bool]:
     """Return (text, is_cut): the text of an entry's passages, and whether the entry has more text.
 
-    `passages` are sorted by relevance; as many of them are used as fit into 10,000 characters.
+    `passages` are sorted by relevance, and used as long as they fit into 10,000 characters.
     """
     parts: list[Passage] = []
     for start, end in sorted(_fitting(passages)):

@@ -25,13 +25,13 @@ OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
 METADATA = "metadata."
 MAX_DEPTH = 8
 MAX_CONDITIONS = 100
-# The maximum total number of values in a filter's lists: all of them are sent to the database again
-# with each group of entries.
+# The maximum total number of values in a filter's lists: all of these values are sent to the
+# database again with each group of entries.
 MAX_LISTED = 2000
 MAX_TEXT = 1000
 
 _GROUPS = {"AND": " AND ", "OR": " OR "}
-# Values that `json` accepts but `jsonb` doesn't, such as lone surrogates, count as absent.
+# Values that `json` accepts but `jsonb` doesn't, such as lone surrogates, are treated as absent.
 _PARSED = (
     '(CASE WHEN pg_input_is_valid("memory_logentry"."metadata"::text, \'jsonb\')'
     ' THEN "memory_logentry"."metadata"::jsonb END)'
@@ -45,7 +45,7 @@ _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
 
 class BadFilter(ValueError):
-    """An invalid filter; the message says where it is wrong, why, and how to fix it."""
+    """An invalid filter; the message says where and why it is invalid, and how to fix it."""
 
 
 @dataclass(frozen=True)

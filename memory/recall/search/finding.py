@@ -49,15 +49,15 @@ def find(
 
     Passages are ranked, but each entry is returned only once, with its matching passages. At most
     `top_k` entries are returned, with at most `words` words in total: an entry that doesn't fit is
-    skipped in favour of later ones that do. `where` comes from `filters.condition`. Entries after
-    `up_to`, or with a score below `threshold`, are not returned. Only a question's first 100
+    skipped in favour of later entries that do. `where` comes from `filters.condition`. Entries
+    after `up_to`, or with a score below `threshold`, are not returned. Only a question's first 100
     distinct terms are used, and the search stops after 100 consecutive passages that don't fit.
-    Redacted entries are never found; all others can be. A `Question`'s completion is searched for
-    as well, with less weight. `outline` is the newest version's outline; if it is not given, it is
-    read.
+    Redacted entries are never found; all other entries can be. A `Question`'s completion is
+    searched for as well, with less weight. `outline` is the newest version's outline; if it is not
+    given, it is read.
 
-    If the model fails, only words are used, and `meaning` says so. Passages that only have an
-    earlier model's vectors are compared by that model, if it can still be used.
+    If the model fails, only words are used, and `meaning` reports the failure. Passages that only
+    have an earlier model's vectors are compared by that model, if it can still be used.
     """
     question = Question(question) if isinstance(question, str) else question
     terms = _read_terms(question)

@@ -32,26 +32,27 @@ from memory.texts import with_few_marks
 USER, ASSISTANT = "user", "assistant"
 # Ways to complete a question: with words from earlier turns, or by a language model.
 WORDS, MODEL = "words", "model"
-# Only the newest MAX_TURNS turns are read, and of each only the last MAX_CHARACTERS characters.
+# Only the last MAX_CHARACTERS characters of each of the newest MAX_TURNS turns are read.
 MAX_TURNS = 8
 MAX_CHARACTERS = 2000
-# A question longer than MAX_QUESTION characters is considered complete. One that was completed by a
-# model may have up to MAX_COMPLETED characters.
+# A question longer than MAX_QUESTION characters is considered complete. A question that was
+# completed by a model may have up to MAX_COMPLETED characters.
 MAX_QUESTION = 400
 MAX_COMPLETED = 2 * MAX_QUESTION
-# The maximum number of words to take in total and from a single turn, and how many are enough to
-# stop looking at earlier exchanges.
+# The maximum number of words to borrow in total and from a single turn, and how many borrowed words
+# are enough to stop looking at earlier exchanges.
 MAX_TAKEN = 8
 MAX_OF_TURN = 5
 ENOUGH = 2
 # Weights for words from earlier turns; the question's own words have a weight of 1. REFERENT is for
 # a pronoun's referent and for a language model's words, OWN for the person's words, and OTHERS for
-# the assistant's. With each exchange further back, these are multiplied by FURTHER.
+# the assistant's. With each exchange further back, these weights are multiplied by FURTHER.
 REFERENT, OWN, OTHERS = 0.8, 0.6, 0.4
 FURTHER = 0.8
 # A question with more content words than this is complete, even if it begins with "and".
 MAX_OWN_WORDS = 3
-# In scripts whose function words we don't know, a question this short may be a follow-up.
+# In scripts whose function words we don't know, a question of up to this many words or characters
+# may be a follow-up.
 SHORT_WORDS, SHORT_CHARACTERS = 3, 8
 MAX_RUN = 12
 
@@ -83,8 +84,8 @@ class Turn:
 class Question:
     """A question and its completion.
 
-    `taken` maps words from earlier turns to their weights; `sentence` is a language model's version
-    of the question. `problem` says why a requested completion failed.
+    `taken` maps words borrowed from earlier turns to their weights; `sentence` is a language
+    model's version of the question. `problem` says why a requested completion failed.
     """
 
     text: str
@@ -152,7 +153,7 @@ def _can_lean(question: str, said: Sequence[Turn]) -> bool:
 
 
 def shortened(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest non-empty turns; of long ones, only the last characters."""
+    """Return the newest non-empty turns, with long ones cut to their last characters."""
     said = [one for one in turns if one.content.strip()]
     return [
         Turn(one.role, with_few_marks(one.content)[-MAX_CHARACTERS:]) for one in said[-MAX_TURNS:]
@@ -192,7 +193,7 @@ def _leanings(asked: Utterance) -> set[Leaning]:
 def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
     """Return whether "I" and one more word make a question complete, as in "Where do I live?".
 
-    They do not in "What did I pay?" or "Which seat did I have?".
+    They don't make "What did I pay?" or "Which seat did I have?" complete.
     """
     return (
         any(word in asked.language.first_person for word in asked.folded)
@@ -216,7 +217,7 @@ def _opening(asked: Utterance) -> int | None:
 
 
 def _pronoun(asked: Utterance, place: int) -> Leaning | None:
-    """Return what kind of thing a word refers to outside the question, or None if it doesn't."""
+    """Return the kind of thing outside the question that a word refers to, or None if none."""
     language, word = asked.language, asked.at(place)
     if word in language.persons:
         named = [*(one for one, _ in asked.persons), *(n.start for n in asked.names if not n.is_at)]
@@ -314,7 +315,7 @@ def _has_thing_before(asked: Utterance, place: int) -> bool:
     return False
 
 
-# -- Taking words from earlier turns --------------------------------------------------------------
+# -- Borrowing words from earlier turns -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ class _Said:
 
 
 class _Taking:
-    """Takes words from the turns before a question."""
+    """Borrows words from the turns before a question."""
 
     def __init__(
         self, asked: Utterance, leanings: set[Leaning], newest_first: Sequence[_Said]
@@ -346,7 +347,7 @@ class _Taking:
         self._taken: dict[str, float] = {}
 
     def words(self) -> Mapping[str, float]:
-        """Return the words taken and their weights, highest weight first."""
+        """Return the borrowed words and their weights, highest weight first."""
         found = []
         if Leaning.PERSON in self._leanings:
             found.append(self._refer(self._persons(), others=OWN))
@@ -362,7 +363,7 @@ class _Taking:
         return dict(ordered[:MAX_TAKEN])
 
     def _refer(self, words: Sequence[str], *, others: float = REFERENT) -> bool:
-        """Take a pronoun's possible referents, likeliest first; return whether there are any."""
+        """Borrow a pronoun's possible referents, likeliest first; return whether there are any."""
         for number, one in enumerate(words):
             self._take(one, others if number else REFERENT)
         return bool(words)
@@ -378,7 +379,7 @@ class _Taking:
         """Return the last person named, and others named along with or before that person.
 
         The others are named in the same turn or, if that turn is something like "That is your
-        sister.", in the one before it.
+        sister.", in the turn before it.
         """
         for number, one in enumerate(self._turns):
             said = one.words
@@ -412,7 +413,7 @@ class _Taking:
         return next((one.words.dates for one in self._turns if one.words.dates), [])
 
     def _take_topic(self) -> None:
-        """Take words about the topic of the newest exchange, then of earlier ones, until ENOUGH."""
+        """Borrow words about the newest exchange's topic, then earlier topics, up to ENOUGH."""
         factor, taken = 1.0, 0
         goes_on = Leaning.GOES_ON in self._leanings and Leaning.THING not in self._leanings
         # The new question isn't about the previous answer.
@@ -429,8 +430,8 @@ class _Taking:
     def _topic(self, said: Utterance) -> list[str]:
         """Return the most important words about a turn's topic, in the order of the text.
 
-        Names are preferred to numbers and dates, and those to other words, of which longer ones are
-        preferred because they are rarer.
+        Names are preferred to numbers and dates, which are preferred to other words; of the latter,
+        longer words are preferred because they are rarer.
         """
         left_out = self._replaced(said)
         in_names = {place for one in said.names for place in range(one.start, one.end)}
@@ -450,7 +451,7 @@ class _Taking:
         return [word for _, word in sorted(first)]
 
     def _replaced(self, said: Utterance) -> set[int]:
-        """Return where the names that the question replaces start in a turn."""
+        """Return the positions where the names that the question replaces start in a turn."""
         own = self._asked.names
         if Leaning.GOES_ON not in self._leanings:
             return set()
@@ -473,7 +474,7 @@ def _exchanges(newest_first: Sequence[_Said]) -> Iterator[list[_Said]]:
 
 
 def _of_other_script(asked: Utterance, question: str, said: Sequence[Turn]) -> Mapping[str, float]:
-    """Take words from the last exchange if the question, in a non-Latin script, is short."""
+    """Borrow words from the last exchange if a question in a non-Latin script is short."""
     is_unspaced = _UNSPACED.search(question) is not None
     most = SHORT_CHARACTERS if is_unspaced else SHORT_WORDS
     if number_of_words(question) - is_unspaced > most:

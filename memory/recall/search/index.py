@@ -1,9 +1,9 @@
 """Reading the stored index of a user's log when searching.
 
 Entries that no segment covers are indexed in memory on every search, so the index may be out of
-date, incomplete or missing without affecting the results. Searches are just slower (and rejected
-above a limit), and only the newest part of a long tail gets vectors. Workers maintain the segments
-(`memory.recall.search.index_maintenance`).
+date, incomplete or missing without affecting the results. Searches just become slower (or, above a
+limit, are rejected), and only the newest part of a long unindexed tail gets vectors. Workers
+maintain the segments (`memory.recall.search.index_maintenance`).
 """
 
 import threading
@@ -32,17 +32,17 @@ logger = structlog.get_logger(__name__)
 
 # Searches embed only the newest part of the unindexed tail, up to this many characters.
 LIVE_CHARACTERS = 60_000
-# Each search indexes the unindexed tail itself, which takes half a second per million characters.
-# At most two searches at a time, one per workspace, may do so for tails of more than
-# QUICK_CHARACTERS. Tails of more than MAX_LIVE_CHARACTERS must wait for a worker.
+# Each search indexes the unindexed tail in memory, which takes half a second per million
+# characters. At most two searches at a time, one per workspace, may do so for tails of more than
+# QUICK_CHARACTERS. Tails of more than MAX_LIVE_CHARACTERS must wait for a worker to index them.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
 _places = Places(2, factor=1)
 LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
 # The maximum total size, in bytes, of the vectors that a process caches for recent searches.
 CACHED_BYTES = 64 * 1024 * 1024
-# A segment's vectors are its last and by far its largest block; if they are cached, they are not
-# read again.
+# A segment's vectors are its last and by far its largest block; if the vectors are cached, they are
+# not read again.
 _READ = """
 SELECT s.id, s.first_seq, s.last_seq, b.number > s.blocks, b.data
 FROM memory_searchsegment s JOIN memory_searchblock b ON b.segment_id = s.id
@@ -75,8 +75,8 @@ def read(
     live = {} if live is None else live
     with_vectors = with_vectors or embedder is not None
     cached = _cache.of(user.pk) if with_vectors else {}
-    # A single statement sees a single snapshot, so it sees either all of a concurrent merge or
-    # nothing of it.
+    # A single statement sees a single snapshot, i.e. either all of a concurrent merge or none of
+    # it.
     with connection.cursor() as cursor:
         parameters: list[Any] = [user.pk, VERSION, list(terms), with_vectors, list(cached)]
         cursor.execute(_READ, parameters)
@@ -117,7 +117,7 @@ def read(
 def _is_behind(tail: Segment) -> bool:
     """Return whether the tail is too long or lacks vectors.
 
-    Appends normally request indexing in time, but an older server's may not have done so.
+    Appends normally request indexing in time, but those by an older server may not have done so.
     """
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
@@ -205,7 +205,7 @@ def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """Return vectors for the newest documents only; the closeness of the others stays unknown."""
+    """Return vectors for the newest documents only; the closeness of older ones stays unknown."""
     room = LIVE_CHARACTERS
     first = len(documents)
     while first and room >= len(documents[first - 1].text):

@@ -1,10 +1,10 @@
 """How workers maintain the stored index.
 
-Segments keep an earlier model's vectors until a worker has embedded their passages again, which the
+Segments keep an earlier model's vectors until a worker has re-embedded their passages, which the
 first search that encounters such vectors requests. A large segment's new vectors are stored step by
-step, behind the old ones, which stay in use until then. Segments whose vectors come from the same
-model are merged so that each segment has at least twice as many postings as the next. As a result,
-there are only a few segments to read, and each entry is merged only a few times.
+step, after the old ones, which stay in use until the new ones are complete. Segments whose vectors
+come from the same model are merged so that each segment has at least twice as many postings as the
+next. As a result, there are only a few segments to read, and each entry is merged only a few times.
 """
 
 import datetime
@@ -39,11 +39,12 @@ BUILD_ENTRIES = 2048
 BUILD_CHARACTERS = 4_000_000
 MERGE_POSTINGS = 4_000_000
 # How many passages and characters of a stored segment to embed between two commits, so that vectors
-# a provider was paid for survive a later failure. A new segment within these limits is embedded
-# before it is stored.
+# that a provider has charged for survive a later failure. A new segment within these limits is
+# embedded before it is stored.
 STEP_PASSAGES = 512
 STEP_CHARACTERS = 200_000
-# How many seconds (minimum and maximum) an index waits if all threads that embed indexes are busy.
+# Minimum and maximum number of seconds before an index is retried if all threads that embed indexes
+# are busy.
 BUSY_SECONDS = (10.0, 30.0)
 _MODELS = """
 SELECT s.id, substring(b.data FOR %s), EXISTS (
@@ -55,7 +56,7 @@ WHERE s.user_id = %s AND s.version = %s
 
 
 def keep_up(user_pk: int) -> None:
-    """Index a user's log and merge segments if this is due and no other worker is doing it.
+    """Index a user's log and merge its segments, if that is due and no other worker is doing so.
 
     Each step is committed separately, and only while the lease is held. If the worker is killed,
     its finished steps are kept, and repeating a step does no harm.
@@ -81,10 +82,10 @@ def keep_up(user_pk: int) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The next segment to make: from the entries in the range `covers`, or by merging `merged`.
+    """The next segment to build: from the entries in the range `covers`, or by merging `merged`.
 
     If `merged` is a single segment, its next missing vectors are computed instead, and the segment
-    is replaced once it has all of them.
+    is replaced once all of its vectors have been computed.
     """
 
     covers: Range
@@ -92,7 +93,7 @@ class _Plan:
 
 
 def _step(index: SearchIndex) -> bool:
-    """Make one segment; return False if there was nothing left to do and the index was released."""
+    """Build a segment; return False if there was nothing left to do and the index was released."""
     plan = _plan(index)
     if plan is None:
         with transaction.atomic():
@@ -127,7 +128,7 @@ def _step(index: SearchIndex) -> bool:
 
 
 def _plan(index: SearchIndex) -> _Plan | None:
-    """Decide what to make next: missing segments first, then merges, then missing vectors.
+    """Decide what to build next: missing segments first, then merges, then missing vectors.
 
     Segments with vectors from different models are not merged, because the vectors would be lost.
     """
@@ -155,7 +156,7 @@ def _plan(index: SearchIndex) -> _Plan | None:
     made_by = embedder(_user(index))
     if made_by is None:
         return None
-    for row in reversed(rows):  # newest first: they matter most in searches
+    for row in reversed(rows):  # newest first, because recent entries matter most in searches
         if row.pk not in kinds or kinds[row.pk].model != made_by.name:
             return _Plan((row.first_seq, row.last_seq), [row])
     return None
@@ -165,8 +166,8 @@ def _plan(index: SearchIndex) -> _Plan | None:
 class _Kind:
     """What kind of vectors a segment has: their model and number of dimensions.
 
-    While a segment is being embedded again, `embedded` is its own key, so that its kind is unique
-    and no other segment is merged with it.
+    While a segment is being re-embedded, `embedded` is the segment's key, so that its kind is
+    unique and no other segment is merged with it.
     """
 
     model: str
@@ -197,7 +198,7 @@ def _follow(rows: Sequence[SearchSegment], place: int) -> bool:
 
 
 def _is_long(index: SearchIndex, tail: Range) -> bool:
-    """Return whether the unindexed tail is long enough to be made into a segment."""
+    """Return whether the unindexed tail is long enough to build a segment from it."""
     if tail[1] - tail[0] + 1 >= TAIL:
         return True
     entries = LogEntry.objects.filter(user_id=index.user_id, seq__range=tail)
@@ -233,9 +234,10 @@ def _built(index: SearchIndex, missing: Range) -> tuple[Range, Segment]:
 
 
 def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
-    """Embed a stored segment's next passages; after the last one, replace it, with its vectors.
+    """Embed a stored segment's next passages; after the last one, replace the segment's vectors.
 
-    May raise EmbeddingFailed or LeaseLost. Raises ValueError if the log's passages are different.
+    May raise EmbeddingFailed or LeaseLost. Raises ValueError if the log's passages differ from the
+    segment's.
     """
     made_by = embedder(_user(index), lease=index)
     if made_by is None:
@@ -264,7 +266,7 @@ def _embed_next(index: SearchIndex, row: SearchSegment) -> None:
 
 
 def _made_so_far(index: SearchIndex, row: SearchSegment, model: str) -> list[Vectors]:
-    """Return the new vectors for a segment's first passages, which are stored behind the old ones.
+    """Return the new vectors for a segment's first passages, which are stored after the old ones.
 
     Vectors that are from another model or can't be read are removed.
     """
@@ -294,7 +296,7 @@ def _step_size(documents: Segment, first: int) -> int:
 
 
 def _passages(index: SearchIndex, documents: Segment, first: int, last: int) -> list[str]:
-    """Return the text of some of a segment's passages; raises ValueError if the log differs."""
+    """Return the texts of some of a segment's passages; raises ValueError if the log's differ."""
     wanted = documents.seqs[first:last]
     if not len(wanted):
         return []

@@ -1,6 +1,6 @@
 """Function words that reveal follow-up questions, in four languages.
 
-These are lists, not grammars: a follow-up that they don't reveal is searched for as it is.
+These are word lists, not grammars: a follow-up that they don't reveal is left unchanged.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Language:
     """A language's function words, including sets that reveal what a question depends on."""
 
     function_words: frozenset[str]
-    """Words that say nothing about a text's topic, including all fields below but the last two."""
+    """Words unrelated to a text's topic, including all fields below except the last two."""
     questions: frozenset[str]
     """Words that begin a complete question: question words and auxiliaries."""
     first_person: frozenset[str]
@@ -182,7 +182,7 @@ SPANISH = _language(
 )
 LANGUAGES = (ENGLISH, GERMAN, SPANISH, FRENCH)
 
-# Words that say nothing about a text's topic.
+# Words that carry no information about a text's topic.
 FILLERS = words_of(
     """
     yes no yeah ok okay sure thanks thank please hello hi hey well really lot lots thing
@@ -210,7 +210,7 @@ SAYING = words_of(
     """
 )
 BE = words_of("is are was were be been s")
-# If "that" precedes one of these, it refers to something earlier in the same question.
+# If "that" precedes one of these words, it refers to something earlier in the same question.
 SUBJECTS = BE | {"i", "you", "he", "she", "it", "we", "they"}
 # Words used with an impersonal "it": it rains, it takes an hour to, is it true that.
 WEATHER = words_of(

@@ -10,7 +10,8 @@ from itertools import pairwise
 from memory.recall.search.words import UNSPACED
 
 WORDS = 60
-# The maximum number of passages per text. Very long texts get longer passages instead of more.
+# The maximum number of passages per text. Very long texts get longer passages instead of more
+# passages.
 MAX_PASSAGES = 1000
 
 # In scripts without spaces, each character counts as a word. In other scripts, a run of characters

@@ -1,8 +1,8 @@
 """Ranking a corpus's passages for a question, with a single formula and without a database.
 
-Two signals are added up: words, and meaning, which is how close a passage's vector is to the
-question's. Each signal is measured relative to how much it varies between passages, because what
-all passages have in common carries no information. The person's own words count for more than
+The score is the sum of two signals: words and meaning, i.e. how close a passage's vector is to the
+question's vector. Each signal is measured relative to how much it varies between passages, because
+what all passages have in common carries no information. The person's own words count for more than
 others' answers, and a text's second-best passage counts for less than another text's best.
 
 The word signal is BM25 over each passage's surroundings: a word counts fully in its own passage,
@@ -21,42 +21,42 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# BM25's two parameters: how quickly repetitions of a term stop counting, and how much a passage's
-# length matters.
+# BM25's two parameters: how quickly the weight of a term's repetitions saturates, and how much a
+# passage's length matters.
 SATURATION = 1.2
 LENGTH = 0.75
-# The weight of a word that is 0, 1, 2 … passages away.
+# The weights of a word that is 0, 1, 2 … passages away.
 HEARD = (1.0, 0.5, 0.25, 0.125, 0.0625)
 # The bonus for an entry whose speaker is named in the question.
 SPEAKER = 0.5
-# In rankings by words alone, the factor for what anybody other than the person said.
+# In rankings by words alone, the factor for passages by anybody other than the person.
 OTHERS = 0.5
-# A passage is not found if its closeness is lower than this and it has none of the question's
-# words. The value is low because one in five answers that share no words with their question has a
-# closeness below 0.12 (benchmarks/paraphrases.py).
+# A passage is not found if its closeness is lower than this and it contains none of the question's
+# words. The threshold is low because one in five answers that share no words with their question
+# has a closeness below 0.12 (benchmarks/paraphrases.py).
 FLOOR = 0.05
 # Short messages share a topic with their surroundings, so closeness carries over to adjacent
 # passages, halving with every REACH characters of distance. Full-length passages of long texts
 # hardly affect each other.
 REACH = 150
 # WORDS is the weight of words relative to meaning, OWN the bonus for the person's own words, and
-# AGAIN the penalty for each better passage in the same text, up to five. All are in standard
+# AGAIN the penalty for each better passage in the same text, up to five. All three are in standard
 # deviations of closeness, and were tuned once on two sets of recorded conversations
 # (benchmarks/retrieval.py).
 WORDS = 0.9
 OWN = 3.0
 AGAIN = 1.0
-# The deviation between only a few passages means little, so it is computed as if there were another
-# USUAL_NUMBER passages with the usual deviation.
+# The standard deviation of just a few passages means little, so it is computed as if there were
+# another USUAL_NUMBER passages with the usual deviation.
 USUAL_NUMBER = 100
 USUAL_CLOSENESS, USUAL_WORDS = 0.1, 0.05
-# A passage that is this many deviations above the rest gets a score of 0.5.
+# A passage that is this many standard deviations above the rest gets a score of 0.5.
 HALF = 8.0
 
 
 @dataclass(frozen=True)
 class Postings:
-    """The places of the passages that contain a term, in order, and its count in each passage."""
+    """The positions of the passages that contain a term, in order, and its count in each."""
 
     places: Places
     counts: Floats
@@ -70,7 +70,7 @@ class Corpus:
     lengths: Floats
     sessions: NDArray[np.uint32]
     postings: Mapping[int, Postings]
-    """Keyed by a term's identity; a speaker's name begins with `segments.SPEAKER_PREFIX`."""
+    """Keyed by term identity; the terms for speakers begin with `segments.SPEAKER_PREFIX`."""
     begins: NDArray[np.uint32]
     ends: NDArray[np.uint32]
     is_users: NDArray[np.bool_]
@@ -82,7 +82,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Share:
-    """One term's contribution to each passage: its weighted count and its score."""
+    """A term's contribution to each passage: its weighted count and its part of the score."""
 
     heard: Floats
     score: Floats
@@ -110,7 +110,7 @@ def rank(
     """Score passages by the terms searched for and by whether their speaker has one of the names.
 
     A passage that consisted only of these terms and was said by one of these speakers would get a
-    score of 1. `weights` has the weights of terms that count for less than 1. The terms' shares,
+    score of 1. `weights` has the weights of those terms whose weight is below 1. The terms' shares,
     which have a value for every passage in the corpus, are kept only if `explain` is set.
     """
     number = len(corpus.seqs)
@@ -150,7 +150,7 @@ def prefer_own(corpus: Corpus, ranking: Ranking) -> Ranking:
 def fuse(ranked: Sequence[tuple[Corpus, Ranking]]) -> list[Ranking]:
     """Return the rankings with meaning and a bonus for the person's own words added.
 
-    The new scores are on a different scale: 0.5 means `HALF` deviations above the rest.
+    The new scores are on a different scale: 0.5 means `HALF` standard deviations above the rest.
     """
     close = [_close(corpus) for corpus, _ in ranked]
     by_closeness = deviation_of(close, USUAL_CLOSENESS)
@@ -179,7 +179,7 @@ def _fused(corpus: Corpus, ranking: Ranking, meaning: Floats, words: Floats) -> 
 
 
 def _close(corpus: Corpus) -> Floats:
-    """Return each passage's closeness; in conversations, that of nearby passages counts, too."""
+    """Return each passage's closeness, to which nearby passages contribute in conversations."""
     assert corpus.closeness is not None
     near = corpus.closeness.astype(np.float64)
     # A passage without a vector gets the mean rather than 0, because for some models, all texts are
@@ -228,19 +228,19 @@ def _rarity(corpus: Corpus, term: int) -> float:
 
 
 def _heard(places: Places, amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Return, for each place, the sum of the amounts there and nearby, weighted by distance."""
+    """Return, for each position, the sum of amounts there and nearby, weighted by distance."""
     heard = np.zeros(len(sessions))
     heard[places] = amounts
     for distance, weight in enumerate(HEARD[1:], 1):
         for here, there in _apart(places, distance, len(sessions)):
             same = sessions[places[here]] == sessions[there]
-            # No place occurs twice, so += doesn't lose any amounts.
+            # Each position occurs only once, so += doesn't lose any amounts.
             heard[there[same]] += weight * amounts[here][same]
     return heard
 
 
 def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
-    """Like `_heard`, but for amounts at every place."""
+    """Like `_heard`, but for amounts at every position."""
     heard = amounts.copy()
     for distance, weight in enumerate(HEARD[1:], 1):
         same = weight * (sessions[distance:] == sessions[:-distance])
@@ -250,9 +250,9 @@ def _heard_of_all(amounts: Floats, sessions: NDArray[np.uint32]) -> Floats:
 
 
 def _apart(places: Places, distance: int, number: int) -> Iterator[tuple[slice, Places]]:
-    """Yield the places that have a neighbour at this distance, and their neighbours' places.
+    """Yield the positions with a neighbour at this distance, and the neighbours' positions.
 
-    Neighbours that come later are yielded first, then those that come earlier.
+    Later neighbours are yielded first, then earlier ones.
     """
     last = int(np.searchsorted(places, number - distance))
     yield slice(0, last), places[:last] + distance

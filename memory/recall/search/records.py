@@ -2,8 +2,9 @@
 
 A record can also be found by its collection's name, by its class's docstring and, with less weight,
 by the words of the records it refers to. All of this is read at search time, from the newest
-version and the current index; the stored index only contains marks for it. So an entry's content is
-never indexed as part of another entry, where a redaction would have to find it.
+version and the current index; the stored index only contains marks for classes and referenced
+values. So an entry's content is never indexed as part of another entry, where a redaction would
+have to find it.
 """
 
 from collections import defaultdict
@@ -22,8 +23,8 @@ from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
 
-# REFERRED is the weight a record's words have for the records that refer to it. Only the
-# MAX_REFERRED best records lend their words in this way.
+# REFERRED is the weight a record's words have for the records that refer to that record. Only the
+# words of the MAX_REFERRED best records are used in this way.
 REFERRED = 0.5
 MAX_REFERRED = 5
 
@@ -33,7 +34,7 @@ def classes_described(
 ) -> dict[int, set[int]]:
     """Map the mark of each class to the search terms in its description; omit classes without any.
 
-    `outline` is the newest version's outline; if it is not given, it is read.
+    `outline` is the newest version's outline, which is read if it is not given.
     """
     if user.head_id is None or not asked:
         return {}
@@ -88,7 +89,7 @@ def _referring(
     asked: Sequence[int],
     live: dict[index.Range, Segment],
 ) -> Iterator[tuple[int, Places]]:
-    """Yield each term in a record with the places of the records that refer to that record."""
+    """Yield each term in a record with the positions of records that refer to that record."""
     said = {term: corpus.postings[term] for term in asked if term in corpus.postings}
     weights = np.zeros(len(corpus.seqs))
     for found in said.values():
@@ -107,7 +108,7 @@ def _referring(
     for seq, mark in marks.items():
         if (having := others.postings.get(mark)) is None:
             continue
-        # This second read may have found different entries than the first.
+        # This second read of the index may have found different entries than the first.
         places = np.flatnonzero(np.isin(corpus.seqs, others.seqs[having.places]))
         for term, own in said.items():
             if (corpus.seqs[own.places] == seq).any():
@@ -115,7 +116,7 @@ def _referring(
 
 
 def _joined(postings: Sequence[Postings]) -> Postings:
-    """Return the union of these postings, with the largest count at each place."""
+    """Return the union of these postings, with the highest count at each position."""
     places, where = np.unique(np.concatenate([one.places for one in postings]), return_inverse=True)
     counts = np.zeros(len(places))
     np.maximum.at(counts, where, np.concatenate([one.counts for one in postings]))

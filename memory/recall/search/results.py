@@ -55,7 +55,7 @@ class Hit:
 
     @property
     def rests_on(self) -> list[int]:
-        """The numbers of this entry and of the entries it was derived from."""
+        """The numbers of the hit's entry and of the entries that entry was derived from."""
         return [self.entry.seq, *self.entry.derived_from]
 
 
@@ -63,7 +63,7 @@ class Hit:
 class Meaning:
     """The model that compared meanings, how many passages it compared, and the problem, if any.
 
-    Both models are named as long as some segments still have an earlier model's vectors.
+    `model` names both models as long as some segments still have an earlier model's vectors.
     """
 
     model: str | None

@@ -19,7 +19,7 @@ from memory.recall.search import vectors
 from memory.recall.search.ranking import Corpus, Postings
 from memory.recall.search.vectors import Vectors
 
-# The version of the stored format. Blocks with another version are rebuilt, not read.
+# The version of the stored format. Blocks in another version of the format are rebuilt, not read.
 VERSION = 4
 # The approximate number of postings in a block.
 BLOCK = 1024
@@ -55,9 +55,9 @@ class Document:
 class Segment:
     """An index of some entries, or the part of it that was read: documents and postings.
 
-    `starts` has one more number than `terms`: the n-th term's postings begin at the n-th start and
-    end before the next one. Places are the numbers of this segment's documents, starting at 0.
-    There are no vectors if there is no model, or until the model has answered.
+    `starts` has one more item than `terms`: the n-th term's postings begin at the n-th start and
+    end before the next start. Places are the indices of this segment's documents, starting at 0.
+    There are no vectors if there is no model, or until the model has returned them.
     """
 
     seqs: NDArray[np.int64]
@@ -153,12 +153,12 @@ def corpus_of(
 ) -> Corpus:
     """Return a corpus's documents from all segments, in order, with the wanted terms' postings.
 
-    `closeness` says how close each segment's documents are to the question.
+    `closeness` has, for each segment, how close its documents are to the question.
     """
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
     mine = np.concatenate([one.corpora for one in segments]) == corpus
-    # Maps a document's place among all documents to its place in the corpus.
+    # Maps a document's position among all documents to its position in the corpus.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
     postings = {}
@@ -209,7 +209,7 @@ def encode(segment: Segment) -> list[bytes]:
                 [
                     segment.terms[mine].astype("<i8"),
                     amounts[mine].astype("<u4"),
-                    # Differences are small, so they compress well.
+                    # Differences between consecutive numbers are small, so they compress well.
                     np.diff(places, prepend=0).astype("<i4"),
                     segment.counts[postings],
                 ],

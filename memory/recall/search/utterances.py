@@ -43,7 +43,7 @@ class Name:
     is_towards: bool
     has_determiner: bool
     is_alone: bool
-    """Whether the name is a sentence of its own, such as "Espresso"."""
+    """Whether the name is an entire sentence, such as "Espresso"."""
 
     @property
     def may_be_place(self) -> bool:
@@ -79,15 +79,15 @@ class Utterance:
         return any(word in self.language.function_words for word in self.folded)
 
     def at(self, place: int) -> str:
-        """Return the case-folded word at a place, or "" if the place is outside the text."""
+        """Return the case-folded word at an index, or "" if the index is outside the text."""
         return self.folded[place] if 0 <= place < len(self.folded) else ""
 
     def is_initial(self, place: int) -> bool:
-        """Return whether the word at a place begins a sentence."""
+        """Return whether the word at an index begins a sentence."""
         return place == 0 or self.at(place - 1) in ENDS | {":"}
 
     def has_content(self, place: int) -> bool:
-        """Return whether the word at a place says something about the text's topic."""
+        """Return whether the word at an index carries information about the text's topic."""
         word = self.at(place)
         if word in BREAKS or word in self.language.function_words or word in FILLERS:
             return False
@@ -96,7 +96,7 @@ class Utterance:
         return len(word) > 1 or word.isdigit()
 
     def is_date(self, place: int) -> bool:
-        """Return whether the word at a place is part of a date (a month, day or year)."""
+        """Return whether the word at an index is part of a date (a month, day or year)."""
         word = self.at(place)
         if _ISO_DAY.fullmatch(word) or _YEAR.fullmatch(word):
             return True
@@ -169,7 +169,7 @@ class Utterance:
 
     @cached_property
     def persons(self) -> Sequence[tuple[int, str]]:
-        """The people in the text, with their places: names, and words like "sister" or "boss"."""
+        """The people in the text and their indices: names, and words like "sister" or "boss"."""
         called = [
             (place, self.written[place])
             for place, word in enumerate(self.folded)

@@ -2,8 +2,8 @@
 
 Each vector is stored as 8-bit integers plus one factor: 256 dimensions take up 260 bytes, and the
 ranking by closeness stays the same. Each search compares all of a user's vectors, which takes about
-10 milliseconds for 100,000 vectors; docs/search.md describes where this reaches its limit, and what
-to do then.
+10 milliseconds for 100,000 vectors; docs/search.md describes where this approach reaches its limit,
+and what to do then.
 """
 
 import struct
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 _HEADER = struct.Struct("<BHII")
 _VERSION = 1
 MAX_NAME = 200
-# How many vectors to convert at a time: as many as fit into a processor's cache.
+# How many vectors to convert at a time: as many as fit into a CPU cache.
 _ROWS = 2048
 
 
@@ -53,7 +53,7 @@ class Vectors:
 
 
 def quantised(model: str, vectors: Floats) -> Vectors:
-    """Convert vectors of length 1 (or 0) to the stored format."""
+    """Convert unit vectors (or zero vectors) to the stored format."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     factors = np.where(largest > 0, largest / 127, 1.0).astype(np.float32)
     values = np.rint(vectors / factors[:, None]).astype(np.int8)
@@ -61,7 +61,7 @@ def quantised(model: str, vectors: Floats) -> Vectors:
 
 
 def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
-    """Combine several segments' vectors; return None if any are missing or the models differ."""
+    """Combine segments' vectors; return None if any vectors are missing or their models differ."""
     found = [part for part in parts if part is not None]
     # If all of a segment's texts are blank, their vectors have no dimensions.
     filled = [part for part in found if len(part.values) and part.dimensions] or found[:1]
@@ -79,7 +79,7 @@ def joined(parts: Sequence[Vectors | None]) -> Vectors | None:
 
 
 def encode(vectors: Vectors | None) -> bytes:
-    """Return the block for a segment's vectors, which exists even if there are none."""
+    """Return the block for a segment's vectors; segments without vectors have this block, too."""
     if vectors is None:
         return _HEADER.pack(_VERSION, 0, 0, 0)
     name = vectors.model.encode()[:MAX_NAME]
@@ -90,9 +90,9 @@ def encode(vectors: Vectors | None) -> bytes:
 
 
 def kind_of(block: bytes) -> tuple[str, int]:
-    """Return the name of the model that made a block's vectors ("" if none), and their dimensions.
+    """Return the model that made a block's vectors ("" if none) and their number of dimensions.
 
-    The first BEGINNING bytes of the block are enough. Raises ValueError if they can't be read.
+    The first BEGINNING bytes of the block are sufficient. Raises ValueError if they are invalid.
     """
     name, _, dimensions, _ = _read_header(block)
     return name, dimensions

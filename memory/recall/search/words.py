@@ -17,7 +17,8 @@ import Stemmer
 
 from memory.texts import with_few_marks
 
-# English words that say nothing about a topic; the last line has contraction endings.
+# English words that carry no information about a topic; the last line has the endings of
+# contractions.
 _STOP_TEXT = """
     a about above after again against all am an and any are as at be because been before being
     below between both but by can could did do does doing down during each few for from further had
@@ -43,13 +44,15 @@ LETTER = rf"(?:[^\W_{UNSPACED}]|[\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(
     rf"(?P<day>(?<!\d)\d{{4}}-\d{{2}}-\d{{2}}(?!\d))|(?P<unspaced>[{UNSPACED}]+)|(?P<word>{LETTER}+)"
 )
-# For lower-case ASCII text without days, that is, most text: this takes a third of the time.
+# Simpler patterns for lower-case ASCII text without dates, i.e. most text; they take a third of the
+# time.
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _UNSPACED_RUNS = re.compile(f"[{UNSPACED}]+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-# No real word is longer than this. Only the beginning of a longer string is matched.
+# Maximum number of characters in a word; no real word is longer. Only the beginning of a longer
+# string is matched.
 _LONGEST = 64
 
 _local = threading.local()  # a stemmer must not be shared between threads
@@ -61,7 +64,7 @@ def terms(text: str) -> list[str]:
 
 
 def terms_of_day(day: datetime.date) -> list[str]:
-    """Return the terms that a text may name a day by: year, month and day of the month."""
+    """Return the terms by which a text may refer to a day: year, month and day of the month."""
     return [str(day.year), _term(MONTHS[day.month - 1]), str(day.day)]
 
 
@@ -129,7 +132,7 @@ def _words_of_any_script(text: str) -> Iterator[str]:
 
 
 def _named(day: str) -> list[str]:
-    """Return the words for a day written as 2026-03-01, or its numbers if there is no such day."""
+    """Return the words for a day written as 2026-03-01, or the numbers if there is no such day."""
     try:
         date = datetime.date.fromisoformat(day)
     except ValueError:

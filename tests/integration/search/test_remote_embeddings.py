@@ -427,7 +427,7 @@ def test_who_searches_does_not_wait_for_a_provider_that_is_late(
             took = (timezone.now() - before).total_seconds()
 
     assert texts(found) == ["My puppy sleeps"]
-    assert "did not answer in time" in (found.meaning.problem or "")
+    assert "did not respond in time" in (found.meaning.problem or "")
     assert took < scaled(5)
     assert outcomes() == [LlmOutcome.TIMEOUT]
     # It may have processed the request.

@@ -402,7 +402,7 @@ class TestMatch:
                 "int",
                 False,
                 [],
-                ["life.Trip.place is int, not str: it is not used"],
+                ["life.Trip.place is int, not str: this field is not used"],
             ),
         ],
     )

@@ -1,7 +1,7 @@
 """Embedding models, which map texts with similar meanings to vectors close to each other.
 
 `embedder` returns the configured model. A model can fail at any time; searches then use words only,
-and report it.
+and report the failure.
 """
 
 import functools
@@ -42,7 +42,7 @@ def embedder(
 
 
 def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
-    """Return the model whose vectors have this name, or None if it may no longer be used.
+    """Return the model that made the vectors with this name, or None if it may not be used.
 
     It must be the model named by UAC_EMBEDDINGS_PREVIOUS, the configured model with a different
     number of dimensions, or the model that comes with the installation. May raise EmbeddingFailed.
@@ -53,7 +53,7 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
 
     current, previous = settings.UAC_EMBEDDINGS, settings.UAC_EMBEDDINGS_PREVIOUS
     if is_remote(current) and remote.make(current, user).name == name:
-        return None  # it has just failed
+        return None  # it is the current model, which has just failed
     for named in (previous, current):
         if is_remote(named) and (found := remote.make_earlier(name, named, user)):
             return found
@@ -67,7 +67,7 @@ def find_earlier(name: str, user: "MemoryUser") -> Embedder | None:
 
 
 def is_remote(named: str) -> bool:
-    """Return whether a value of UAC_EMBEDDINGS names a provider's model."""
+    """Return whether this value of UAC_EMBEDDINGS names a provider's model."""
     return named.startswith("openai:")
 
 

@@ -14,7 +14,7 @@ class EmbeddingFailed(Exception):
 
 
 class EmbedderBusy(EmbeddingFailed):
-    """The maximum number of this process's threads are already waiting for the model."""
+    """The maximum number of threads in this process are already waiting for the model."""
 
 
 class Embedder(Protocol):
@@ -22,10 +22,10 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """A name that tells this model's vectors apart from those of other models."""
+        """A name that distinguishes this model's vectors from those of other models."""
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return a vector of length 1 for each text, or of length 0 if the text has no tokens.
+        """Return a unit vector for each text, or a zero vector if the text has no tokens.
 
         Raises EmbeddingFailed, or LeaseLost if the work that the texts belong to has lost its
         lease.

@@ -19,10 +19,10 @@ from memory.recall.search.embeddings.interface import Floats
 # No model's vectors have more dimensions than this.
 MAX_DIMENSIONS = 16_384
 # The maximum size of a response in bytes: a fixed part, plus a part for each text's vector, whose
-# numbers are written in decimal.
+# numbers are in decimal notation.
 ANSWER_BYTES, ANSWER_BYTES_OF_TEXT = 1024 * 1024, 24 * MAX_DIMENSIONS
 _SUMMARIES = {
-    LlmOutcome.TIMEOUT: "did not answer in time",
+    LlmOutcome.TIMEOUT: "did not respond in time",
     LlmOutcome.CONNECTION_LOST: "cannot be reached, or dropped the connection",
     LlmOutcome.RATE_LIMITED: "reports that this key is over its rate limit",
     LlmOutcome.UNAVAILABLE: "has failed or is overloaded",
@@ -58,7 +58,7 @@ def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
 
 
 class CallFailed(Exception):
-    """A call returned no vectors. The message is ours: the provider's might quote the texts."""
+    """A call returned no vectors. The message is our own: the provider's might quote the texts."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ def _seconds(retry_after: str) -> float | None:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage | None:
-    """Return the token usage in a response, or None if it is missing or absurd."""
+    """Return the token usage in a response, or None if it is missing or implausible."""
     told = answer.get("usage")
     tokens = told.get("prompt_tokens") if isinstance(told, dict) else None
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens < 10**12:
@@ -186,7 +186,7 @@ def read_usage(answer: Mapping[str, Any]) -> Usage | None:
 def read_vectors(
     answer: Mapping[str, Any], number: int, dimensions: int | None, name: str
 ) -> Floats:
-    """Return the vectors in a response, scaled to length 1, in the same order as the texts."""
+    """Return a response's vectors, scaled to unit length, in the same order as the texts."""
 
     def wrong(detail: str) -> CallFailed:
         return CallFailed(LlmOutcome.INVALID_ANSWER, name, detail)

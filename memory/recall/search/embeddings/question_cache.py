@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from memory.recall.search.embeddings.interface import Floats
 
-# After embedding a question or a log's tail has failed, nothing of the same kind is sent for this
-# many seconds: for any user if the provider failed, and otherwise for the user whose text, or the
-# workspace whose budget, was the cause.
+# If embedding a question or a log's tail fails, calls of the same kind are blocked for this many
+# seconds: for all users if the provider failed, and otherwise only for the user whose text, or the
+# workspace whose budget, caused the failure.
 REST_SECONDS = 10.0
 # The maximum total size, in bytes, of the vectors that a process caches for questions and for logs'
 # tails.
@@ -18,7 +18,7 @@ RECENT_BYTES = 16 * 1024 * 1024
 
 
 class RecentFailures:
-    """Recent failures and the reasons for them; similar calls are blocked for a short while."""
+    """Recent failures and the reasons for them; similar calls are blocked for REST_SECONDS."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, str]] = {}
@@ -43,8 +43,8 @@ class RecentFailures:
 class RecentVectors:
     """Cached vectors for questions and not yet indexed entries, keyed by digests of their texts.
 
-    Only a caller that has the text can get its vector, and once an entry is redacted, nobody has
-    its text.
+    Only a caller that has a text can get the text's vector, and once an entry is redacted, nobody
+    has its text.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
 """Embeddings from a provider, over HTTP (`memory.recall.search.embeddings.provider_api`).
 
 Every attempt is recorded like a language model call (`memory.llm.llm_calls`), but embeddings have a
-budget of their own. Only the number and total length of the texts are recorded: they are people's
-own words, and a short text could be guessed even from its hash.
+budget of their own. Only the number and total length of the texts are recorded, because texts are
+people's own words, and a short text could be guessed even from its hash.
 
 Indexing is patient: it works in batches and retries each of them, and a text that the provider
 rejects doesn't keep the others from being embedded. Searches are hurried: they make one attempt
-within UAC_EMBEDDINGS_QUERY_SECONDS, and none for a short while after a failure, so that a hanging
-provider doesn't tie up every thread that serves searches.
+within UAC_EMBEDDINGS_QUERY_SECONDS, and no attempts for a short while after a failure, so that a
+hanging provider doesn't tie up every thread that serves searches.
 """
 
 import json
@@ -41,11 +41,10 @@ logger = structlog.get_logger(__name__)
 
 PROVIDER = "openai"
 PREFIX = f"{PROVIDER}:"
-# Only the beginning of a longer text is embedded.
+# Maximum number of characters embedded per text; the rest of a longer text is ignored.
 MAX_CHARACTERS = 8000
-# If a text is rejected, shorter and shorter beginnings of it are tried, down to this many
-# characters. The probe, which every model accepts, shows whether the provider rejects just that
-# text or everything.
+# If a text is rejected, ever shorter beginnings of it are tried, down to this many characters. The
+# probe, which every model accepts, shows whether the provider rejects just that text or everything.
 SHORTEST_BEGINNING = 500
 PROBE = "text"
 # The maximum number of characters in a batch, unless a single text is longer.
@@ -54,8 +53,8 @@ BATCH_CHARACTERS = 100_000
 BYTES_PER_TOKEN = 3
 # The maximum number of concurrent calls per workspace.
 MAX_CALLS = 64
-# How many of a process's threads may embed texts for indexes at the same time: if a provider hangs,
-# there must be threads left for the other work in the queue.
+# Maximum number of a process's threads that may embed texts for indexes simultaneously: if a
+# provider hangs, some threads must remain free for the other work in the queue.
 MAX_INDEXING = 4
 
 
@@ -98,10 +97,10 @@ def make(
 
 
 def make_earlier(name: str, named: str, user: MemoryUser) -> "RemoteEmbedder | None":
-    """Return the model `named`, for embedding questions, if it made the vectors called `name`.
+    """Return the model `named`, to embed questions with, if it made the vectors called `name`.
 
-    Returns None if it didn't. The vectors' number of dimensions may differ from what is configured
-    now.
+    Returns None if another model made these vectors. Their number of dimensions may differ from
+    what is configured now.
     """
     if name == named:
         return _make(named.removeprefix(PREFIX), None, user, hurried=True)
@@ -131,7 +130,8 @@ def _make(
 class RemoteEmbedder:
     """A provider's model, used on behalf of one user, whose workspace pays for it.
 
-    `lease` is the leased work that the texts belong to: once the lease is lost, no more are sent.
+    `lease` is the leased work that the texts belong to: once the lease is lost, no more texts are
+    sent.
     """
 
     connection: Connection
@@ -147,10 +147,10 @@ class RemoteEmbedder:
         return f"{name}@{self.dimensions}" if self.dimensions else name
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return a vector of length 1 for each text.
+        """Return a unit vector for each text, or a zero vector for a text that can't be embedded.
 
-        The vector has length 0 if the text has no words or the provider persistently rejects it.
-        Holds no transaction while waiting. Raises EmbeddingFailed or LeaseLost.
+        A text can't be embedded if it is blank or if the provider persistently rejects it. Holds no
+        transaction while waiting. Raises EmbeddingFailed or LeaseLost.
         """
         clean = [_clean(text) for text in texts]
         known = recent_vectors.get(self._place, clean) if self.hurried else {}
@@ -177,7 +177,7 @@ class RemoteEmbedder:
         return f"{self.connection.base_url} {self.name}"
 
     def _ask_in_a_hurry(self, texts: Sequence[str], is_question: bool) -> dict[str, Floats]:
-        """Make one attempt, unless a similar one failed a moment ago, and cache the vectors."""
+        """Make one attempt, unless a similar one has just failed, and cache the vectors."""
         # A question may succeed where a log's tail, which is longer, fails.
         kind = f"{self._place} {is_question}"
         of_workspace = f"{kind} workspace {self.user.workspace_id}"
@@ -195,7 +195,7 @@ class RemoteEmbedder:
                     raise CallFailed(LlmOutcome.TIMEOUT, self.name)
                 made = dict(zip(batch, self._attempt(work, turn, 1, batch, seconds), strict=True))
             except CallFailed as failure:
-                # If there are several batches, the later ones get only the time that is left.
+                # If there are several batches, the later ones get only the remaining time.
                 is_late = failure.outcome == LlmOutcome.TIMEOUT and turn > 1
                 is_own = failure.may_be_of_texts or is_late
                 recent_failures.rest(of_user if is_own else kind, str(failure))
@@ -247,7 +247,7 @@ class RemoteEmbedder:
     ) -> list[Floats]:
         """Return the vectors of texts that were rejected as a batch: embed each half separately.
 
-        A single text is cut down to its beginning, or gets a vector of length 0.
+        A single text is cut down to its beginning, or gets a zero vector.
         """
         first, half = texts[0], len(texts) // 2
         parts: list[Sequence[str]]
@@ -272,8 +272,8 @@ class RemoteEmbedder:
     def _probe(self, work: CallSession, turn: int, refused: CallFailed) -> Floats:
         """Return the vector of a text that every model accepts.
 
-        Raises EmbeddingFailed if even that is rejected, which means that the texts are not to
-        blame.
+        Raises EmbeddingFailed if even this text is rejected, which means that the rejected texts
+        are not to blame.
         """
         try:
             made = self._attempt(work, turn, 1, [PROBE], settings.UAC_EMBEDDINGS_TIMEOUT_SECONDS)

@@ -2,7 +2,7 @@
 
 They need neither a network nor a GPU, and take a thousandth of the time a transformer takes. The
 default model comes with the package `wordllama`. That package's own loader looks for the tokenizer
-in a cache folder and on the network, so we read the files ourselves.
+in a cache directory and on the network, so we read the files ourselves.
 """
 
 import hashlib
@@ -25,19 +25,19 @@ from memory.texts import with_few_marks
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Only the beginning of a longer text is embedded. A single emoji may take four tokens.
+# Maximum number of characters embedded per text. A single emoji may take four tokens.
 MAX_CHARACTERS = 10_000
 MAX_TOKENS = 4096
 # How many characters to tokenize at a time (but at least one text), and how many tokens' vectors to
 # look up at a time, which blocks all other threads for milliseconds.
 _CHARACTERS = 50_000
 _TOKENS = MAX_TOKENS
-# The maximum size of a file's header, in bytes.
+# The maximum size of a model file's header, in bytes.
 _MAX_HEADER = 10_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
 # What model2vec, sentence-transformers and wordllama call the tensor with the token vectors.
 _NAMES = ("embeddings", "embedding.weight")
-# The folders these libraries store that tensor in.
+# The directories in which these libraries store that tensor.
 _FOLDERS = ("", "0_StaticEmbedding")
 
 
@@ -52,7 +52,7 @@ class StaticEmbedder:
     rows: NDArray[Any] | None = None
 
     def embed(self, texts: Sequence[str], *, is_question: bool = False) -> Floats:
-        """Return the mean of each text's token vectors, scaled to length 1."""
+        """Return the mean of each text's token vectors, scaled to unit length."""
         found = np.zeros((len(texts), self.vectors.shape[1]), np.float32)
         # A single combining mark may take several tokens.
         cut = [with_few_marks(text[:MAX_CHARACTERS]) for text in texts]
@@ -60,8 +60,8 @@ class StaticEmbedder:
             # JSON may contain lone surrogates, which are not valid Unicode.
             clean = [cut[place].encode("utf-8", "replace").decode() for place in batch]
             encoded = self.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-            # Look up each distinct token once, so that repeating a few tokens many times costs no
-            # more than having each of them once.
+            # Look up each distinct token once, so that a few tokens repeated many times cost no
+            # more than one occurrence of each.
             counted = [np.unique(one.ids[:MAX_TOKENS], return_counts=True) for one in encoded]
             filled = [place for place, (ids, _) in enumerate(counted) if len(ids)]
             for group in _groups([len(counted[place][0]) for place in filled], _TOKENS):
@@ -90,7 +90,7 @@ class StaticEmbedder:
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield ranges of indices with a total size of at most `most`, or with one larger item."""
+    """Yield ranges of indices, each with a total size of at most `most` or with one larger item."""
     start, together = 0, 0
     for place, size in enumerate(sizes):
         if place > start and together + size > most:
@@ -103,7 +103,7 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
 
 def load_wordllama() -> StaticEmbedder:
     """Return the model from the package `wordllama`; may raise EmbeddingFailed."""
-    # We don't import the package itself: all we need is its files.
+    # Don't import the package itself: only its files are needed.
     found = importlib.util.find_spec("wordllama")
     if found is None or found.origin is None:
         raise EmbeddingFailed("The package wordllama is not installed.")
@@ -116,9 +116,9 @@ def load_wordllama() -> StaticEmbedder:
 
 
 def load_folder(folder: Path) -> StaticEmbedder:
-    """Return the model in a folder, as saved by model2vec or sentence-transformers.
+    """Return the model in a directory, as saved by model2vec or sentence-transformers.
 
-    Raises EmbeddingFailed if the folder has no such model or if the model can't be loaded.
+    Raises EmbeddingFailed if the directory has no such model or if the model can't be loaded.
     """
     weights, tokenizer = find_files(folder)
     # Reject any other kind of model before reading its whole file, which may be large.
@@ -132,7 +132,7 @@ def load_folder(folder: Path) -> StaticEmbedder:
 
 
 def find_files(folder: Path) -> tuple[Path, Path]:
-    """Return the paths of the vectors and the tokenizer in a folder; raises EmbeddingFailed."""
+    """Return the paths of a directory's vectors and tokenizer; raises EmbeddingFailed."""
     for inner in _FOLDERS:
         weights = folder / inner / "model.safetensors"
         tokenizer = folder / inner / "tokenizer.json"
@@ -145,7 +145,7 @@ def find_files(folder: Path) -> tuple[Path, Path]:
 
 
 def _load(name: str, weights: Path, tokenizer: Path) -> StaticEmbedder:
-    # A single text needs no parallelism, and the library's own threads don't survive a fork.
+    # A single text needs no parallelism, and the tokenizer library's threads don't survive a fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
