@@ -18,11 +18,11 @@ MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_BYTES = 6 * 1024 * 1024
 MAX_FOLDERS = 10
 MAX_PATH = 200
-# Maximum number of entries in a zip, including folders and files other than Python files.
+# Maximum number of entries in a zip, including directories and files other than Python files.
 MAX_ENTRIES = 20_000
 
 _PART = re.compile(r"[\w][\w.-]*")
-# Folders that may be inside a project's folder but are not imported.
+# Directories that may be inside a project's directory but are not imported.
 _PASSED_OVER = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache"}
 
 
@@ -31,7 +31,7 @@ class ImportRefused(ValueError):
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Raise ImportRefused if files are missing, too many or too large, or if a path is invalid."""
+    """Raise ImportRefused if there are no files, too many files, or invalid paths or sizes."""
     if not files:
         raise ImportRefused("There are no Python files. Include at least one module.")
     if len(files) > MAX_FILES:
@@ -65,7 +65,7 @@ def _check_path(path: str) -> None:
 
 
 def read_folder(folder: Path) -> dict[str, str]:
-    """Return path → source for the Python files in a folder or zip, or for a single file.
+    """Return path → source for the Python files in a directory or zip, or for a single file.
 
     Raises ImportRefused if a file cannot be read or a limit is exceeded, and for symbolic links,
     since they could point anywhere on this machine.
@@ -105,8 +105,8 @@ def read_folder(folder: Path) -> dict[str, str]:
 def read_zip(content: bytes) -> dict[str, str]:
     """Return path → source for the Python files in a zip.
 
-    If the whole project is in one folder, as in a zipped git clone, the paths are relative to that
-    folder. Raises ImportRefused if the zip cannot be read or exceeds a limit.
+    If the whole project is in one directory, as in a zipped git clone, the paths are relative to
+    that directory. Raises ImportRefused if the zip cannot be read or exceeds a limit.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -168,7 +168,7 @@ def _below_one_folder(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_library(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files other than the library's, which every exported project includes."""
+    """Return the files without those of the library, which is part of every exported project."""
     if not all(f"{LIBRARY}{name}.py" in files for name in ("alerts", "records", "testing")):
         return dict(files)
     return {path: source for path, source in files.items() if not path.startswith(LIBRARY)}

@@ -25,7 +25,7 @@ def _validator_class() -> Any:
 
 
 def misfit(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return how a tool's arguments violate its schema, or an empty string if they are valid."""
+    """Describe how a tool's arguments violate its schema; return "" if they are valid."""
     try:
         errors = sorted(
             _validator_class()(schema).iter_errors(arguments), key=lambda error: error.json_path

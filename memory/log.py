@@ -66,7 +66,8 @@ def _read(column: str) -> str:
     return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
 
 
-# A single statement appends one entry or a thousand. Typed records are due immediately.
+# A single statement appends any number of entries. The processing of typed records is due
+# immediately.
 APPEND = f"""
 WITH appended AS (
     INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
@@ -114,9 +115,9 @@ class IdempotencyConflict(Exception):
 def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
     """Append the drafts in order, all or nothing, and return one entry per draft.
 
-    If an idempotency key is already in the log, the entry with that key is returned instead of
-    being appended again. Raises IdempotencyConflict if that entry differs from the draft, and
-    UserMerged if the user was merged into another one: a merged user's log takes only redactions.
+    If a draft's idempotency key is already in the log, the existing entry is returned and nothing
+    is appended for that draft. Raises IdempotencyConflict if that entry differs from the draft, and
+    UserMerged if the user was merged into another one: a merged user's log accepts only redactions.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(LOCK, [user.pk])
@@ -151,7 +152,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
 
 
 def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
-    """Map each of the drafts' idempotency keys that is already in the log to its entry."""
+    """Map those of the drafts' idempotency keys that are already in the log to their entries."""
     keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
     if not keys:
         return {}
@@ -172,7 +173,8 @@ def _store(
     cursor.execute(
         APPEND,
         {
-            # Not ASCII: PostgreSQL takes twice as long to read text with many escapes.
+            # Don't escape non-ASCII characters: PostgreSQL takes twice as long to read text with
+            # many escapes.
             "entries": utf8_json([_row(entry) for entry in new]),
             "user": user.pk,
             "last_seq": new[-1].seq,
@@ -194,7 +196,7 @@ def _store(
 
 
 def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
-    """Schedule the language model's work on the new entries that need it."""
+    """Schedule language model work for the new entries that need it."""
     said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
     if not said:
         return
@@ -261,7 +263,7 @@ def _as_json(value: Any) -> Any:
 
 
 def says_the_same(entry: LogEntry, draft: Draft) -> bool:
-    """Return whether a draft repeats this entry; a draft without a time matches any time."""
+    """Return whether a draft repeats this entry; a draft without a timestamp matches any."""
     same_time = draft.occurred_at is None or draft.occurred_at == entry.occurred_at
     names = [name for name in PAYLOAD_FIELDS if name != "source"]
     return (
@@ -291,7 +293,7 @@ def _salted(entry: LogEntry, text: bytes) -> bytes:
 
 
 def entry_hash(previous: bytes, entry: LogEntry) -> bytes:
-    """Return H(previous, seq, kind, times, derived_from, payload hash): 32 bytes."""
+    """Return H(previous, seq, kind, timestamps, derived_from, payload hash): 32 bytes."""
     line = canonical_json(
         [
             previous.hex(),
@@ -313,7 +315,7 @@ def _instant(moment: datetime.datetime) -> str:
 def broken_links(user: MemoryUser) -> Iterable[str]:
     """Verify the user's whole log, and yield a description of each problem found.
 
-    The payload of a redacted entry is gone, but the entry's place in the chain is checked.
+    A redacted entry's payload is gone, but the entry's position in the chain is still checked.
     """
     previous = bytes(32)
     expected = 1
@@ -333,8 +335,8 @@ def broken_links(user: MemoryUser) -> Iterable[str]:
         expected += 1
     if user.last_seq != expected - 1 or bytes(user.last_hash) != previous:
         yield (
-            f"the log ends at entry {expected - 1}, but the user's row names entry {user.last_seq}"
-            " or a different hash"
+            f"the log ends at entry {expected - 1}, but the user's row refers to entry"
+            f" {user.last_seq} or a different hash"
         )
 
 

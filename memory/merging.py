@@ -1,10 +1,10 @@
-"""Merging an anonymous user into a known one who turned out to be the same person.
+"""Merging an anonymous user into a known user who turned out to be the same person.
 
 One transaction closes the anonymous user: the log accepts no more entries, work for the user stops,
 and open alerts are resolved. A worker then copies the entries to the end of the other user's log in
 batches. Each batch is written in the same transaction as the position to continue from, so every
-entry is copied exactly once, even if a process is killed. The old log itself does not change.
-`memory.copies` maps entries to their copies.
+entry is copied exactly once, even if a process is killed. The anonymous user's log itself does not
+change. `memory.copies` maps entries to their copies.
 """
 
 import re
@@ -42,7 +42,8 @@ TASK = "workers.tasks.merge"
 # Limits on a batch's size: all other appends to the log wait while a batch is copied.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
-# Matches the key generated for a record whose entry has none: see `memory.project.apply.free_key`.
+# Matches the key generated for a record whose entry has no key: see
+# `memory.project.apply.free_key`.
 _GENERATED = re.compile(r"(.+)-([1-9][0-9]{0,17})")
 
 
@@ -151,7 +152,7 @@ def final(user: MemoryUser) -> MemoryUser:
 
 
 def copy(row: Merge) -> bool:
-    """Copy the next batch of a merge that the caller has claimed; return False if none was left.
+    """Copy the next batch of a merge that the caller has claimed; return False if nothing is left.
 
     Raises LeaseLost if the caller has lost its claim.
     """
@@ -211,8 +212,8 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
         draft = _draft(entry, became, nameless)
         earlier = taken.get(entry.idempotency_key) if entry.idempotency_key else None
         if earlier is not None:
-            # An entry that is in both logs is not copied. A different entry with the same key is
-            # copied without the key.
+            # An entry that is in both logs is not copied. A different entry with the same
+            # idempotency key is copied without the key.
             if log.says_the_same(earlier, replace(draft, occurred_at=None)):
                 became[entry.seq] = earlier.seq
                 continue
@@ -249,14 +250,14 @@ def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, st
 
 
 def _named(entry: LogEntry) -> int | None:
-    """Return the entry number in a record's key if the server may have generated the key."""
+    """Return the entry number in a record's key if the server could have generated the key."""
     data = entry.data if entry.kind == EntryKind.RECORD else None
     match = _GENERATED.fullmatch((data or {}).get("key") or "")
     return int(match[2]) if data and match and match[1] == snake(data["type"]) else None
 
 
 def _nameless(merged: MemoryUser, seqs: set[int]) -> dict[int, str]:
-    """Return number → type for those of the entries that are typed records without a key."""
+    """Map the number of each of the entries that is a typed record without a key to its type."""
     found = LogEntry.objects.filter(user=merged, seq__in=seqs, kind=EntryKind.RECORD)
     return {one.seq: one.data["type"] for one in found if one.data and not one.data.get("key")}
 
@@ -280,8 +281,8 @@ def _settle(
 ) -> None:
     """Copy the outcomes that stay final: those of messages, and of dismissed facts and corrections.
 
-    All other entries are processed again, since they have to reach this user's project. So are the
-    messages returned by `_used_by_agents`.
+    All other entries are processed again, since they have to reach this user's project. The
+    messages returned by `_used_by_agents` are processed again, too.
     """
     settled = {}
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 def snapshot() -> Iterator[None]:
     """Give the block a read-only view of the database as of its first query.
 
-    The block is its own transaction, so it can't be nested in another one.
+    The block runs in its own transaction, so it can't be nested in another transaction.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:

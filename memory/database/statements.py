@@ -1,6 +1,6 @@
 """Frequent queries whose SQL is built only once.
 
-Django takes longer to build such a query than PostgreSQL takes to answer it.
+Django takes longer to build one of these queries than PostgreSQL takes to execute it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,17 +24,17 @@ class Parameter(Expression):
         self.name = name
 
     def as_sql(self, compiler: object, connection: object) -> tuple[str, tuple[Any, ...]]:
-        """Return an SQL placeholder with this object as its value, for `Statement` to replace."""
+        """Return an SQL placeholder whose parameter is this object, for `Statement` to replace."""
         return "%s", (self,)
 
 
 class Statement(Generic[Row]):
-    """A queryset that contains `Parameter`s and is executed with values for them.
+    """A queryset that contains `Parameter`s, whose values are supplied when it is executed.
 
-    `build` must return the same queryset on every call; order it only if the order matters. Only
-    the named columns of the rows and of related rows ("user__time_zone") are read, plus their
-    primary keys; other columns are deferred. "*", or no names at all, means all of the rows' own
-    columns.
+    `build` must return the same queryset on every call; order the queryset only if the order
+    matters. Only the named columns of the model and of related models ("user__time_zone") are read,
+    plus their primary keys; other columns are deferred. "*", or no names at all, selects all
+    columns of the model itself.
     """
 
     def __init__(self, build: Callable[[], QuerySet[Row]], *columns: str) -> None:
@@ -47,7 +47,7 @@ class Statement(Generic[Row]):
         return text, [values[one.name] if isinstance(one, Parameter) else one for one in parameters]
 
     def first(self, **values: Any) -> Row | None:
-        """Return the first row for these values; the queryset itself should limit its rows."""
+        """Return the first row for these values; `build` should already limit the queryset."""
         with connection.cursor() as cursor:
             cursor.execute(*self.sql(**values))
             row = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""Time limits for a process's database statements, and what database errors mean.
+"""Database timeouts for each kind of process, and the classification of database errors.
 
 A request must not hang, a worker may take longer, and an operator's command (`migrate`, `verify`)
 may take as long as it needs. So the limits depend on the kind of process, and each process sets
@@ -16,9 +16,9 @@ from django.db.models import Model
 
 Kind = Literal["web", "worker"]
 
-# After any of these errors, the transaction has been rolled back and may succeed if repeated. The
-# three groups: a time limit was exceeded; the session was ended, or its server is not the primary;
-# a lock was not available.
+# After any of these errors, the transaction has been rolled back and may succeed if retried. The
+# three groups: a time limit was exceeded; the session was terminated, or its server is not the
+# primary; a lock was not available.
 _TOO_LONG = psycopg.errors.QueryCanceled
 _ELSEWHERE = (
     psycopg.errors.ReadOnlySqlTransaction,
@@ -28,10 +28,10 @@ _IN_THE_WAY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 def hold_to(kind: Kind) -> None:
-    """Apply the limits for this kind of process to the connections that it opens from now on.
+    """Apply the limits for this kind of process to all connections opened from now on.
 
-    A transaction pooler does not accept such options: behind one, the operator sets the limits for
-    the database role (docs/operations.md).
+    A transaction pooler does not accept connection options: behind a pooler, the operator sets the
+    limits for the database role (docs/operations.md).
     """
     if settings.DATABASE_POOLER == "transaction":
         return
@@ -44,7 +44,7 @@ def hold_to(kind: Kind) -> None:
     options = connections.settings["default"]["OPTIONS"]
     own = [options["options"]] if options.get("options") else []
     told = [f"-c {name}={round(seconds * 1000)}" for name, seconds in limits.items()]
-    options["options"] = " ".join([*told, *own])  # DATABASE_URL's options come last and win
+    options["options"] = " ".join([*told, *own])  # DATABASE_URL's options take precedence
 
 
 @functools.cache
@@ -58,12 +58,12 @@ def columns_of(model: type[Model]) -> str:
 
 
 def took_too_long(error: Error) -> bool:
-    """Return whether the error means that a statement hit its time limit and was cancelled."""
+    """Return whether the error means that a statement was cancelled by its time limit."""
     return isinstance(error.__cause__, _TOO_LONG)
 
 
 def refuse_after(began: float) -> None:
-    """Raise a statement-timeout error if a request has used up its time limit for statements.
+    """Raise a statement-timeout error if a request has used up its time budget for statements.
 
     `began` is when the request began, on the monotonic clock.
     """
@@ -80,9 +80,9 @@ def was_in_the_way(error: Error) -> bool:
 def is_unavailable(error: BaseException) -> bool:
     """Return whether the error will go away once the database is available and writable again.
 
-    After a failover, a process may still be connected to a server that is no longer the primary. A
-    session that the database ended because it was idle in a transaction for too long counts as
-    well, since the request is not to blame for that.
+    After a failover, a process may still be connected to a server that is no longer the primary.
+    This also includes a session that the database terminated because it was idle in a transaction
+    for too long, since the request is not to blame for that.
     """
     return isinstance(error, OperationalError | InterfaceError) or (
         isinstance(error, Error) and isinstance(error.__cause__, _ELSEWHERE)
@@ -90,5 +90,5 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def answers(error: Error) -> bool:
-    """Return whether the database is up despite this error: it was too slow, or a lock was held."""
+    """Return whether the database is up despite this error: a timeout or a lock conflict."""
     return took_too_long(error) or was_in_the_way(error)

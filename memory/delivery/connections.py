@@ -1,4 +1,4 @@
-"""Connections to other servers, with a hard deadline however slowly the server sends."""
+"""Connections to other servers, with a hard deadline no matter how slowly the server sends."""
 
 import functools
 import io
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from memory.delivery.destinations import Address
 
 CHUNK_BYTES = 64 * 1024
-# Time limit per address, so that an unresponsive one leaves time to try the others.
+# Time limit per address, so that an unresponsive address leaves time to try the others.
 CONNECT_SECONDS = 5.0
 
 
 class Late(OSError):
-    """The deadline of the connection has passed."""
+    """The connection's deadline has passed."""
 
 
 class TooLong(OSError):
@@ -23,7 +23,7 @@ class TooLong(OSError):
 
 
 def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socket.socket, Address]:
-    """Connect to the first of these addresses that answers; raises OSError if none does."""
+    """Connect to the first of these addresses that responds; raises OSError if none does."""
     failure: OSError = Late()
     for address in found:
         left = deadline - time.monotonic()
@@ -55,7 +55,8 @@ def _tls() -> ssl.SSLContext:
 class Wire:
     """A connected socket with the interface that `http.client` expects.
 
-    Every operation ends by the deadline, and at most `max_bytes` bytes of the response are read.
+    Every operation finishes by the deadline, and at most `max_bytes` bytes of the response are
+    read.
     """
 
     def __init__(self, connected: socket.socket, deadline: float, max_bytes: int) -> None:
@@ -64,14 +65,14 @@ class Wire:
         self._socket = connected
 
     def sendall(self, data: bytes) -> None:
-        """Send data in pieces, checking the deadline before each, since receivers may be slow."""
+        """Send data in chunks, checking the deadline before each; receivers may be slow."""
         view = memoryview(data)
         while view:
             self._hurry()
             view = view[self._socket.send(view[:CHUNK_BYTES]) :]
 
     def receive(self, buffer: memoryview) -> int:
-        """Read available bytes into the buffer and return how many; 0 means the end of the data."""
+        """Read available bytes into the buffer; return how many were read, or 0 at the end."""
         self._hurry()
         return self._socket.recv_into(buffer)
 
@@ -102,7 +103,7 @@ class _Received(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read available bytes into the buffer and return how many; 0 means the end.
+        """Read available bytes into the buffer; return how many were read, or 0 at the end.
 
         Raises TooLong once `max_bytes` bytes have been read.
         """

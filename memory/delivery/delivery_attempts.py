@@ -33,14 +33,14 @@ logger = structlog.get_logger(__name__)
 # The longest wait that a receiver may request with a Retry-After header.
 LONGEST_RETRY_AFTER = datetime.timedelta(days=1)
 LONGEST_PAUSE = datetime.timedelta(minutes=1)
-# After this many failures in a row, the server waits between calls to an endpoint.
+# After this many consecutive failures, the server waits between calls to an endpoint.
 PATIENCE = 3
 GONE = 410
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The result of one call to an endpoint; `error` is empty if it accepted the message."""
+    """The result of one call; `error` is empty if the endpoint accepted the message."""
 
     at: datetime.datetime
     seconds: float
@@ -58,10 +58,11 @@ def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
 
 
 def claim(endpoint_pk: str) -> Delivery | None:
-    """Claim the endpoint's next message, and load its endpoint; None if none may be sent now.
+    """Claim the endpoint's next message and return it; None if no message may be sent now.
 
-    The settings limit concurrent calls and calls per minute. An endpoint whose last call failed is
-    called by one worker thread at a time, so that a hanging endpoint cannot tie up more threads.
+    The message's endpoint is loaded, too. The settings limit concurrent calls and calls per minute.
+    An endpoint whose last call failed is called by one worker thread at a time, so that a hanging
+    endpoint cannot tie up more threads.
     """
     with transaction.atomic():
         now = timezone.now()
@@ -158,7 +159,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
 
     waits = settings.UAC_WEBHOOK_RETRY_SECONDS
     if attempt.status == GONE:
-        mark_disabled(endpoint, "The endpoint answered 410 Gone.")
+        mark_disabled(endpoint, "The endpoint responded with 410 Gone.")
         leases.fail(delivery, attempt.error)
     elif delivery.attempts > len(waits):
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
@@ -241,6 +242,6 @@ def validate_server_settings() -> dict[str, str]:
     waits: Collection[float] = settings.UAC_WEBHOOK_RETRY_SECONDS
     if not waits or not all(0 <= wait <= 7 * 86400 for wait in waits):
         found["UAC_WEBHOOK_RETRY_SECONDS"] = (
-            "Give at least one waiting time, each between 0 and 604800 seconds (one week)."
+            "Give at least one retry delay; each must be 0 to 604800 seconds (one week)."
         )
     return found

@@ -143,7 +143,8 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
     def ask() -> None:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            # Remove the zone of a link-local address (such as %eth0); no other address has one.
+            # Remove the zone ID (such as %eth0) of a link-local address; other addresses have no
+            # zone ID.
             names = dict.fromkeys(str(info[4][0]).partition("%")[0] for info in found)
             answer.put([ipaddress.ip_address(name) for name in names])
         except (OSError, ValueError) as error:
@@ -153,7 +154,7 @@ def look_up(host: str, port: int, seconds: float) -> list[Address]:
     try:
         found = answer.get(timeout=max(seconds, 0.001))
     except queue.Empty:
-        found = f"no answer within {seconds:.0f} s"
+        found = f"no response within {seconds:.0f} s"
     if isinstance(found, str) or not found:
         raise NotFound(f"The name {host} cannot be resolved: {found or 'it has no address'}.")
     return found

@@ -2,7 +2,7 @@
 
 Messages go to the workspace's endpoints. Each message is a row written in the same transaction as
 its event. Workers keep sending it until the endpoint accepts it (at-least-once delivery); each
-endpoint gets the messages about one alert in order (`memory.delivery.delivery_attempts`).
+endpoint gets the messages about the same alert in order (`memory.delivery.delivery_attempts`).
 """
 
 import datetime
@@ -24,12 +24,12 @@ from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
 from memory.work import hints
 
-# The keys of an endpoint and of an alert that it was sent a message about.
+# The primary keys of an endpoint and of an alert that has been reported to that endpoint.
 Told: TypeAlias = tuple[UUID, UUID]
 
 
 class DeliveryPending(Exception):
-    """The message cannot be sent again; the exception's text says why."""
+    """The message cannot be resent; the exception's message says why."""
 
 
 class Disabled(Exception):
@@ -37,10 +37,10 @@ class Disabled(Exception):
 
 
 def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
-    """Write the messages about these events, in the transaction that has just written the events.
+    """Write the messages about these events, in the same transaction that wrote the events.
 
-    The caller holds the lock on the workspace's event counter, so that no endpoint can be deleted
-    in the meantime.
+    The caller must hold the lock on the workspace's event counter, so that no endpoint can be
+    deleted in the meantime.
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
@@ -77,7 +77,7 @@ def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
 
 
 def send_test(endpoint: WebhookEndpoint) -> Delivery:
-    """Queue a test message, which is sent only once; raises Disabled for a disabled endpoint."""
+    """Queue a test message, which is never retried; raises Disabled if the endpoint is disabled."""
     with lock_endpoint(endpoint) as locked:
         if not locked.enabled:
             raise Disabled("This endpoint is disabled. Enable it, then test it.")
@@ -101,7 +101,7 @@ def replay(delivery: Delivery) -> None:
         raise DeliveryPending("The content of this message was redacted. It cannot be sent again.")
     settled = Delivery.objects.filter(pk=delivery.pk)
     if not _replay(settled, delivery.endpoint):
-        raise DeliveryPending("This message is on its way; it cannot be sent again yet.")
+        raise DeliveryPending("This message is still pending; it cannot be resent yet.")
     delivery.refresh_from_db()
 
 
@@ -135,9 +135,9 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
 
 
 def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages; those not sent yet get a new body with the alert's current state.
+    """Redact messages; unsent messages get a new body with the alert's current state.
 
-    A message that a worker is sending right now is sent again. Call this after alerts and outcomes
+    A message that a worker is currently sending is sent again. Call this after alerts and outcomes
     have been redacted and events recorded, because message rows must be locked last.
     """
     rows = Delivery.objects.filter(pk__in=deliveries)
@@ -158,7 +158,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
 
 
 def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
-    """Redact messages, and cancel those not sent yet. Like `redact`, call this last."""
+    """Redact messages, and cancel unsent ones. Like `redact`, call this last."""
     rows = Delivery.objects.filter(pk__in=deliveries)
     DeliveryAttempt.objects.filter(delivery__in=deliveries).update(answer="", error="")
     rows.filter(state=DeliveryState.PENDING).update(
@@ -172,7 +172,7 @@ def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
 
 
 def before(delivery: Delivery) -> Delivery | None:
-    """Return the earlier message about the same alert that this one has to wait for, if any."""
+    """Return the earlier message about the same alert that this message must wait for, if any."""
     if delivery.state != DeliveryState.PENDING or delivery.alert_id is None:
         return None
     of_alert = Delivery.objects.filter(endpoint=delivery.endpoint_id, alert=delivery.alert_id)
@@ -181,7 +181,7 @@ def before(delivery: Delivery) -> Delivery | None:
 
 
 def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) -> set[Told]:
-    """Return (endpoint, alert) for each of the events' alerts already sent to an endpoint.
+    """Return an (endpoint, alert) pair for each of the events' alerts already sent to an endpoint.
 
     Endpoints without a minimum severity are left out.
     """
@@ -197,9 +197,9 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
 def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told]) -> bool:
     """Return whether the endpoint should receive a message about the event.
 
-    Once an alert has been reported to an endpoint, all its later events are too, even if its
-    severity falls below the endpoint's minimum; otherwise the receiver would never learn that it
-    ended.
+    Once an alert has been reported to an endpoint, all of the alert's later events are reported as
+    well, even if the alert's severity falls below the endpoint's minimum; otherwise the receiver
+    would never learn that the alert was resolved.
     """
     alert = event.alert
     if endpoint.event_types and event.kind not in endpoint.event_types:
@@ -209,7 +209,7 @@ def _wants(endpoint: WebhookEndpoint, event: AlertEvent, told: Collection[Told])
         and (
             severity_rank(alert.severity) >= severity_rank(endpoint.least_severity)
             or (endpoint.pk, event.alert_id) in told
-            or event.kind == AlertEventKind.ERASED  # its earlier messages were deleted
+            or event.kind == AlertEventKind.ERASED  # the alert's earlier messages were deleted
         )
     )
 
@@ -219,7 +219,7 @@ def purge(limit: int) -> int:
     old = timezone.now() - datetime.timedelta(days=settings.UAC_WEBHOOK_LOG_DAYS)
     settled = Delivery.objects.filter(settled_at__lt=old).order_by("settled_at")
     with transaction.atomic():
-        # Lock the rows, skipping those already locked: their messages are being requeued.
+        # Lock the rows, but skip rows that are already locked: their messages are being requeued.
         rows = settled.select_for_update(skip_locked=True)
         oldest = list(rows.values_list("pk", flat=True)[:limit])
         if oldest:

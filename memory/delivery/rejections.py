@@ -1,8 +1,8 @@
-"""Descriptions of rejected entries: which entries, why they were rejected, and how to fix them.
+"""Descriptions of rejected entries: their numbers, why they were rejected, and how to fix them.
 
 The event feed, the event stream and webhooks show these descriptions with an event that lists the
 numbers of all entries rejected together. The reasons are read when the event is shown, not stored
-in it: otherwise a redaction would have to remove them.
+in it: otherwise a redaction would have to remove the reasons from events.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from django.db import connection
 from memory.models import AlertEvent
 from memory.models.log import Outcome
 
-# Shown along with each reason; the reason names the error.
+# How to fix a rejected entry, shown along with the reason; the reason describes the error.
 FIX = (
     "Append the record again, corrected as the reason says. If the reason names an edit, such as"
     ' widen_field, make that edit first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
     ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
 )
-# Maximum number of entries per event listed with reasons; the first ones are listed.
+# Maximum number of entries listed with reasons per event; only the first ones are listed.
 MAX_NAMED = 20
 
 # Read only the entries to be listed: an event may have 10,000, and a feed page may have 500 events.
@@ -37,7 +37,7 @@ ORDER BY event.id, outcome.seq
 
 @dataclass(frozen=True)
 class Rejected:
-    """An entry that the project cannot hold, with the reason and what to do about it."""
+    """An entry that the project cannot hold, with the reason and how to fix the entry."""
 
     seq: int
     reason: str
@@ -45,7 +45,7 @@ class Rejected:
 
 
 def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
-    """Map each event's primary key to those of its first MAX_NAMED entries that are still rejected.
+    """Map each event's primary key to its first MAX_NAMED entries that are still rejected.
 
     Events about alerts are left out. A single SQL statement reads the entries of all events.
     """
@@ -59,7 +59,7 @@ def named_by(events: Iterable[AlertEvent]) -> Mapping[int, Sequence[Rejected]]:
 
 
 def describe(event: AlertEvent, named: Sequence[Rejected]) -> dict[str, Any]:
-    """Describe an event's entries: how many there are, and the `named` ones in detail."""
+    """Describe an event's entries: their number, and details of the `named` entries."""
     return {
         "count": len(event.entries),
         "more": len(event.entries) - len(named),

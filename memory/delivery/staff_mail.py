@@ -1,7 +1,7 @@
 """Staff emails: finding the events not yet sent for a subscription, and writing the emails.
 
 Events are read from the feed, starting where the last email left off. So nothing is lost while
-emails can't be sent: the next one covers all events since the last.
+emails can't be sent: the next email covers all events since the last one.
 """
 
 import datetime
@@ -35,12 +35,13 @@ from memory.texts import one_line
 from memory.users import next_hour
 from memory.work import leases
 
-# Minimum interval between two emails for a subscription; the later one covers the events in
-# between.
+# Minimum interval between two emails for a subscription; the later email covers all events since
+# the earlier one.
 PAUSE = datetime.timedelta(seconds=60)
-# Maximum number of alerts listed in an email, most severe first; the others are only counted.
+# Maximum number of alerts listed in an email, most severe first; any further alerts are only
+# counted.
 LISTED = 20
-# Maximum number of workspaces covered by one email; further emails cover the others.
+# Maximum number of workspaces covered by one email; further emails cover the rest.
 WORKSPACES = 100
 MESSAGE_CHARACTERS = 300
 SUBJECT_CHARACTERS = 120
@@ -49,8 +50,9 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 
 Column = Literal["seq", "escalations_seq"]
 
-# Events that make an alert worth an email, besides escalations. An event written by the previous
-# release may not show whether the alert gained or lost a cause; such an event counts as well.
+# The kinds of events, besides escalations, that warrant an email about an alert. An event written
+# by the previous release may not show whether the alert gained or lost a cause; it warrants an
+# email, too.
 _CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
 _NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
     Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
@@ -65,8 +67,8 @@ _BY_SEVERITY = Case(
 class News:
     """The alerts to report in one email for a subscription.
 
-    `counts` is their number by severity, and `escalated` is how many escalated. `up_to` maps each
-    workspace to the last event that the email covers.
+    `counts` is the number of alerts by severity, and `escalated` the number of escalated alerts.
+    `up_to` maps each workspace to the last event that the email covers.
     """
 
     column: Column
@@ -74,7 +76,7 @@ class News:
     counts: Mapping[str, int]
     escalated: int
     up_to: Mapping[int, int]
-    # Whether this is the last email being sent for the subscription this time.
+    # Whether this is the last of the emails currently due for the subscription.
     is_last: bool
 
     @property
@@ -123,7 +125,7 @@ def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
 
 
 def due(subscription: StaffSubscription, now: datetime.datetime) -> list[Column]:
-    """Return the cursor columns that have an email to the subscriber due."""
+    """Return the cursor columns for which an email to the subscriber is due."""
     if subscription.mode == MailMode.AT_ONCE:
         return ["seq"]
     columns: list[Column] = ["escalations_seq"] if subscription.escalations else []

@@ -67,8 +67,8 @@ def create(workspace: Workspace, url: str, **fields: Any) -> tuple[WebhookEndpoi
 def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
     """Change columns of the endpoint; changing `enabled` calls `enable` or `disable`.
 
-    Messages not yet sent go to the new URL. Raises destinations.AddressRefused if the server would
-    not call that URL.
+    Unsent messages go to the new URL. Raises destinations.AddressRefused if the server would not
+    call that URL.
     """
     enabled = fields.pop("enabled", endpoint.enabled)
     if fields.get("url", endpoint.url) != endpoint.url:
@@ -84,7 +84,7 @@ def change(endpoint: WebhookEndpoint, **fields: Any) -> None:
 
 
 def rotate_secret(endpoint: WebhookEndpoint) -> str:
-    """Give the endpoint a new secret and return it; the old one stays in use for BOTH_SECRETS."""
+    """Give the endpoint a new secret and return it; the old one stays valid for BOTH_SECRETS."""
     secret, stored = _new_secret()
     with lock_endpoint(endpoint) as locked:
         locked.previous_secret, locked.secret = locked.secret, stored
@@ -107,7 +107,7 @@ def enable(endpoint: WebhookEndpoint) -> None:
 
 
 def disable(endpoint: WebhookEndpoint, reason: str) -> None:
-    """Disable the endpoint: unsent messages are kept, and no new ones are written."""
+    """Disable the endpoint: unsent messages are kept, and no new messages are written."""
     with lock_endpoint(endpoint) as locked:
         mark_disabled(locked, reason)
 
@@ -131,7 +131,7 @@ def delete(endpoint: WebhookEndpoint) -> None:
 
 
 def hold_events(endpoint: WebhookEndpoint) -> None:
-    """Keep others from writing messages until the current transaction ends, if there is one.
+    """Block other transactions from writing messages until the current one (if any) ends.
 
     A caller that deletes an endpoint in its own transaction calls this first, so that the event
     counter is locked before the endpoint.
@@ -167,7 +167,7 @@ def lock_endpoint(endpoint: WebhookEndpoint) -> Iterator[WebhookEndpoint]:
 
 
 def mark_disabled(endpoint: WebhookEndpoint, reason: str) -> None:
-    """Save the endpoint as disabled; the caller has locked its row."""
+    """Save the endpoint as disabled; the caller must have locked its row."""
     endpoint.enabled = False
     endpoint.disabled_at = timezone.now()
     endpoint.disabled_reason = reason[:300]

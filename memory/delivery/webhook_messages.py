@@ -11,7 +11,7 @@ from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertEventKind
 
 PING = "ping"
-# Maximum number of an alert's evidence records, and of its entries, in one message.
+# Maximum number of evidence records, and of entries, listed in a message about an alert.
 MAX_EVIDENCE = 100
 MAX_ENTRIES = 1000
 

@@ -13,7 +13,7 @@ from memory.models import Checkpoint, MemoryUser
 
 # A zip larger than this number of bytes is written to a file on disk.
 IN_MEMORY = 1024 * 1024
-# The earliest date that a zip can store, used for every file, since the time a file was written is
+# The earliest date that a zip can store, used for every file, since modification times are
 # irrelevant here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644

@@ -6,10 +6,10 @@ MAX_INSERTED = 0x7F
 
 
 def delta(base: bytes, target: bytes) -> bytes:
-    """Return the delta from `base` to `target`, which copies their common beginning and common end.
+    """Return the delta from `base` to `target`, which copies their common prefix and common suffix.
 
     The delta is optimal if records were added, changed or retired in only one place, and computing
-    it doesn't require searching for similar parts.
+    it doesn't require searching for similar sections.
     """
     most = min(len(base), len(target))
     head = _shared(base[:most], target[:most])

@@ -23,7 +23,7 @@ Write = Callable[[bytes], object]
 
 
 class BadRequest(ValueError):
-    """The request is not one git would send; the message says what is wrong with it."""
+    """The request is not a valid git request; the message says what is wrong."""
 
 
 @dataclass
@@ -49,10 +49,10 @@ def advertise(history: History, write: Write) -> None:
 
 
 def answer(history: History, body: bytes, write: Write) -> None:
-    """Write the answer to a fetch; raises BadRequest if the request is invalid.
+    """Write the response to a fetch request; raises BadRequest if the request is invalid.
 
     The client may already have some of the commits. If it asks for a commit that no longer exists,
-    it is told to fetch again.
+    the response is an error that says to fetch again.
     """
     proto = _protocol(body, write)
     try:
@@ -113,7 +113,7 @@ def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
     common, done = _read_haves(history, asked, proto)
     if not done:
         return
-    # The client has the newest common commit and those before it, back to its shallow boundary.
+    # The client has the newest common commit and its ancestors, back to its shallow boundary.
     since = max((number for number in shallow if number <= common), default=0)
     has = set(range(since, common + 1))
     if asked.depth is None:
@@ -135,7 +135,7 @@ def _answer(history: History, asked: _Asked, proto: Protocol) -> None:
 
 
 def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, bool]:
-    """Return the newest commit that both sides have (-1 if none), and whether to send the pack."""
+    """Return the index of the newest common commit (-1 if none), and whether to send the pack."""
     detailed = b"multi_ack_detailed" in asked.capabilities
     common, silent = -1, True
     while not proto.eof():
@@ -159,7 +159,7 @@ def _read_haves(history: History, asked: _Asked, proto: Protocol) -> tuple[int, 
                 proto.write_pkt_line(b"ACK " + rest + b"\n")
             common = max(common, number)
     if silent and asked.depth is not None:
-        return common, False  # the client only asks where its history will begin
+        return common, False  # the client only asks for its new shallow boundary
     if common >= 0 and detailed:
         proto.write_pkt_line(b"ACK " + history.commits[common].id + b" ready\n")
     if common < 0 or detailed:

@@ -1,4 +1,4 @@
-"""An exported version's files: those of the project, and those needed to run it."""
+"""An exported version's files: the project's own files, and the files needed to run the project."""
 
 import functools
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from memory.models import Checkpoint
 
 LIBRARY = "uac/"
 _TEMPLATES = Path(__file__).parent / "project"
-# Template file → its path in a project; these files are the same in every version.
+# Maps each template file to its path in a project; these files are the same in every version.
 _PLACES = {
     "README.md": "README.md",
     "gitignore": ".gitignore",

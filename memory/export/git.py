@@ -2,7 +2,7 @@
 
 The repository is not stored. Object ids are computed from the versions, so all servers that run the
 same release compute the same ids, and packs are built from the files in the database. Since the
-history is linear, a client that has one version lacks only the later ones, so there is no graph to
+history is linear, a client that has one version lacks only later versions, so there is no graph to
 walk.
 """
 
@@ -24,9 +24,9 @@ from memory.models import Blob, Checkpoint, MemoryUser
 from memory.project import Outline
 
 AUTHOR = b"uac <uac@localhost>"
-COMMIT, TREE, BLOB = 1, 2, 3  # git's numbers for object types
-# Maximum length of a delta chain, in which each content of a file is stored as a delta against the
-# next newer one.
+COMMIT, TREE, BLOB = 1, 2, 3  # git's object type numbers
+# Maximum length of a delta chain, in which each version of a file is stored as a delta against the
+# next newer version.
 MAX_DELTAS = 50
 CHUNK = 100
 
@@ -129,7 +129,7 @@ def _commit(tree: str, parents: list[ObjectID], moment: datetime.datetime, text:
 
 
 class Folder:
-    """A folder as it changes from version to version; unchanged subfolders are not rewritten."""
+    """A directory across successive versions; unchanged subdirectories are not rewritten."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -151,10 +151,10 @@ class Folder:
             self._files[name] = id_
 
     def write(self, into: dict[str, bytes]) -> str:
-        """Add a tree object for each folder changed since the last call; return this one's id."""
+        """Add a tree for each directory changed since the last call; return this directory's id."""
         if self._id is None:
             entries = [(name.encode(), b"100644", id_) for name, id_ in self._files.items()]
-            # Git sorts folders as if their names ended in a slash.
+            # Git sorts directories as if their names ended in a slash.
             entries += [
                 (name.encode() + b"/", b"40000", folder.write(into))
                 for name, folder in self._folders.items()
@@ -176,7 +176,7 @@ def _id(kind: bytes, content: bytes) -> str:
 def _folders(
     rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]
 ) -> Iterator[tuple[Mapping[str, Any], Folder, list[str]]]:
-    """Yield each version with a folder of its files, and the paths whose content was redacted."""
+    """Yield each version with its root directory, and the paths of its redacted files."""
     folder = Folder()
     for path, content in surroundings().items():
         folder.put(path, git_blob_id(content))
@@ -246,7 +246,7 @@ def parcel(history: History, send: Sequence[int], known: int | None) -> Parcel:
 def objects(history: History, parcel: Parcel) -> Iterator[UnpackedObject]:
     """Yield a parcel's objects, file contents last.
 
-    Raises HistoryChanged if one of these contents has been redacted in the meantime.
+    Raises HistoryChanged if any of the file contents have been redacted in the meantime.
     """
     for commit in parcel.commits:
         yield _object(COMMIT, commit.id.decode(), commit.as_raw_string())

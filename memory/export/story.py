@@ -18,7 +18,7 @@ _VERBS = {"add": "adds", "update": "changes", "retire": "retires"}
 
 @dataclass(frozen=True)
 class Event:
-    """The parts of a version that its commit message is made from."""
+    """The parts of a version that are needed for its commit message."""
 
     version: int
     origin: str

@@ -60,7 +60,7 @@ from memory.temporal.history import BeingRedacted, refuse_being_redacted
 _WORK = "the server's internal data about processing the row"
 _WHOSE = "the same person in every row"
 _NUMBER = "the row's number in the database; nothing else in this archive refers to it"
-_PLACE = "the machine that did the work; it says nothing about the person"
+_PLACE = "the machine that did the work; not data about the person"
 _LEASE = dict.fromkeys(
     ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
 )
@@ -318,7 +318,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
 
 
 def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> None:
-    """Write the newest version's files in their folders, loading one at a time into memory."""
+    """Write the newest version's files in their directories, loading one at a time into memory."""
     if user.head is None:
         return
     for path, hash_ in sorted(user.head.tree.items()):
@@ -328,7 +328,7 @@ def _write_project(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> N
 
 
 def _told(value: object) -> str:
-    """Return a value that JSON has no type for (date, id, amount, bytes) as text; bytes as hex."""
+    """Convert a value without a JSON type (date, UUID, decimal, bytes) to text; bytes to hex."""
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     if isinstance(value, bytes | memoryview):

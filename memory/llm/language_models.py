@@ -16,7 +16,7 @@ from django.conf import settings
 
 from memory.privacy import encryption
 
-# The base URL of each provider's API, used unless another one is set.
+# The base URL of each provider's API, used unless another base URL is set.
 PROVIDERS = {
     "openai": "https://api.openai.com/v1",
     "anthropic": "https://api.anthropic.com",
@@ -83,7 +83,7 @@ class Budget:
         return self.concurrency // 3
 
     def has_room(self, under_way: int, slow: int) -> bool:
-        """Return whether a call may begin while `under_way` others run, `slow` of them slow."""
+        """Return whether a call may start while `under_way` are running, `slow` of them slow."""
         return under_way - min(slow, self.beside_slow) < self.concurrency - self.beside_slow
 
     @property
@@ -140,7 +140,7 @@ def connection(chosen: Chosen) -> Connection:
         try:
             api_key = encryption.decrypt(chosen.api_key).decode()
         except encryption.EncryptionError as error:
-            raise NotConfigured(f"The workspace's API key cannot be read. {error}") from None
+            raise NotConfigured(f"The workspace's API key cannot be decrypted. {error}") from None
     else:
         api_key = settings.UAC_LLM_API_KEY if servers else ""
     if not api_key and not base_url:
@@ -167,7 +167,7 @@ def price(name: str) -> Price | None:
 
 
 def price_missing(name: str) -> str:
-    """Explain why a model's cost cannot be limited if it has no price."""
+    """Explain that a model's cost cannot be limited because the model has no price."""
     return (
         f"The server's price list (UAC_LLM_PRICES) has no price for {name}, so its cost cannot be"
         " limited."
@@ -188,7 +188,7 @@ def validate_overrides(chosen: Chosen) -> dict[str, str]:
         tokens = getattr(chosen, name)
         if tokens and tokens <= most:
             found[name] = (
-                f"A single answer may have {most} tokens. Choose a higher limit, or 0 to allow no"
+                f"A single answer may use {most} tokens. Choose a higher limit, or 0 to allow no"
                 " calls."
             )
     if not chosen.model and not settings.UAC_LLM_MODEL:
@@ -233,7 +233,7 @@ def validate_server_settings() -> dict[str, str]:
 
 
 def _target(chosen: Chosen) -> tuple[str, str, str, bool]:
-    """Return provider, model, base URL, and whether they lead to the server's own endpoint."""
+    """Return the provider, model and base URL, and whether this is the server's own endpoint."""
     name = chosen.model or settings.UAC_LLM_MODEL
     if not name:
         raise NotConfigured(

@@ -23,11 +23,11 @@ class BudgetExhausted(LanguageModelError):
 
 
 class TooManyCalls(LanguageModelError):
-    """No further call may begin until some of the workspace's running calls end."""
+    """No further call may start until some of the workspace's running calls have finished."""
 
 
 def why_stopped(workspace: Workspace) -> str | None:
-    """Return why a workspace cannot call its language model now; None if it can, or soon will."""
+    """Return why a workspace can't call its language model now; None if it can, or soon can."""
     chosen = workspace.chosen_llm
     budget = language_models.budget(chosen)
     try:
@@ -63,8 +63,9 @@ def check_budget(
 ) -> None:
     """Raise an error if spending this much more would exceed the workspace's budget.
 
-    The error is BudgetExhausted, or TooManyCalls if enough may be left once the running calls have
-    ended. `of_kind` selects the calls that count towards the budget: see `match_kind`.
+    The error is BudgetExhausted, or TooManyCalls if enough of the budget may be left once the
+    running calls have finished. `of_kind` selects the calls that count towards the budget: see
+    `match_kind`.
     """
     if budget == Budget(
         concurrency=budget.concurrency,
@@ -101,13 +102,13 @@ class _Limit:
 
 
 def _check_limit(limit: _Limit, more: int | Decimal) -> None:
-    """Raise BudgetExhausted, or TooManyCalls if enough may be left once the running calls end."""
+    """Raise an error, as `check_budget` does, if spending `more` would exceed this limit."""
     most, used = limit.most, limit.used
     if most is None or (used < most and used + limit.reserved + more <= most):
         return
     if used < most and used + more <= most:
         raise TooManyCalls(
-            f"The rest of the budget ({limit.what}) is reserved for calls under way."
+            f"The rest of the budget ({limit.what}) is reserved for calls in progress."
         )
     hopeless = more > most
     raise BudgetExhausted(

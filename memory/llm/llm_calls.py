@@ -2,8 +2,8 @@
 
 A row is written before the request is sent and completed afterwards, so a call is on record even if
 its process is killed. Running calls count towards the limit on concurrent calls, and the most that
-they may spend is reserved in the budget (`memory.llm.llm_budgets`) until they end, so concurrent
-calls never exceed the budget. Finished calls are added to a ledger (`LlmSpending`), which is quick
+they may spend is reserved in the budget (`memory.llm.llm_budgets`) until they finish, so concurrent
+calls never exceed the budget. Finished calls are added to a ledger (`LlmSpending`), which is fast
 to sum up.
 """
 
@@ -54,7 +54,7 @@ FREE = (
 
 @dataclass(frozen=True, kw_only=True)
 class CallSession:
-    """The purpose and owner of the calls for one piece of work; they all share this `id`.
+    """The purpose and owner of the calls made for one task; all of these calls share its `id`.
 
     No call is made if the caller has lost its lease on the lane, the run or other leased work.
     """
@@ -70,7 +70,7 @@ class CallSession:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """An attempt about to be made: one request to a model.
+    """An attempt that is about to start: a single request to a model.
 
     `prompt` is the whole request, `most` the maximum usage, and `seconds` the time limit.
     """
@@ -100,13 +100,13 @@ class Ending:
 def start(
     work: CallSession, attempt: Attempt, *, keep_content: bool, budget: Budget | None = None
 ) -> LlmCall:
-    """Write an attempt's row if `budget`, or else the workspace's budget, allows the attempt.
+    """Write an attempt's row if `budget` (by default the workspace's budget) allows the attempt.
 
-    Calls to compute embeddings are counted separately from other calls.
+    Embedding calls are counted separately from other calls.
 
     Raises BudgetExhausted or TooManyCalls if the budget does not allow the attempt; NotConfigured
     if the budget limits the cost but the model has no price; LeaseLost if the caller no longer
-    holds the work, because the prompt may then contain content that has been redacted;
+    holds the lease on the work, because the prompt may then contain content that has been redacted;
     track_records.Stopped if the model must no longer write to projects. In all these cases nothing
     is written.
     """
@@ -131,7 +131,7 @@ def start(
         if not has_room:
             which = "" if embeds else " (llm_concurrency)"
             raise TooManyCalls(
-                "This workspace has its maximum number of calls of this kind running:"
+                "This workspace has its maximum number of calls of this kind in progress:"
                 f" {under_way}{which}."
             )
         return LlmCall.objects.create(
@@ -154,7 +154,7 @@ def start(
 
 
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
-    """Return how many calls have been running for so long that others must not wait for them."""
+    """Return how many calls have been running so long that other calls must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
     models = match_kind(embeddings=False)
     return _under_way(workspace, now, models).filter(started_at__lte=since).count()
@@ -200,9 +200,9 @@ def finish(call: LlmCall, ending: Ending, *, keep_content: bool) -> bool:
 
 
 def pause_before_next(attempt: int, retry_after: float | None) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there must not be one.
+    """Return the seconds to wait before the next attempt; None if the call must not be retried.
 
-    The wait is a random time between half the backoff and the full backoff, so that calls that
+    The wait is a random duration between half the backoff and the full backoff, so that calls that
     failed together are not retried together. If the provider asks for a wait longer than the
     maximum, the caller must give up and do the work later instead of tying up a worker.
     """
@@ -227,9 +227,9 @@ def close_interrupted(limit: int) -> int:
 
 
 def content(call: LlmCall) -> tuple[Any, Any]:
-    """Return the call's prompt and answer, each parsed, or None if it is not stored.
+    """Return the call's parsed prompt and answer; either is None if it is not stored.
 
-    Raises EncryptionError if one of them cannot be decrypted.
+    Raises EncryptionError if the prompt or the answer cannot be decrypted.
     """
     return opened(call.prompt), opened(call.answer)
 
@@ -286,9 +286,9 @@ def _sealed(value: Mapping[str, Any]) -> bytes:
 
 
 def opened(token: bytes | memoryview | None) -> Any:
-    """Decrypt and parse a stored prompt or answer; None stays None.
+    """Decrypt and parse a stored prompt or answer; None is returned as is.
 
-    Raises EncryptionError if it cannot be decrypted.
+    Raises EncryptionError if the token cannot be decrypted.
     """
     if token is None:
         return None

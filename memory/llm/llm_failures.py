@@ -13,11 +13,11 @@ from memory.models import Lane, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
 
-# How many failed calls it takes for an embedding model to count as failing.
+# The number of failed calls after which an embedding model is considered to be failing.
 SEVERAL = 3
 # Outcomes that will recur until somebody corrects the settings or pays the provider.
 UNUSABLE = (LlmOutcome.WRONG_KEY, LlmOutcome.NO_CREDIT, LlmOutcome.UNKNOWN_MODEL)
-# Outcomes caused by problems that are usually temporary.
+# Outcomes caused by errors that are usually transient.
 UNREACHED = (
     LlmOutcome.RATE_LIMITED,
     LlmOutcome.UNAVAILABLE,
@@ -29,7 +29,7 @@ UNREACHED = (
 
 @dataclass(frozen=True)
 class Failing:
-    """A model that fails while work is waiting for it.
+    """A failing model that work is waiting for.
 
     `outcomes` are the outcomes of the model's calls, and `workspaces` is the number of workspaces
     affected.
@@ -48,8 +48,8 @@ class Failing:
 def failing() -> list[Failing]:
     """Return the failing models of workspaces with messages waiting after a failed attempt.
 
-    A model is failing if the latest call by one of these workspaces was to it, and was refused or
-    got no usable answer.
+    A model is failing if one of these workspaces made its latest call to that model, and the call
+    was refused or got no usable answer.
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
     # The ledger is small, and shows which workspaces' latest calls are worth reading.
@@ -80,10 +80,10 @@ def failing() -> list[Failing]:
 
 
 def failing_embeddings(model: str, since: datetime.datetime) -> Failing | None:
-    """Return how an embedding model has been failing since that time; None if it is not failing.
+    """Describe how an embedding model has been failing since `since`; None if it is not failing.
 
-    It is failing if none of its calls was answered and either several calls failed or one of them
-    failed for a reason that a person has to fix.
+    An embedding model is failing if none of its calls succeeded and either several calls failed or
+    one of them failed for a reason that a person has to fix.
     """
     ended = LlmCall.objects.filter(
         purpose=LlmPurpose.EMBED, model=model, started_at__gte=since

@@ -1,4 +1,4 @@
-"""Spending on language models and embeddings: by finished calls, or reserved for running calls."""
+"""Spending on language models and embeddings: by finished calls, and reserved for running ones."""
 
 import datetime
 from dataclasses import dataclass
@@ -47,7 +47,8 @@ def spent(
 
 def spent_of_kind(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
     """Return today's and this month's spending (in UTC) on calls that match `of_kind`."""
-    # Read the reservations first: a call that ends in between is then counted twice, never missed.
+    # Read the reservations first: a call that finishes between the two queries is then counted
+    # twice rather than missed.
     under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)
     reserved = under_way.aggregate(
         tokens=Sum("reserved_tokens", default=0),

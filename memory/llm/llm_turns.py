@@ -1,11 +1,11 @@
-"""Turns, which limit how much work a workspace can do with its language model at the same time.
+"""Turns, which limit how much language model work a workspace can do concurrently.
 
 A workspace has as many turns as it may have concurrent calls, so that no worker thread waits for a
 call slot. A third of the turns can be used only while slow calls occupy other turns, so that a call
 that hangs for one user doesn't hold up everyone else until it times out.
 
-Work that gets no turn is left for later: a worker that finishes a piece of work wakes the workers
-for the workspace's next piece of work.
+Work that gets no turn is left for later: when a worker finishes a task, it wakes the workers for
+the workspace's next task.
 """
 
 from typing import Any, TypeVar
@@ -27,12 +27,12 @@ Leased = TypeVar("Leased", bound=LeasedWork)
 
 
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
-    """Claim the first free row of a workspace's work if a turn is free (see `leases.claim`).
+    """Claim a workspace's first unclaimed row of work if a turn is free (see `leases.claim`).
 
     If no turn is free, a question is still admitted unless another question is running, since
     somebody is waiting for the answer. While the workspace's model is stopped because of its track
-    record, no lane is claimed: the reason is stored as the free lanes' error, and they are tried
-    again later.
+    record, no lane is claimed: the reason is stored as the error of the unclaimed lanes, which are
+    retried later.
     """
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_pk)
@@ -63,7 +63,7 @@ def _put_off(work: QuerySet[Leased], reason: str) -> None:
 
 
 def pass_on(workspace_pk: int) -> None:
-    """Wake the workers for the next work that needs the workspace's model, questions first."""
+    """Wake the workers for the next task that needs the workspace's model, questions first."""
     now = timezone.now()
     free = leases.free(now)
     questions = runs.questions().filter(free, user__workspace=workspace_pk)

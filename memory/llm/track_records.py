@@ -4,8 +4,8 @@ A session is one attempt to bring some entries into a project. It begins with th
 edits, or with the call that asks for facts if that call also returns the edits. When a session
 ends, its result is recorded on its first call: by the gate, in the transaction that stores what it
 accepts, or by the worker, if the gate refused proposals and never accepted one. A session does not
-count if no proposal was judged in it, or if it was cut off (by the provider, a budget, a lost lease
-or a stop).
+count if no proposal was judged in it, or if it was interrupted (by the provider, a budget, a lost
+lease or a stop).
 
 A model that fails for a single user, even one who makes it fail on purpose, is not stopped for
 everybody. As long as other users have sessions, at most a fifth of the sessions that are judged
@@ -36,8 +36,8 @@ from memory.workspace_settings.track_record_settings import EffectiveSettings
 
 # Calls for these purposes write to users' projects; a stopped model still answers questions.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)
-# The beginning of every message about a stopped model; it identifies the lanes that are waiting for
-# the stop to end.
+# The beginning of every message about a stopped model; this prefix identifies the lanes that are
+# waiting for the stop to end.
 STOPPED = "Stopped by its track record: "
 # How long a lane waits before the stop is checked again: the track record changes when staff undo
 # something or resume a model.
@@ -60,8 +60,8 @@ class _Session:
     """A session that has been judged.
 
     `refusals` is the number of its refused proposals, and `version` is the version it produced, if
-    any. `followed` says whether a rollback or reopening came after that version, and `undone` says
-    whether the version was undone.
+    any. `followed` is True if a rollback or reopening came after that version, and `undone` is True
+    if the version was undone.
     """
 
     user: int
@@ -76,10 +76,11 @@ class _Session:
 class TrackRecord:
     """The results of a model's latest sessions in a workspace.
 
-    `refused` counts the sessions that were refused in the end, `accepted` those that produced a
-    version, and `undone` those whose version was undone. `proposals` and `proposals_refused` count
-    the proposals in all sessions. A `…_mean` is the mean of the users' percentages, so that each
-    user has the same weight. `stopped` is the reason why the model is stopped, if it is.
+    `refused` counts the sessions that were refused after all attempts, `accepted` those that
+    produced a version, and `undone` those whose version was undone. `proposals` and
+    `proposals_refused` count the proposals in all sessions. A `…_mean` is the mean of the users'
+    percentages, so that each user has the same weight. `stopped` is the reason why the model is
+    stopped, if it is.
     """
 
     model: str
@@ -128,7 +129,7 @@ class TrackRecord:
 
 
 def model_of(workspace: Workspace) -> str | None:
-    """Return the name of a workspace's model, as recorded in calls; None if none can be used."""
+    """Return the workspace's model name, as recorded in calls; None if no model can be used."""
     try:
         return language_models.connection(workspace.chosen_llm).name
     except LanguageModelError:
@@ -145,9 +146,10 @@ def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
 
 
 def judge(workspace: Workspace) -> str | None:
-    """Store with the workspace whether its model is stopped; return the reason if it is.
+    """Judge the workspace's model, and store whether it is stopped; return the reason, if any.
 
-    The caller must have locked the workspace's row, and must pass the object read with the lock.
+    The caller must have locked the workspace's row, and must pass the instance read under that
+    lock.
     """
     model = model_of(workspace)
     if model is None:
@@ -189,7 +191,7 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
     """Return a model's track record in a workspace, computed from its latest sessions.
 
     This takes one SQL statement, plus one if some versions may have been undone, plus one if a
-    limit is exceeded but few users have been judged.
+    limit is exceeded but sessions from only a few users have been judged.
     """
     limits = _limits(workspace)
     found = _sessions(workspace, model, limits)
@@ -246,7 +248,7 @@ def resumption(workspace: Workspace, model: str) -> Mapping[str, str] | None:
 
 
 def stopped() -> list[tuple[Workspace, str, str]]:
-    """Return (workspace, model, reason) where entries are waiting for a stopped model."""
+    """Return (workspace, model, reason) for workspaces whose entries wait for a stopped model."""
     waiting = Lane.objects.filter(
         user__workspace=OuterRef("pk"),
         name=LaneName.STRUCTURE,
@@ -272,7 +274,7 @@ def _limits(workspace: Workspace) -> EffectiveSettings:
 
 
 def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:
-    """Return the reason for a stored stop; None if there is none, or if the limits have changed."""
+    """Return the stored stop's reason; None if no stop is stored or the limits have changed."""
     stop = (workspace.llm_stops or {}).get(model)
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
@@ -295,8 +297,8 @@ def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
-    Only first calls have a value for `accepted`, so the query needs no filter for them; such a
-    filter would make PostgreSQL use another index.
+    Only first calls have a value for `accepted`, so the query needs no filter for first calls; an
+    extra filter would make PostgreSQL use another index.
     """
     judged = LlmCall.objects.filter(
         workspace=workspace, model=model, user__isnull=False, accepted__isnull=False
@@ -309,7 +311,7 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
 def _lately(
     calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: EffectiveSettings
 ) -> QuerySet[LlmCall]:
-    """Keep only calls from the `llm_judged_days` days up to the newest judged session."""
+    """Keep only calls from the `llm_judged_days` days before the newest judged session."""
     days = datetime.timedelta(days=limits.llm_judged_days)
     return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
 
@@ -319,7 +321,8 @@ def _spares(
 ) -> bool:
     """Return whether the model keeps running although it exceeds a limit.
 
-    It does if too few users' sessions have been judged while other users have sessions.
+    This is the case if sessions from too few users have been judged while other users have
+    sessions, too.
     """
     if len(users) >= MIN_USERS:
         return False

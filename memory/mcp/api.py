@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import httpx2
 
-# Longer than the longest wait that an API request can ask for.
+# Timeout for API requests; longer than the longest wait that a request can ask for.
 TIMEOUT_SECONDS = 90.0
 
 Json: TypeAlias = dict[str, Any]
 
 
 class RequestRefused(Exception):
-    """The API rejected a request or did not answer; the text says what is wrong and what to do."""
+    """The API rejected a request or did not respond; the message says what to fix."""
 
     def __init__(self, text: str, answer: Json | None = None) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ class Api:
     async def get(self, address: str, **parameters: object) -> Json:
         """Send a GET request, leaving out parameters that are None, and return the response.
 
-        Raises RequestRefused if the API rejects the request or does not answer.
+        Raises RequestRefused if the API rejects the request or does not respond.
         """
         return await self._call("GET", address, None, parameters)
 
@@ -56,7 +56,8 @@ class Api:
         self, method: str, address: str, body: Json | None, parameters: Mapping[str, object]
     ) -> Json:
         try:
-            # This escapes lone surrogates, so they reach the API, whose error names the field.
+            # This escapes lone surrogates, so they reach the API, which returns an error that names
+            # the field.
             content = None if body is None else json.dumps(body)
         except (RecursionError, ValueError):
             raise RequestRefused("The arguments are nested too deeply.") from None
@@ -77,7 +78,7 @@ class Api:
 
 
 def address(*segments: str) -> str:
-    """Return the path below `/v1/` made of these segments, with a trailing slash.
+    """Join these segments into a path below `/v1/`, with a trailing slash.
 
     Raises RequestRefused if a segment would lead to another path or is not printable.
     """

@@ -2,7 +2,7 @@
 
 A stream reads the feed from the database, so it neither misses nor repeats an event, even if a
 wake-up notification is lost. One thread listens for all of the process's streams and polls the
-database at intervals. While it waits, a stream occupies no thread. However slow its reader is, it
+database at intervals. A waiting stream occupies no thread. However slow its client is, a stream
 keeps only one page of the feed in memory, and streams at the same position share their reads.
 """
 
@@ -34,23 +34,23 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of events a stream keeps in memory at a time.
 PAGE = 50
-# Seconds between checks for new events, even if none has been signalled.
+# Seconds between checks for new events when no wake-up notification arrives.
 LOOK_SECONDS = 2.0
 # Resubscribe after this many checks, in case Redis was down the first time.
 LOOKS = 30
-# A client that reads nothing for this long is considered gone.
+# A client that reads nothing for this long is presumed to have disconnected.
 SEND_SECONDS = 60.0
 # How long a client waits before reconnecting.
 RETRY_MILLISECONDS = 2000
 
 
 class Full(Exception):
-    """The maximum number of streams is already open, either in total or for this workspace."""
+    """The limit on open streams has been reached, either in total or for this workspace."""
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """A client's subscription: the events of a workspace or of one user, after a given number.
+    """A client's subscription: a workspace's or one user's events, after a given event number.
 
     The user is identified by primary key, because a later user with the same `user_id` is a
     different person; None means all users in the workspace.
@@ -155,7 +155,7 @@ class Streams:
             reading = loop.run_in_executor(self._threads, _read, place)
             self._reading[place] = reading
             reading.add_done_callback(lambda _: self._reading.pop(place, None))
-        return await asyncio.shield(reading)  # a disconnecting client must not cancel it
+        return await asyncio.shield(reading)  # a disconnecting client must not cancel the read
 
     @contextmanager
     def _bell(self, workspace: Workspace) -> Iterator[asyncio.Event]:

@@ -48,7 +48,7 @@ async def listed(caller: Caller) -> Sequence[Resource]:
 
 
 async def read(caller: Caller, uri: str) -> tuple[str, str]:
-    """Return a resource's text and media type; raises RequestRefused if there is none at `uri`."""
+    """Return a resource's text and media type; raises RequestRefused if `uri` doesn't exist."""
     match = _URI.fullmatch(uri)
     user = unquote(match["user"]) if match else ""
     if match is None or caller.user_id not in (None, user):

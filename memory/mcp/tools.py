@@ -184,7 +184,7 @@ str | None, Ref[Class]."""
 
 
 def _user(caller: Caller, given: Json) -> str:
-    """Return the user the connection is bound to; if there is none, pop `user_id` from `given`."""
+    """Return the user that the connection is bound to, or else pop `user_id` from `given`."""
     return str(given.pop("user_id") if caller.user_id is None else caller.user_id)
 
 

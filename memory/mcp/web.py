@@ -2,7 +2,7 @@
 
 Every request is checked first: the host and origin against ALLOWED_HOSTS, then the transport (as in
 the web processes), then the key. The tools' API requests go to the WSGI application in this process
-with the caller's own key, so all of its rules apply here too.
+with the caller's own key, so all of the API's rules apply here too.
 """
 
 import asyncio
@@ -250,7 +250,7 @@ def _check_transport(scope: Scope, headers: Headers) -> None:
 
 @contextmanager
 def _database() -> Iterator[None]:
-    """Raise an HTTPException (503) if the database is unavailable in the block."""
+    """Raise an HTTPException (503) if a query in the block finds the database unavailable."""
     close_old_connections()
     try:
         yield

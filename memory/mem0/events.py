@@ -1,7 +1,7 @@
 """mem0's events: the results of additions to a user's log.
 
-An event consists of the entries from one append, and its id is that of the first entry. The entries
-are consecutive and share a recording time that no other append to the user's log has.
+An event consists of the entries from one append, and the event's id is the first entry's id. The
+entries are consecutive and share a recording timestamp that no other append to the user's log has.
 """
 
 import datetime
@@ -127,7 +127,7 @@ def _remembered(user: MemoryUser, messages: Sequence[LogEntry]) -> list[LogEntry
 def _standing(
     user: MemoryUser, messages: Sequence[LogEntry]
 ) -> tuple[str, datetime.datetime | None, dict[str, Any]]:
-    """Return the status of the model's work on the messages, when it ended, and details."""
+    """Return the status of the model's work on the messages, its end time, and details."""
     settled = log.outcomes(user, [message.seq for message in messages])
     if all(message.seq in settled or message.redacted_at for message in messages):
         ended = max((one.decided_at for one in settled.values()), default=None)

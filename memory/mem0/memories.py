@@ -2,8 +2,8 @@
 
 A memory is a statement: a fact that a language model extracted or the product added, or a
 correction that isn't linked to a particular entry. The memory's id is that entry's id. An update
-appends a correction derived from the entry; the newest correction is the valid one. A deletion
-redacts the entry along with everything derived from it.
+appends a correction derived from the entry; the newest correction is in effect. A deletion redacts
+the entry along with everything derived from it.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from memory.recall.search.finding import find
 from memory.users import UserExists, create_user
 from memory.workspaces import reach
 
-ROW_BYTES = 500  # per correction in a response, on top of its text
+ROW_BYTES = 500  # for each correction in a response, in addition to its text
 
 REASON = "deleted through the mem0 API"
 
@@ -186,7 +186,8 @@ def count(user: MemoryUser, where: RawSQL | None) -> int:
 def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
     """Return the user's (matching) memories from `start` to `end`, newest first.
 
-    Memories are matched by their current state. Raises TooLarge if their texts don't fit in a page.
+    Memories are matched by their current state. Raises TooLarge if the memories' texts don't fit in
+    a page.
     """
     if where is None:
         told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
@@ -274,7 +275,7 @@ def search(
         where=CURRENT if where is None else CURRENT & Q(where),
         threshold=threshold,
     )
-    # Search hits have only the columns that a search needs, so read the memories again.
+    # Search hits have only the columns that a search needs, so reread the memories.
     scores = {hit.entry.seq: hit.score for hit in found.hits}
     sizes = _sizes(user, scores)
     so_far = itertools.accumulate(sizes.get(seq, 0) for seq in scores)
@@ -331,8 +332,8 @@ def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:
     """Return a memory's history, oldest first, in mem0's form.
 
-    For a deleted memory, it has the time of the deletion but no text. Raises UnknownMemory if the
-    memory never existed, and TooLarge if its texts don't fit in a page.
+    For a deleted memory, the history has the time of the deletion but no text. Raises UnknownMemory
+    if the memory never existed, and TooLarge if its texts don't fit in a page.
     """
     told = _find(workspace, memory_id)
     corrections = _corrections(told).order_by().annotate(bytes=log.BYTES + ROW_BYTES)
@@ -478,7 +479,7 @@ def _correction(memory: Memory, change: Change) -> log.Draft | None:
 
 
 def _heard(told: LogEntry) -> list[dict[str, Any]]:
-    """Return the messages that a memory was made from, or the memory itself."""
+    """Return the messages that a memory was derived from; if there are none, the memory."""
     sources = LogEntry.objects.filter(
         user=told.user_id, seq__in=told.derived_from, redacted_at=None
     ).order_by("seq")

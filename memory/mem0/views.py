@@ -47,7 +47,7 @@ class Mem0View(APIView):
 
     authentication_classes = [TokenAuthentication]
     certain_users = True
-    schema = None  # the OpenAPI document describes our own API
+    schema = None  # the OpenAPI document describes only our own API
     # Method → the query parameters it accepts.
     parameters: Mapping[str, Collection[str]] = {}
 
@@ -87,7 +87,7 @@ class Mem0View(APIView):
         """Return the user named in `asked`, if they exist, and the condition on their memories.
 
         The condition combines the filters and `also`. Raises ValidationError if no user is named or
-        a filter is invalid, and CannotBeMapped if the filters are not about exactly one user.
+        a filter is invalid, and CannotBeMapped if the filters don't name exactly one user.
         """
         user_id, rest = filters.split(asked, also or {})
         if user_id is None:
@@ -113,7 +113,7 @@ class Add(Mem0View):
     """Add messages or memories to a user's log."""
 
     def post(self, request: Request) -> Response:
-        """Append messages for a language model to process (202), or memories as they are."""
+        """Append messages for a language model to process (202), or complete memories (200)."""
         body = bodies.AddSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         drafts = body.drafts()

@@ -45,8 +45,8 @@ class AlertState(models.TextChoices):
 class Place(models.Func):
     """An SQL sort expression: a value's position, counted from 1, in a fixed list.
 
-    The list is written into the SQL because an index can't take parameters. This is safe because
-    its values are our own constants.
+    The list is inlined into the SQL because an index can't take parameters. This is safe because
+    the list contains only our own constants.
     """
 
     template = "array_position('{%(among)s}'::varchar[], %(expressions)s)"
@@ -91,7 +91,7 @@ def found_by(constraint: str, *, ever: bool = False) -> models.Q:
 
 
 class Alert(models.Model):
-    """A finding, kept from the run that first reports it until a run no longer does."""
+    """A finding, tracked from the run that first reports it until a run no longer reports it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="alerts")
@@ -127,7 +127,7 @@ class Alert(models.Model):
     escalated_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="alerts")
     # The alert that another constraint opened earlier for the same finding. While that alert covers
-    # this one, it is the only one that is listed and has events. See `memory.alerting.duplicates`.
+    # this one, only that alert is listed and has events. See `memory.alerting.duplicates`.
     duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -136,8 +136,8 @@ class Alert(models.Model):
         db_constraint=False,  # alerts are never deleted
         db_index=False,  # Meta has a partial index on the few rows that have a value
     )
-    # The alert that this one duplicated before it was listed on its own. Clients that follow this
-    # alert's constraint still have a copy of the duplicated alert.
+    # The alert that this alert duplicated before this alert was listed separately. Clients that
+    # follow this alert's constraint still have a copy of the duplicated alert.
     was_duplicate_of = models.ForeignKey(
         "self",
         null=True,
@@ -168,8 +168,8 @@ class Alert(models.Model):
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
-            # Used by processes from the release before duplicates were introduced; remove it in the
-            # next release.
+            # Used by processes from the release before duplicates were introduced; remove this
+            # index in the next release.
             models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
@@ -362,7 +362,7 @@ class AlertFeedback(models.Model):
 class PausedConstraint(models.Model):
     """A constraint that has been paused for one user because it was too noisy.
 
-    While paused, it doesn't change any of the user's alerts.
+    A paused constraint doesn't change any of the user's alerts.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)

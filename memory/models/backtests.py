@@ -62,7 +62,7 @@ class Backtest(MortalWork):
         choices=By.choices,
         default=By.RECORDED,
         db_default=By.RECORDED,
-        help_text="Whether an entry counts from when it was recorded or from when it occurred.",
+        help_text="Whether entries take effect when they were recorded or when they occurred.",
     )
     until = models.DateTimeField(help_text="The end of the period that the backtest covers.")
     state = models.CharField(
@@ -75,7 +75,7 @@ class Backtest(MortalWork):
         help_text="Why the backtest was cancelled or failed.",
     )
     # Users are matched against the constraint's shape in hash order. This is the hash of the last
-    # user matched.
+    # user that was checked.
     cursor = models.CharField(max_length=32, blank=True, default="")
     picked = models.BooleanField(
         default=False, help_text="Whether the users to evaluate have been selected."
@@ -143,15 +143,15 @@ class BacktestUser(models.Model):
     )
     looks = models.PositiveIntegerField(
         default=0,
-        help_text="How many of these versions the constraint ran on because the data it reads had"
-        " changed.",
+        help_text="How many versions in the period the constraint ran on because the data it reads"
+        " had changed.",
     )
     problems = ExactJSONField(
         default=list, help_text="When the constraint would have failed or been too noisy, and why."
     )
     problem_count = models.PositiveIntegerField(default=0)
     left_out = models.PositiveIntegerField(
-        default=0, help_text="How many findings were not kept because there were too many."
+        default=0, help_text="How many findings were not stored because there were too many."
     )
     error = models.TextField(
         blank=True, default="", help_text="Why the constraint could not be evaluated for this user."

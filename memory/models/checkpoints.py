@@ -55,7 +55,7 @@ class Bytecode(models.Model):
 
 
 class Origin(models.TextChoices):
-    """What a checkpoint was made from."""
+    """What a checkpoint was created from."""
 
     RECORDS = "records", "typed records"
     LLM = "llm", "language model"
@@ -90,10 +90,10 @@ class Checkpoint(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     # These are attributes, not columns, and are set only on a computed state
-    # (`memory.temporal.states`), which is not a stored version. In order, they are: the version
-    # from which the state was computed; a mapping from path to source for files that are not in any
-    # blob; the typed entries that the computation rejected; and a mapping from each record to the
-    # entries behind it.
+    # (`memory.temporal.states`), which is not a stored version. In order, the attributes are: the
+    # version from which the state was computed; a mapping from path to source for files that are
+    # not in any blob; the typed entries that the computation rejected; and a mapping from each
+    # record to the entries behind it.
     computed_from: "Checkpoint | None" = None
     computed: Mapping[str, str] = MappingProxyType({})
     left_out: Sequence[int] = ()

@@ -16,7 +16,7 @@ class Forecast(MortalWork):
 
     user = models.OneToOneField(MemoryUser, on_delete=models.CASCADE, related_name="forecast")
     due_at = models.DateTimeField(
-        null=True, help_text="When the next forecast is due; empty if none is."
+        null=True, help_text="When the next forecast is due; empty if no forecast is due."
     )
 
     checkpoint = models.ForeignKey(

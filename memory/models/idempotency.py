@@ -1,4 +1,4 @@
-"""Completed writes, kept so that repeated requests get a response without writing again."""
+"""Completed writes, stored so that a repeated request gets a response without writing again."""
 
 from django.db import models
 

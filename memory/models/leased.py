@@ -5,7 +5,7 @@ from django.utils import timezone
 
 
 class LeasedWork(models.Model):
-    """Work that only one worker does at a time.
+    """Work that only one worker can do at a time.
 
     `token` increases with every claim. A worker can commit only while it holds the current token,
     so a worker that was presumed dead can't overwrite its successor's result.

@@ -32,7 +32,7 @@ class LlmOutcome(models.TextChoices):
     REFUSED = "refused", "refused by the model or its filter"
     RATE_LIMITED = "rate_limited", "provider's rate limit reached"
     UNAVAILABLE = "unavailable", "provider failed or overloaded"
-    TIMEOUT = "timeout", "no answer in time"
+    TIMEOUT = "timeout", "no response in time"
     CONNECTION_LOST = "connection_lost", "no connection, or connection lost"
     INVALID_ANSWER = "invalid_answer", "unreadable answer"
     WRONG_KEY = "wrong_key", "API key rejected"
@@ -57,9 +57,9 @@ class LlmCall(models.Model):
     )
     purpose = models.CharField(max_length=16, choices=LlmPurpose.choices)
     work = models.UUIDField(
-        help_text="The id of the piece of work; all calls made for it have the same id."
+        help_text="The id of the task that the call was made for; all of its calls share this id."
     )
-    turn = models.IntegerField(help_text="The request's number within the piece of work.")
+    turn = models.IntegerField(help_text="The request's number within the task.")
     attempt = models.IntegerField(help_text="The attempt's number for this request.")
     lane = models.ForeignKey(Lane, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="llm_calls")
@@ -123,7 +123,7 @@ class LlmCall(models.Model):
         " must have exited."
     )
     finished_at = models.DateTimeField(null=True)
-    seconds = models.FloatField(null=True, help_text="Seconds from the request to the answer.")
+    seconds = models.FloatField(null=True, help_text="Seconds from the request to the response.")
 
     # Fernet tokens containing compressed JSON; NULL unless the server keeps content.
     prompt = models.BinaryField(null=True)
@@ -160,7 +160,7 @@ class LlmCall(models.Model):
 
     @property
     def standing(self) -> LlmOutcome:
-        """The outcome; `interrupted` once the call has expired, even if that is not stored yet."""
+        """The outcome; `interrupted` once the call has expired, even if that isn't recorded yet."""
         if self.outcome == LlmOutcome.STARTED and self.expires_at <= timezone.now():
             return LlmOutcome.INTERRUPTED
         return LlmOutcome(self.outcome)
@@ -169,7 +169,7 @@ class LlmCall(models.Model):
 class LlmSpending(models.Model):
     """The ledger of each day's spending on finished calls, used to check budgets.
 
-    A row is kept even when the calls that it adds up are erased.
+    A row is kept even after the calls that it sums up have been erased.
     """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="llm_spending")

@@ -113,7 +113,7 @@ class LogEntry(models.Model):
 
 
 class Outcome(models.TextChoices):
-    """The possible outcomes of an entry. An entry without one is pending."""
+    """The possible outcomes of an entry. An entry without an outcome is pending."""
 
     COVERED = "covered", "covered"
     DISMISSED = "dismissed", "dismissed"

@@ -42,8 +42,8 @@ class Merge(LeasedWork):
         help_text="The merged user's own constraints, which were not copied because they are not in"
         " the log.",
     )
-    # Maps fingerprints to the merged user's alert and its state, until the same finding is reported
-    # for the remaining user.
+    # Maps a fingerprint to the merged user's alert and its state, until the same finding is
+    # reported for the remaining user.
     alerts = models.JSONField(default=dict)
     due_at = models.DateTimeField(
         null=True, help_text="When work on the merge is due; empty once it is complete."
@@ -70,7 +70,7 @@ class CopiedEntries(models.Model):
         help_text="The number of the range's first entry in the merged user's log."
     )
     seq = models.BigIntegerField(
-        help_text="The number of that entry's copy in the other user's log."
+        help_text="The number of the first entry's copy in the other user's log."
     )
     number = models.BigIntegerField(help_text="How many consecutive entries were copied.")
 

@@ -118,7 +118,7 @@ class SettingsOverrides(models.Model):
 
     @property
     def track_record_limits(self) -> track_record_settings.EffectiveSettings:
-        """The effective limits on a language model's track record; beyond them, it is stopped."""
+        """The effective track record limits; a language model that exceeds them is stopped."""
         return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
 
     def clean(self) -> None:

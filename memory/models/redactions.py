@@ -35,8 +35,8 @@ class Redaction(LeasedWork):
     finished_at = models.DateTimeField(null=True)
     version = models.IntegerField(
         null=True,
-        help_text="The version made without the redacted entries; empty if the project contained"
-        " nothing from them.",
+        help_text="The version created without the redacted entries; empty if nothing in the"
+        " project came from them.",
     )
     records = models.PositiveIntegerField(
         default=0, help_text="How many records were removed from the project."

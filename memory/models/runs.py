@@ -41,7 +41,8 @@ class RunTrigger(models.TextChoices):
     STAFF = "staff", "staff"
 
 
-# Somebody is waiting for runs with these triggers; each workspace can have only so many at once.
+# Somebody is waiting for runs with these triggers; each workspace can have only a limited number of
+# them at a time.
 ASKED_FOR = (RunTrigger.API, RunTrigger.STAFF)
 
 
@@ -73,7 +74,7 @@ class RunOutcome(models.TextChoices):
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
 
 
-# Maps a runner to the warning shown with every result its sandboxes compute.
+# Maps each runner to the warning shown with every result that its sandboxes compute.
 WARNINGS = {
     "process": "Computed by the process runner, which is for development: it does not isolate"
     " untrusted code.",

@@ -7,7 +7,7 @@ from memory.models.users import MemoryUser
 
 
 class SearchIndex(LeasedWork):
-    """The pending work on one user's search index: when it is due and which worker is doing it.
+    """Pending work on one user's search index: when the work is due and which worker does it.
 
     See `memory.recall.search.index_maintenance`.
 

@@ -71,8 +71,7 @@ class MemoryUser(models.Model):
     redacting_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="Since when the newest version has been withheld because it may contain redacted"
-        " content.",
+        help_text="When the newest version was withheld because it may contain redacted content.",
     )
     merged_into = models.ForeignKey(
         "self",
@@ -154,7 +153,7 @@ class Lane(LeasedWork):
     waiting_since = models.DateTimeField(
         null=True, help_text="When the oldest of the waiting entries arrived."
     )
-    # All entries up to this number that this lane processes have an outcome.
+    # Every entry up to this number has an outcome if this lane processes entries of its kind.
     cursor_seq = models.BigIntegerField(default=0)
 
     class Meta:

@@ -18,7 +18,7 @@ def findings() -> list[str]:
 
 
 def validate_printable(text: str) -> None:
-    """Raise ValidationError if the text has characters that are invisible or hide others."""
+    """Raise ValidationError if the text has invisible characters or characters that hide text."""
     if not text.isprintable():
         raise ValidationError("Use only printable characters, on one line.")
 
@@ -66,8 +66,7 @@ class WebhookEndpoint(models.Model):
     failing_since = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="Since when all calls to the endpoint have failed; empty if the last one"
-        " succeeded.",
+        help_text="When the current streak of failures began; empty if the last call succeeded.",
     )
     failures = models.IntegerField(
         default=0,

@@ -9,7 +9,7 @@ from django.db import models
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# The folder where workspace constraints appear, next to the files of a user's project.
+# The directory where workspace constraints appear, next to the files of a user's project.
 FOLDER = "workspace/"
 
 
@@ -31,7 +31,7 @@ class WorkspaceConstraint(models.Model):
     description = models.CharField(max_length=1000, blank=True, default="")
     percentage = models.PositiveSmallIntegerField(
         default=0,
-        help_text="The rollout percentage: the share of users for whom the constraint is enabled."
+        help_text="Rollout percentage: the percentage of users with the constraint enabled."
         " Raising it only adds users.",
     )
     enabled = models.BooleanField(

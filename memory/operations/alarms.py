@@ -39,10 +39,10 @@ QUEUES = ("default", "sandbox", "llm")
 # A sandbox host that has sent no heartbeat for this long is assumed to have been removed on
 # purpose.
 TAKEN_AWAY = datetime.timedelta(hours=1)
-# An alarm is raised if more than this share of the database's connections is in use.
+# An alarm is raised if more than this fraction of the database's connections is in use.
 CONNECTIONS = 0.85
 # Embeddings are judged by the calls made in this period. Failed work is retried within five
-# minutes, so a provider outage will show up in it.
+# minutes, so a provider outage shows up within this period.
 EMBEDDINGS_WINDOW = datetime.timedelta(minutes=15)
 # Prefix for the names of alarms about failed checks.
 BLIND = "look: "
@@ -75,7 +75,7 @@ class Queue:
 
 
 def beat(name: str) -> None:
-    """Record a heartbeat with this name, timed by the database's clock."""
+    """Record a heartbeat with this name, timestamped by the database's clock."""
     Heartbeat.objects.bulk_create(
         [Heartbeat(name=name, at=Now())],
         update_conflicts=True,
@@ -85,7 +85,7 @@ def beat(name: str) -> None:
 
 
 def silence(name: str) -> float:
-    """Return the seconds since the last heartbeat with this name, or start counting now."""
+    """Return the seconds since the last heartbeat with this name; record one if there is none."""
     Heartbeat.objects.get_or_create(name=name, defaults={"at": Now()})
     rows = Heartbeat.objects.filter(name=name)
     silent: datetime.timedelta = rows.values_list(Now() - F("at"), flat=True).get()
@@ -98,7 +98,7 @@ def queues() -> Sequence[Queue]:
     names = [*QUEUES, *map(hosts.queue_of, known)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
-            # The broker keeps front hints and those behind them under two separate keys.
+            # The broker stores front hints and the hints behind them under two separate keys.
             for key in (name, f"{name}\x06\x16{BEHIND}"):
                 pipeline.llen(key)
                 pipeline.lindex(key, -1)
@@ -188,7 +188,7 @@ def _of_hosts() -> Iterator[AlarmCondition]:
         yield AlarmCondition(
             f"sandbox host {host.name}",
             f"The last heartbeat of the sandbox worker {host.name} was at {host.seen_at:%H:%M:%S}"
-            " UTC, and the worker did not sign off.",
+            " UTC, and the worker did not report a shutdown.",
         )
 
 

@@ -25,8 +25,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# The variables that hold the collector's address; for others, see the OpenTelemetry Protocol
-# Exporter specification.
+# The variables that hold the collector's address; for other variables, see the OpenTelemetry
+# Protocol Exporter specification.
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
@@ -90,7 +90,7 @@ def span(
     with use_span(one, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield one
-        except BaseException as error:  # including exceptions that end the process
+        except BaseException as error:  # including exceptions that terminate the process
             one.set_attribute("error.type", type(error).__name__)
             one.set_status(Status(StatusCode.ERROR))
             raise

@@ -166,7 +166,7 @@ def _verdict_problems(version: int, verdict: dict[str, Any]) -> Iterator[str]:
 
 
 def _record_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that the index places every record in the newest version in the right file."""
+    """Check that the index names the right file for every record in the newest version."""
     head = user.head
     located = RecordLocation.objects.filter(user=user, retired_version=None)
     tree = head.tree if head else {}
@@ -234,7 +234,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     rows = Redaction.objects.filter(user=user)
     waiting = rows.filter(due_at__isnull=False).exists()
     if user.redacting_since is not None and not waiting:
-        yield "the project is blocked by a redaction, but none is under way"
+        yield "the project is blocked by a redaction, but none is in progress"
     gone = LogEntry.objects.filter(user=user, redacted_at__isnull=False)
     named = {seq for entries in rows.values_list("entries", flat=True) for seq in entries}
     messages = gone.filter(kind=EntryKind.MESSAGE)
@@ -257,7 +257,7 @@ def _redaction_problems(user: MemoryUser) -> Iterator[str]:
     if user.head is not None and is_redacted(user.head):
         yield "the newest version has a file that was redacted"
     if waiting:
-        return  # derived data is not removed until the redaction ends
+        return  # derived data may remain until the redaction is complete
     if user.head is not None:
         paths = {
             hash_: path for path, hash_ in user.head.tree.items() if path.startswith("domains/")
@@ -278,7 +278,7 @@ def _told_redacted(user: MemoryUser) -> set[int]:
 
 
 def _merge_problems(user: MemoryUser) -> Iterator[str]:
-    """Check that all of a merged user's entries were copied, and that none was appended since."""
+    """Check that all of a merged user's entries were copied, and none were appended later."""
     merge = Merge.objects.filter(merged=user).first()
     if (merge.user_id if merge else None) != user.merged_into_id:
         yield "the user was merged into a different user than the merge record says"
@@ -369,7 +369,7 @@ WHERE seq > previous + 1 ORDER BY 1 LIMIT %s
 
 
 def _delivery_problems(workspace: Workspace) -> Iterator[str]:
-    """Check that each webhook message fits its event and workspace and has a consistent state."""
+    """Check that each webhook message is consistent with its event, its workspace and its state."""
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):

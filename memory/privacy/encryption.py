@@ -12,7 +12,7 @@ from django.conf import settings
 
 
 class EncryptionError(Exception):
-    """There is no key to encrypt the content with, or none of the keys decrypts it."""
+    """There is no key to encrypt the content with, or none of the keys can decrypt the content."""
 
 
 def available() -> bool:
@@ -26,7 +26,7 @@ def encrypt(content: bytes) -> bytes:
 
 
 def decrypt(token: bytes) -> bytes:
-    """Return the decrypted content; raises EncryptionError if none of the keys decrypts it."""
+    """Return the decrypted content; raises EncryptionError if none of the keys can decrypt it."""
     try:
         return _keys().decrypt(bytes(token))
     except InvalidToken:

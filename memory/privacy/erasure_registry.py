@@ -1,7 +1,7 @@
 """The erasure registry: every column that may contain data about a person, and how to erase it.
 
 It lists every model whose foreign keys lead to a user, and classifies each field as either content
-or kept. A test fails if a field is missing, so nobody can add a column that erasure would miss.
+or kept. A test fails if a field is missing, so nobody can add a column that an erasure would miss.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Erasure:
-    """How a model's rows are erased: `content` may be about the person, `kept` columns cannot."""
+    """How to erase a model's rows: `content` columns may be about the person, `kept` ones can't."""
 
     method: Method
     content: tuple[str, ...]

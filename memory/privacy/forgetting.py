@@ -2,9 +2,9 @@
 
 Data that cites an entry is found by the entry's number: records by their sources, constraints and
 legacy files by the edits and imports that created them. Data that may quote an entry without citing
-it (answers, alert messages, prompts) is selected in two ways: everything made from a version that
-contained data from the entry, and everything a model has written since the entry arrived. This errs
-on the side of removing too much, since such data can be computed again.
+it (answers, alert messages, prompts) is selected in two ways: everything computed from a version
+that contained data from the entry, and everything that a model has written since the entry arrived.
+This errs on the side of removing too much, since such data can be computed again.
 """
 
 import datetime
@@ -70,13 +70,14 @@ _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", outpu
 class Traces:
     """The parts of a user's versions that are based on certain entries.
 
-    `hashes` has the hashes of all files based on one of the entries, and `versions` the keys of all
-    versions that contain such a file; the first of these was made at `since`. `records` has all
-    records that ever cited one of the entries, and `keys` (domain and key) the records named by
-    edits that cite one. For the newest version, `head_records` maps the affected records to their
-    sources, `head_constraints` maps the affected constraints to the other entries they cite, and
-    `head_legacy` has the paths of the affected legacy files. `earlier` and `earlier_constraints`
-    (source and tests) hold the state of records and constraints from before they were affected.
+    `hashes` contains the hashes of all files based on any of the entries, and `versions` the
+    primary keys of all versions that contain one of these files; the first of these versions was
+    created at `since`. `records` contains all records that ever cited any of the entries, and
+    `keys` the (domain, key) pairs of records named by edits that cite any of the entries. For the
+    newest version, `head_records` maps the affected records to their sources, `head_constraints`
+    maps the affected constraints to the other entries they cite, and `head_legacy` contains the
+    paths of the affected legacy files. `earlier` and `earlier_constraints` (source and tests) hold
+    the state of records and constraints from before they were affected.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -158,7 +159,7 @@ class _Search:
     def _look_back(
         self, before: Checkpoint | None, path: str, records: Collection[RecordId]
     ) -> None:
-        """Store these records' state in `before`, when they did not yet cite the entries."""
+        """Save these records as of version `before`, in which they didn't cite the entries yet."""
         content = self._content(before, path) if records else None
         if before is None or content is None:
             return
@@ -273,9 +274,9 @@ def _records_citing(
 def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
     """Remove everything that is based on these entries or may quote them, except in the head.
 
-    The head no longer contains such data; `traces` must have been found before it was made. Call
-    this in the transaction that makes the head, with the user's row locked. A repeated call finds
-    nothing more to remove.
+    The head no longer contains any such data; `traces` must have been found before that head was
+    created. Call this in the transaction that creates the head, with the user's row locked. A
+    repeated call finds nothing more to remove.
     """
     if not seqs:
         return
@@ -296,7 +297,7 @@ def forget(user: MemoryUser, seqs: Collection[int], traces: Traces) -> None:
 
 
 def _came(user: MemoryUser, seqs: Collection[int]) -> datetime.datetime:
-    """Return when the first of these entries, or of those they are derived from, was recorded."""
+    """Return when the first of these entries, or of the entries behind them, was recorded."""
     entries = LogEntry.objects.filter(user=user)
     origins = {
         seq
@@ -320,7 +321,8 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
         keys[domain, collection].add(key)
     for (domain, collection), some in keys.items():
         retired.filter(domain=domain, collection=collection, key__in=some).delete()
-    for domain, key in traces.keys:  # records added and retired in the same version are in no file
+    # A record added and retired in the same version isn't in any file.
+    for domain, key in traces.keys:
         retired.filter(domain=domain, key=key, path="").delete()
     records = traces.records - traces.kept
     telling = _Telling(frozenset(seqs), records, {(one.domain, one.key) for one in records})
@@ -341,9 +343,9 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
 
 @dataclass(frozen=True)
 class _Telling:
-    """Tells which edits reveal certain entries: those that cite one or name something based on one.
+    """Finds edits that reveal certain entries, by citing them or naming something based on them.
 
-    Edits that dismiss other entries also count, because their reasons may quote these entries.
+    Edits that dismiss other entries are included, because their reasons may quote these entries.
     """
 
     seqs: frozenset[int]
@@ -450,7 +452,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     """Remove explanations that may quote the entries.
 
     These are a model's reasons for dismissing or rejecting other entries, reasons given by staff
-    for rollbacks, and the gate's objections to versions made by earlier redactions.
+    for rollbacks, and the gate's objections to versions created by earlier redactions.
     """
     said = LogEntry.objects.filter(user=user, seq=OuterRef("seq")).exclude(
         kind__in=[EntryKind.RECORD, EntryKind.REDACTION]

@@ -3,7 +3,7 @@
 In one transaction, the content of the entries and of all entries derived from them is cleared, and
 an entry recording the redaction is appended to the log. From then on, the user's newest version is
 withheld, since it may contain redacted content, and workers that may have read that content lose
-their claims. A worker then makes a version without the content
+their claims. A worker then creates a version without the content
 (`workers/checkpointing/redactions.py`) and, in the transaction that makes this version the newest,
 removes all derived copies (`memory.privacy.forgetting`).
 """
@@ -45,7 +45,7 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
 
     Copies and originals of these entries in merged users' logs are redacted, too. Returns the log
     entry that records the redaction; if all of the entries had already been redacted, returns the
-    one for the latest of those redactions. `by` names the requester (`key:…`, `staff:…`) and
+    log entry of the latest of those redactions. `by` names the requester (`key:…`, `staff:…`) and
     `reason` says why; both stay on record. Raises UnknownEntries if one of the entries is not in
     the log, and RedactionRefused if one of them itself records a redaction, or if `seqs` is empty.
     """
@@ -85,7 +85,7 @@ def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: 
 
 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return those of the entries that are not part of any redaction.
+    """Return which of the entries are not part of any redaction.
 
     This includes entries that only retention has cleared, since data derived from them may still
     exist.
@@ -180,7 +180,7 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 def first_since(
     checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
-    """Return the first entry that the version had seen and that was redacted after it was made.
+    """Return the first entry seen by the version that was redacted after the version was created.
 
     `redacted` comes from `moments`. Returns None if there is no such entry.
     """
@@ -217,9 +217,9 @@ def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> N
 def _interrupt(user: MemoryUser, first: int) -> None:
     """Take work away from workers that may have read the redacted entries.
 
-    `first` is the number of the first such entry. Work on the lanes starts over. Runs are closed if
-    their input may quote one of the entries or their version may contain data from one; whoever is
-    waiting for such a run is told to try again.
+    `first` is the number of the first redacted entry. Work on the lanes starts over. Runs are
+    closed if their input may quote one of the entries or their version may contain data from one;
+    whoever is waiting for one of these runs is told to try again.
     """
     lanes.interrupt(user.pk)
     lanes.recount(user.pk)

@@ -1,7 +1,7 @@
-"""Retention: the dispatcher deletes data that a workspace no longer keeps, in small batches.
+"""Retention: the dispatcher deletes a workspace's expired data in small batches.
 
-- A message loses its content, but whatever was derived from it stays: this is not a redaction, and
-  in the log, only the entry itself shows it. A message that is still pending is kept.
+- A message loses its content, but whatever was derived from the message stays: this is not a
+  redaction, and in the log, only the message's own entry changes. A pending message is kept.
 - A run is deleted along with its results, unless it was the last one to report a live alert.
 - A language model call is deleted, but its spending stays in the ledger.
 """
@@ -77,7 +77,7 @@ def _empty_messages(workspace: Workspace, before: datetime.datetime, limit: int)
 
 
 def _empty(user_pk: int, keys: list[UUID]) -> int:
-    """Clear these entries of a user; if the user's row is locked, leave that to a later call."""
+    """Clear these entries of a user; if the user's row is locked, leave them to a later call."""
     with transaction.atomic():
         users = MemoryUser.objects.select_for_update(no_key=True, skip_locked=True)
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():

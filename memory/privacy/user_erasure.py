@@ -5,7 +5,7 @@ An erasure is requested in one transaction. From then on, nobody can find the us
 for the user lose their claims, and the database rejects new rows about the user (migration 0002). A
 worker then removes all data batch by batch, following the registry
 (`memory.privacy.erasure_registry`). It can be killed at any point: what has been removed stays
-removed and counted, and another worker carries on with the rest.
+removed and counted, and another worker removes the rest.
 
 The erasure is complete when no data is left, no transaction that began before the erasure is still
 open, and every sandbox host has confirmed that it holds no data about the user.
@@ -89,10 +89,10 @@ def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
     """Erase the user: nobody can find them from now on, and their data will be removed soon.
 
     Users who were merged into this one are the same person and are erased as well. Returns the
-    erasure, or the existing one if somebody else has just erased the user. `by` names the requester
-    (`key:…`, `staff:…`) and `reason` says why; both stay on record. Raises ErasureRefused if the
-    reason is empty or contains a user_id that is to be removed, and UserMerged if the user was
-    merged into another one, which must be erased instead.
+    erasure, or the existing erasure if somebody else has just erased the user. `by` names the
+    requester (`key:…`, `staff:…`) and `reason` says why; both stay on record. Raises ErasureRefused
+    if the reason is empty or contains a user_id that is to be removed, and UserMerged if the user
+    was merged into another one, which must be erased instead.
     """
     if not reason.strip():
         raise ErasureRefused("Give a reason: it stays on record.")
@@ -115,7 +115,7 @@ def _locked(people: Collection[int]) -> dict[int, MemoryUser]:
 
 
 def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> UserErasure:
-    """Erase all these users, whose rows are locked; return the erasure of the user `asked`."""
+    """Erase all these users, whose rows must be locked; return the erasure of user `asked`."""
     user = people[asked]
     if user.erased_at is not None:
         return UserErasure.objects.get(user=user)
@@ -256,7 +256,7 @@ def _erase(row: UserErasure) -> None:
 def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) -> bool:
     """Erase and count some of the user's rows of a model; return whether there may be more."""
     with transaction.atomic():
-        # Locks are taken in the same order everywhere: the user's row first, then other rows.
+        # Locks are acquired in the same order everywhere: the user's row first, then other rows.
         MemoryUser.everybody.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(row)
         keys = list(_rest(model, user).order_by("-pk").values_list("pk", flat=True)[:BATCH])
@@ -334,7 +334,7 @@ def left(user: MemoryUser) -> Iterator[str]:
 
 
 def _transactions(which: str) -> int:
-    """Return a bound on open transaction ids, from pg_current_snapshot."""
+    """Return the current snapshot's xmin or xmax, which bounds the ids of open transactions."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {which}(pg_current_snapshot())::text::bigint")
         (number,) = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""A user's project as pure Python: the user's memory, kept as typed Python source.
+"""A user's project as pure Python: the user's memory, stored as typed Python source.
 
     project = Project.open(outline, read, locate)      # nothing is read yet
     for edit in compile_record(project, entry):        # or edits from JSON: edit_from_json

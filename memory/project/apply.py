@@ -56,7 +56,7 @@ def apply(project: Project, edit: Edit) -> None:
 
 
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
-    """Return an unused key for a record that has none: `trip-41`, then `trip-41-2`, and so on."""
+    """Return an unused key for a record that has no key: `trip-41`, then `trip-41-2`, and so on."""
     key = base = key_of_entry(class_name, seq)
     number = 1
     while project.find(RecordId(domain, collection, key)):

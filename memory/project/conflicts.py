@@ -1,8 +1,8 @@
 """Conflicts: the class and constraint that represent contradictory statements in a project.
 
-The statements stay as they are. A `Conflict` record says what they disagree on and which records
-contain them. A constraint, written when the first conflict is marked, fires for each `Conflict`
-record until that record is retired.
+The statements stay as they are. A `Conflict` record describes what the statements disagree on and
+lists the records that contain them. A constraint, written when the first conflict is marked, fires
+for each `Conflict` record until that record is retired.
 """
 
 from memory.project.edits import DefineClass, FieldSpec, WriteConstraint

@@ -22,7 +22,9 @@ class Command(BaseCommand):
         """Add arguments for the key's scopes, users and expiry, or for the key to replace."""
         parser.add_argument("workspace", help="name of the workspace")
         parser.add_argument(
-            "--name", default="command line", help="name for the key, such as what uses it"
+            "--name",
+            default="command line",
+            help="name for the key, such as the program that uses it",
         )
         parser.add_argument(
             "--scope",

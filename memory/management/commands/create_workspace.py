@@ -23,7 +23,9 @@ class Command(BaseCommand):
         """Add arguments for the workspace's name, and for the key's name and scopes."""
         parser.add_argument("name", help="name of the workspace")
         parser.add_argument(
-            "--key-name", default="command line", help="name for the key, such as what uses it"
+            "--key-name",
+            default="command line",
+            help="name for the key, such as the program that uses it",
         )
         parser.add_argument(
             "--scope",

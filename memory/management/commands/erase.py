@@ -48,7 +48,7 @@ class Command(BaseCommand):
 
 
 def _listed(line: str) -> uuid.UUID | None:
-    """Return the id of the erased user on a line of the list, or None if there is none."""
+    """Return the id of the erased user on this line of the list, or None if the line has none."""
     try:
         return uuid.UUID(json.loads(line)["erased_user"])
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -15,12 +15,12 @@ from memory.work import hints
 
 
 class Command(BaseCommand):
-    """Queues the import of a folder and waits for a worker to finish it."""
+    """Queues the import of a directory, zip or file, and waits for a worker to finish it."""
 
     help = "Import the Python files in a folder or zip, or a single file, into a user's project."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add arguments for the folder, the user, and how long to wait."""
+        """Add arguments for the files, the user and the timeout."""
         parser.add_argument("folder", type=Path, metavar="DIR", help="folder, zip, or one .py file")
         parser.add_argument("user", metavar="USER", help="user_id of an existing user")
         parser.add_argument(
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         run.refresh_from_db()
         if run.status != RunStatus.DONE:
             raise CommandError(
-                f"run {run.pk} is not done after {options['wait']:g} s: is a worker running?"
+                f"run {run.pk} has not finished after {options['wait']:g} s: is a worker running?"
             )
         if run.outcome != RunOutcome.OK:
             message = (run.error or {}).get("message", run.outcome)

@@ -188,7 +188,7 @@ def test_what_calls_under_way_may_take_is_not_given_twice(work: CallSession) -> 
     budget(work.workspace, tokens_per_day=2500)
     first, second = start(work), start(work)
 
-    with pytest.raises(TooManyCalls, match="reserved for calls under way"):
+    with pytest.raises(TooManyCalls, match="reserved for calls in progress"):
         start(work)
     end(first, 10)
     third = start(work)

@@ -124,7 +124,7 @@ def test_a_change_holds_from_the_next_call_on(
         ({"base_url": "https://mod els/"}, "base_url", "begins with https:// or http://"),
         ({"model": "anthropic:x"}, "model", "the server's own key is not sent to another provider"),
         ({"concurrency": 0}, "concurrency", "greater than or equal to 1"),
-        ({"tokens_per_day": 500}, "tokens_per_day", "A single answer may have 1000 tokens"),
+        ({"tokens_per_day": 500}, "tokens_per_day", "A single answer may use 1000 tokens"),
         ({"tokens_per_month": 1000}, "tokens_per_month", "or 0 to allow no calls"),
         ({"cost_per_day": Decimal(1)}, "cost_per_day", "no price for openai:gpt-5-mini"),
         ({"cost_per_month": Decimal(-1)}, "cost_per_month", "greater than or equal to 0"),
@@ -188,7 +188,7 @@ def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Setti
     workspace = choose(key="sk-own")
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
 
-    with pytest.raises(NotConfigured, match=r"API key cannot be read\. None of the UAC_ENCRYPTION"):
+    with pytest.raises(NotConfigured, match=r"API key cannot be decrypted\. None of the UAC"):
         reached(workspace)
 
 

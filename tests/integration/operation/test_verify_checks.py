@@ -208,7 +208,7 @@ def _live(user: MemoryUser) -> None:
         (
             "UPDATE memory_memoryuser SET redacting_since = now() WHERE id = {user}",
             "redaction",
-            "the project is blocked by a redaction, but none is under way",
+            "the project is blocked by a redaction, but none is in progress",
         ),
         (
             "DELETE FROM memory_redaction",

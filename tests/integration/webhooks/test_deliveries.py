@@ -329,7 +329,7 @@ def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
         send(endpoint)
         endpoint.refresh_from_db()
         assert endpoint.enabled is False
-        assert endpoint.disabled_reason == "The endpoint answered 410 Gone."
+        assert endpoint.disabled_reason == "The endpoint responded with 410 Gone."
         assert {delivery.standing for delivery in endpoint.deliveries.all()} == {"held"}
         assert dispatching.hint_deliveries() == 0
         send_when_due(endpoint)
