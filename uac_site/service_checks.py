@@ -1,6 +1,6 @@
-"""Check the database and Redis before a process starts, and say what is wrong with them.
+"""Check the database and Redis before a process starts, and report any problems.
 
-Each problem is reported with the setting that causes it and how to fix it.
+Each problem is reported with the setting that causes it and a fix.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from memory.database import clock
 from memory.database.timeouts import Kind
 from memory.work.hints import redis_client
 
-# The kind of process that is starting; None if only the checks are being run.
+# The type of process that is starting; None if only the checks are being run.
 starting: Kind | None = None
 
-# Phrase in an error from PostgreSQL or its client → what to tell the operator about the cause.
+# Maps a phrase in an error from PostgreSQL or its client to an explanation for the operator.
 _CAUSES = {
     "password authentication failed": "The user name or password is wrong.",
     "no password supplied": "Put a password in the URL: postgres://uac:password@host:5432/uac.",
@@ -35,7 +35,7 @@ _CAUSES = {
 
 
 def is_named() -> bool:
-    """Return whether DATABASE_URL is set to a PostgreSQL server at all."""
+    """Return whether DATABASE_URL is set and names a PostgreSQL server."""
     engine = settings.DATABASES.get("default", {}).get("ENGINE")
     return bool(engine == "uac_site.database")
 
@@ -133,7 +133,7 @@ def of_redis() -> Iterator[CheckMessage]:
         yield Warning(
             "The Redis server at REDIS_URL is full: no wake-up notifications can be sent, so all"
             " work is delayed.",
-            hint="Raise its maxmemory. The queues shrink as workers take from them.",
+            hint="Raise its maxmemory. The queues shrink as workers process them.",
             id="uac.W029",
         )
     except redis.ResponseError as error:
@@ -159,7 +159,7 @@ def _wrong(what: str, advice: str) -> CheckMessage:
 
 
 def _silent(error: redis.RedisError) -> CheckMessage:
-    # A web process can serve requests without Redis, but a worker wouldn't get any hints.
+    # A web process can serve requests without Redis, but a worker wouldn't get any wake-up hints.
     level = Warning if starting == "web" else Error
     return level(
         f"The Redis server at REDIS_URL does not answer: {error}",

@@ -1,8 +1,8 @@
 """Settings, all read from the environment.
 
-Instead of a variable `NAME`, you can also set `NAME_FILE` to the path of a file that contains its
-value, so that secrets can be mounted instead of exported. A newline at the end of the file is not
-part of the value. `memory/workspace_settings/table.py` lists the variables with their defaults;
+Instead of setting a variable `NAME`, you can set `NAME_FILE` to the path of a file that contains
+the value, so that secrets can be mounted instead of exported. A trailing newline in the file is
+ignored. `memory/workspace_settings/table.py` lists the variables with their defaults;
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
@@ -66,7 +66,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "uac_site.urls"
-# `uac_site.request_log.request_ids` has already validated the request id.
+# `uac_site.request_log.request_ids` has already validated the request ID.
 DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True
 WSGI_APPLICATION = "uac_site.wsgi.application"
 
@@ -94,8 +94,8 @@ try:
 except ValueError:
     _url = {}
 _prepared = env.bool("DATABASE_PREPARED_STATEMENTS", default=DATABASE_POOLER != "transaction")
-# Drivers for other engines aren't installed: using one would fail before the checks could point to
-# the variable.
+# Drivers for other database engines aren't installed: using one would fail before the checks could
+# name DATABASE_URL as the cause.
 if _url.get("ENGINE") == "django.db.backends.postgresql":
     DATABASES["default"] = {
         **_url,
@@ -106,13 +106,13 @@ if _url.get("ENGINE") == "django.db.backends.postgresql":
         "OPTIONS": {
             "application_name": "uac",
             "connect_timeout": 5,
-            # Notice within a minute if the database's machine is gone.
+            # Detect within a minute that the database host has gone away.
             "keepalives_idle": 20,
             "keepalives_interval": 10,
             "keepalives_count": 3,
             "tcp_user_timeout": 60_000,
-            # The database parses and plans a repeated statement only once per connection. PgBouncer
-            # supports this since 1.21 (max_prepared_statements).
+            # Use prepared statements: the database parses and plans each statement only once per
+            # connection. PgBouncer has supported them since 1.21 (max_prepared_statements).
             "server_side_binding": _prepared,
             "prepare_threshold": 5 if _prepared else None,
             **_url.get("OPTIONS", {}),
@@ -133,11 +133,11 @@ REDIS_URL = read("REDIS_URL")
 try:
     parse_url(REDIS_URL)  # type: ignore[no-untyped-call]
     CELERY_BROKER_URL = REDIS_URL
-except ValueError:  # the checks report the invalid URL, if Celery gets that far
+except ValueError:  # the system checks report the invalid URL, if Celery gets that far
     CELERY_BROKER_URL = "memory://"
 CELERY_BROKER_TRANSPORT = "uac_site.broker:Transport"
-# A message is a hint (see ARCHITECTURE.md): it is acknowledged early, has no result, and is never
-# retried by Celery. Work, attempts and leases live in PostgreSQL.
+# A Celery message is only a wake-up hint (see ARCHITECTURE.md): it is acknowledged early, has no
+# result, and is never retried by Celery. Tasks, attempts and leases live in PostgreSQL.
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_DEFAULT_QUEUE = "default"
@@ -170,15 +170,15 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 20,
     "max_connections": 20,
-    # The two priorities in each queue: front and back (memory/work/hints.py).
+    # The two priority levels in each queue: front and back (memory/work/hints.py).
     "priority_steps": [0, 9],
 }
-# How many threads per process may send hints at the same time, and after how many seconds a thread
-# that is waiting to send one gives up.
+# Maximum number of threads per process that may send hints simultaneously, and the number of
+# seconds after which a thread waiting for its turn gives up.
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 2
-# Time limits for workers that run tasks in processes. Threads can't be killed, but other workers
-# can claim their work.
+# Task time limits, which apply only to workers that run tasks in child processes. Threads can't be
+# killed, but other workers can take over their tasks.
 CELERY_TASK_SOFT_TIME_LIMIT = read("UAC_WORK_SECONDS")
 CELERY_TASK_TIME_LIMIT = CELERY_TASK_SOFT_TIME_LIMIT + 60
 # Hints are published in a request's thread, after commit: fail fast, since the dispatcher finds the
@@ -189,8 +189,8 @@ CELERY_BEAT_SCHEDULE = {
     "dispatch": {
         "task": "workers.tasks.dispatch",
         "schedule": read("UAC_DISPATCH_SECONDS"),
-        # A tick that has waited longer than this (in seconds) is useless: the next one does its
-        # work.
+        # A clock tick that has been queued for longer than this (in seconds) is discarded: the next
+        # tick does the same work.
         "options": {"expires": 10},
     },
 }
@@ -202,7 +202,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = read("UAC_MAIL_FROM")
 
 # -- HTTP --------------------------------------------------------------------------------------
 DATA_UPLOAD_MAX_MEMORY_SIZE = read("UAC_MAX_REQUEST_BYTES")
-# No form accepts files: any files sent are skipped, not stored.
+# No form accepts file uploads: uploaded files are skipped, not stored.
 FILE_UPLOAD_HANDLERS: list[str] = []
 
 REST_FRAMEWORK = {
@@ -282,7 +282,7 @@ FORMAT_MODULE_PATH = ["uac_site.formats"]
 
 # -- Transport security: on, unless this is a development server -----------------------------------
 SECURE_SSL_REDIRECT = read("SECURE_SSL_REDIRECT")
-# Load balancers request these paths over plain HTTP.
+# Load balancers request these paths over plain HTTP, so don't redirect them.
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEVELOPMENT
 SECURE_HSTS_SECONDS = read("SECURE_HSTS_SECONDS")
@@ -290,7 +290,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEVELOPMENT
 if read("UAC_BEHIND_PROXY"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-# -- Logs: one JSON object per line, with request and task ids and never a user's content ----------
+# -- Logs: one JSON object per line, with request and task IDs and never a user's content ----------
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -305,13 +305,13 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["stderr"], "level": read("LOG_LEVEL")},
     "loggers": {
-        # The tasks log their own results.
+        # Celery needn't log the results of tasks: the tasks log their own.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "django.request": {"filters": ["routes"]},
         "django.security.csrf": {"filters": ["routes"]},
-        # These loggers log URL paths and rejected requests, which identify users and quote their
-        # texts.
+        # At lower levels, these libraries log URL paths, which identify users, and rejected
+        # requests, which quote users' texts.
         "httpx2": {"level": "WARNING"},
         "mcp": {"level": "WARNING"},
     },

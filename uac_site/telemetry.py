@@ -1,4 +1,4 @@
-"""Metrics and traces for the web process's requests: count, outcome, duration."""
+"""Metrics and traces for HTTP requests to the web process: count, outcome and duration."""
 
 import os
 import time
@@ -25,7 +25,7 @@ REQUESTS = Counter(
 )
 SECONDS = Histogram(
     "uac_http_request_seconds",
-    "Time from a request to its response, or to the start of a streamed one.",
+    "Time from a request to its response, or to the start of a streamed response.",
     ["method", "route"],
     buckets=sandbox_metrics.BUCKETS,
     registry=None,
@@ -39,7 +39,7 @@ class Telemetry:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
+        """Handle the request and return the response."""
         started = time.perf_counter()
         method = request.method if request.method in METHODS else "other"
         assert method is not None
@@ -58,16 +58,16 @@ class Telemetry:
 
 
 def _lower(request: HttpRequest) -> dict[str, str]:
-    """Return the headers that may identify the caller's span, with lowercase names."""
+    """Return the headers that may carry the caller's trace context, with lowercase names."""
     names = ("traceparent", "tracestate")
     return {name: request.headers[name] for name in names if name in request.headers}
 
 
 def registry() -> CollectorRegistry:
-    """Return a registry with this process's metrics and the request metrics.
+    """Return a registry with this process's own metrics and the request metrics.
 
     If PROMETHEUS_MULTIPROC_DIR is set, each process reports the requests handled by all processes
-    that share that folder.
+    that share that directory.
     """
     registry = serving.own_process()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

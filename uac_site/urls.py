@@ -9,7 +9,7 @@ from memory.api import reference
 from uac_site import health
 
 urlpatterns = [
-    # Browsers request the icon for every page, including the login page.
+    # Browsers request the favicon for every page, including the login page.
     path("favicon.ico", RedirectView.as_view(url=static("memory/icon.svg"), permanent=False)),
     path("", RedirectView.as_view(pattern_name="reference", permanent=False)),
     path("docs/", reference.page, name="reference"),

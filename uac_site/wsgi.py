@@ -1,4 +1,4 @@
-"""The WSGI entry point. It refuses to start if the system checks find an error."""
+"""The WSGI entry point. The process refuses to start if the system checks find an error."""
 
 import os
 import threading
@@ -32,14 +32,14 @@ alarms.watch()
 share_fairly()
 
 
-# Even without a password, anybody can tie up a thread by slowly sending a form to a staff page.
-# This limit on concurrent forms leaves threads for the API.
+# Even without logging in, anybody can tie up a thread by submitting a form to a staff page very
+# slowly. Limiting concurrent form submissions keeps threads available for the API.
 ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Answer a request; a form posted to a staff page is accepted only if a form slot is free."""
+    """Handle a request; a form posted to a staff page is accepted only if a form slot is free."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):
         return _answer(environ, start_response)
     text = {"Content-Type": "text/plain; charset=utf-8"}
@@ -47,10 +47,10 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
     if not length.isdecimal() or int(length) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         start_response("413 Content Too Large", list(text.items()))
         most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        return [f"A form for these pages may contain at most {most:,} bytes.\n".encode()]
+        return [f"A form submitted to these pages may contain at most {most:,} bytes.\n".encode()]
     if not _admin_bodies.acquire(blocking=False):
         start_response("503 Service Unavailable", [*text.items(), ("Retry-After", "10")])
-        return [b"Too many forms are being sent at the moment. Send yours again in ten seconds.\n"]
+        return [b"Too many forms are being submitted at once. Submit yours again in ten seconds.\n"]
     try:
         return _answer(environ, start_response)
     finally:
@@ -58,11 +58,11 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
 
 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Let Django answer; if the body is chunked, declare a length for it first.
+    """Let Django handle the request; if the body is chunked, declare a content length for it first.
 
-    Django treats a body without a length as missing and would ignore what the client sent, so the
-    maximum allowed is declared as the length. The body is read only when needed, and not before the
-    caller has been identified.
+    Django treats a body without a content length as missing and would ignore what the client sent,
+    so we declare the maximum allowed length. The body is read only when needed, and only after the
+    caller has been authenticated.
     """
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
@@ -72,7 +72,7 @@ def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iter
 
 
 class _Limited:
-    """A stream that raises RequestDataTooBig if it contains more than `limit` bytes."""
+    """A stream that raises RequestDataTooBig once more than `limit` bytes have been read."""
 
     def __init__(self, stream: "InputStream", limit: int) -> None:
         self._stream = stream
@@ -83,7 +83,7 @@ class _Limited:
         return self._counted(self._stream.read(self._allowed(size)))
 
     def readline(self, size: int = -1, /) -> bytes:
-        """Return a line, or up to `size` bytes of it."""
+        """Return a line, or the first `size` bytes of a longer line."""
         return self._counted(self._stream.readline(self._allowed(size)))
 
     def _allowed(self, size: int) -> int:

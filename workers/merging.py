@@ -1,4 +1,4 @@
-"""A worker's part in a merge: copy batch after batch while it holds the lease."""
+"""The worker's part in a merge: copy one batch after another while holding the lease."""
 
 import structlog
 from django.utils import timezone
@@ -9,16 +9,16 @@ from memory.work.hints import send_hint
 
 logger = structlog.get_logger(__name__)
 
-# Number of batches copied before other work gets its turn, so that a user with a million entries
+# Number of batches to copy before other tasks get their turn, so that a user with a million entries
 # doesn't block a thread.
 MAX_BATCHES = 25
 
 
 def work_on(merge_pk: int) -> None:
-    """Continue a merge, unless another worker is doing so.
+    """Continue a merge, unless another worker is already doing so.
 
-    Each batch is its own transaction: if a worker is killed, the batches it has copied are kept, as
-    is the place to resume from.
+    Each batch is copied in its own transaction: if a worker is killed, the batches it has copied
+    are kept, as is the position to resume from.
     """
     row = leases.claim(merging.waiting().filter(pk=merge_pk))
     if row is None:

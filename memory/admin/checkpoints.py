@@ -46,7 +46,7 @@ from memory.temporal import history, rollback
 # counted.
 MAX_LEFT_OUT = 20
 
-REDACTING = "A redaction of this user's memory is under way. Try again in a moment."
+REDACTING = "A redaction of this user's memory is in progress. Try again in a moment."
 
 
 @admin.register(Checkpoint)

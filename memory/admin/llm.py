@@ -278,7 +278,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="calls for the same work")
     def beside(self, call: LlmCall) -> str:
-        """Link to all calls for the same piece of work."""
+        """Link to all calls for the same task."""
         number = LlmCall.objects.filter(work=call.work).count()
         return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
 

@@ -53,7 +53,7 @@ def show_project(
         "path": visible(path),
     }
     if user.redacting_since is not None:
-        told["problem"] = "A redaction of this user's memory is under way. Try again in a moment."
+        told["problem"] = "A redaction of this user's memory is in progress. Try again in a moment."
         return TemplateResponse(request, "admin/memory/project.html", told)
     before = checkpoint.parent.tree if checkpoint.parent else {}
     sizes = dict(

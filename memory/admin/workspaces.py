@@ -418,7 +418,7 @@ def _spent_line(name: str, spent: Spent) -> SafeString:
         f"; estimated for calls without a response: {counted(spent.presumed_tokens, 'token')}"
         if spent.presumed_tokens
         else "",
-        f"; reserved for calls under way: {counted(reserved, 'token')}" if reserved else "",
+        f"; reserved for calls in progress: {counted(reserved, 'token')}" if reserved else "",
     )
 
 

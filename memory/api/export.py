@@ -83,7 +83,7 @@ class SubjectAccess(UserScopedView):
             (200, "application/zip"): OpenApiResponse(
                 bytes, "JSON Lines files with a README; see docs/subject-access.md."
             ),
-            503: OpenApiResponse(description="A redaction is under way. Try again."),
+            503: OpenApiResponse(description="A redaction is in progress. Try again."),
         },
     )
     def get(self, request: Request, user_id: str) -> HttpResponseBase:

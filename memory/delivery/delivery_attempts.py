@@ -159,7 +159,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
 
     waits = settings.UAC_WEBHOOK_RETRY_SECONDS
     if attempt.status == GONE:
-        mark_disabled(endpoint, "The endpoint responded with 410 Gone.")
+        mark_disabled(endpoint, "The endpoint returned 410 Gone.")
         leases.fail(delivery, attempt.error)
     elif delivery.attempts > len(waits):
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)

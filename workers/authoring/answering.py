@@ -1,4 +1,4 @@
-"""Answer a question: a language model writes queries and picks the one that gives the answer.
+"""Answer a question: a language model writes queries and picks the query that gives the answer.
 
 The model never writes the answer itself; the answer is the value computed by the chosen query.
 """
@@ -27,7 +27,7 @@ from workers.authoring.tools import ANSWER_TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.llm.interface import CallFailed, ToolCall
 
-# Limits per question: answers from the model, queries, and characters in the conversation.
+# Limits per question: model responses, queries, and characters in the conversation.
 MAX_TURNS = 16
 MAX_QUERIES = 12
 MAX_CHARACTERS = 120_000
@@ -36,7 +36,7 @@ MAX_MANIFEST_CHARACTERS = 20_000
 MAX_VALUE = 4000
 MAX_NOTE = 500
 _DIGIT = re.compile(r"\d")
-# Maximum wait for a query, in seconds. It is short because somebody is waiting for the answer.
+# Maximum time to wait for a query, in seconds: short, because somebody is waiting for the answer.
 QUERY_SECONDS = 60.0
 
 
@@ -46,10 +46,10 @@ def execute(run: Run) -> None:
 
 
 def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
-    """Call `work` and store its output in the run, or the reason why there is none.
+    """Call `work` and store its output in the run or, if it fails, the reason.
 
-    `work` raises NotSettled if the model finds nothing, and LanguageModelError if a call to the
-    model fails.
+    `work` raises NotSettled if the model gives no usable output, and LanguageModelError if a call
+    to the model fails.
     """
     started = time.monotonic()
     try:
@@ -81,7 +81,7 @@ def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.
 
 
 class _Session:
-    """The work on one question, until the model answers it or says that it can't."""
+    """A session on one question, until the model answers it or reports that it can't."""
 
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
@@ -95,10 +95,11 @@ class _Session:
         self._output: dict[str, Any] | None = None
 
     def work(self) -> dict[str, Any]:
-        """Converse until the model answers or says that it can't; return the run's output.
+        """Converse until the model answers or reports that it can't; return the run's output.
 
-        Raises NotSettled if the model does neither, LanguageModelError if a call to the model fails
-        or no sandbox is available, and LeaseLost if another worker has taken over the run.
+        Raises NotSettled if the model does neither within the limits, LanguageModelError if a call
+        to the model fails or no sandbox is available, and LeaseLost if another worker has taken
+        over the run.
         """
         self._conversation.tell(prompts.ANSWER, self._question())
         for _ in range(MAX_TURNS):
@@ -201,7 +202,7 @@ class _Session:
         return {"known": known, "reason": reason, "queries": tried}
 
     def _done(self, code: str) -> Mapping[str, Any]:
-        """Run a query on the requested version and return its output.
+        """Run a query on the requested version and return the finished run's output.
 
         Raises ToolFailed if the query fails, and SandboxAbsent if no sandbox worker can run it.
         """
@@ -212,7 +213,7 @@ class _Session:
         query = answer_cache.earlier(checkpoint, key)
         if query is None:
             with transaction.atomic():
-                leases.check(run)  # if the lease is lost, the code may quote redacted content
+                leases.check(run)  # without the lease, the code may quote redacted content
                 query = runs.queue(
                     self._user,
                     RunKind.QUERY,
@@ -251,7 +252,7 @@ class SandboxAbsent(LanguageModelError):
 
 
 def _as_of(run: Run) -> MemoryUser:
-    """Return the run's user, with the requested version instead of the newest one."""
+    """Return the run's user, with the requested version instead of the newest as its head."""
     user = run.user
     user.head = history.state_of(run)
     return user

@@ -1,6 +1,6 @@
-"""Complete a follow-up question: a language model rewrites it so that it stands on its own.
+"""Complete a follow-up question: a language model rewrites it as a standalone question.
 
-The result is only ever used as a search query, no matter what the earlier turns say.
+The rewritten question is only ever used as a search query, no matter what the earlier turns say.
 """
 
 from typing import Any
@@ -23,8 +23,8 @@ def execute(run: Run) -> None:
 def _complete(run: Run) -> dict[str, Any]:
     """Ask the model once and return the run's output.
 
-    There is no second attempt: somebody is waiting, and a search that matches only words is good
-    enough as a fallback.
+    There is no second attempt: somebody is waiting for the answer, and a plain keyword search is
+    good enough as a fallback.
     """
     work = CallSession(
         workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run

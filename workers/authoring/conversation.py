@@ -24,9 +24,9 @@ from workers.llm.interface import (
 )
 from workers.llm.metered import MeteredModel
 
-# Failures that may be due to the question: asking about fewer or different entries may succeed.
+# Failures that the question may have caused: asking about fewer or different entries may succeed.
 OF_THE_QUESTION = (Truncated, ModelRefused, PromptTooLong, EmptyAnswer, RequestRejected)
-# Give up once a model has repeated an answer this often despite being told what is wrong with it.
+# Give up once a model has repeated a response this often despite being told what is wrong with it.
 MAX_REPETITIONS = 2
 
 NO_TOOL = (
@@ -36,9 +36,9 @@ NO_TOOL = (
 
 
 class Conversation:
-    """A conversation with a language model, for one piece of leased work.
+    """A conversation with a language model, for one leased task.
 
-    `turns` is how many answers the model has already given in the same piece of work.
+    `turns` is the number of responses that the model has already given in the same task.
     """
 
     def __init__(self, work: CallSession, leased: LeasedWork, *, turns: int = 0) -> None:
@@ -55,7 +55,7 @@ class Conversation:
 
     @property
     def turns(self) -> int:
-        """How many answers the model has given in this piece of work."""
+        """The number of responses that the model has given in this task."""
         return self._model.turn
 
     def recall(self, calls: Sequence[ToolCall]) -> None:
@@ -70,10 +70,10 @@ class Conversation:
 
         The caller must pass the result of each call to `answer`. Raises NotSettled if the model
         keeps repeating itself or fails on this question, LeaseLost if another worker has taken over
-        the work, and LanguageModelError if the call to the model fails for any other reason.
+        the task, and LanguageModelError if the call to the model fails for any other reason.
         """
         with transaction.atomic():
-            leases.check(self._leased)  # don't pay for work that another worker has taken over
+            leases.check(self._leased)  # don't pay if another worker has taken over the task
         try:
             answer = self._model.complete(self._messages, tools, tool_choice="required")
         except OF_THE_QUESTION as error:
@@ -86,7 +86,7 @@ class Conversation:
         return answer.tool_calls
 
     def answer(self, call: ToolCall, text: str, *, failed: bool = False) -> None:
-        """Give the model a tool call's result."""
+        """Append a tool call's result to the conversation."""
         if failed:
             self.last_problem = text
         self._append(ToolResult(call, text, failed))

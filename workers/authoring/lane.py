@@ -1,4 +1,4 @@
-"""The language model's lane: messages become facts, and facts become edits."""
+"""The language model lane: messages become facts, and facts become edits."""
 
 import datetime
 import functools
@@ -27,7 +27,7 @@ logger = structlog.get_logger(__name__)
 # Maximum number of slices, and of windows, settled each time the lane is claimed, so that a user
 # with a long backlog doesn't hold up other users.
 ROUNDS = 10
-# How long to wait at most before rechecking an exhausted budget: it may be raised at any time.
+# Maximum wait before rechecking an exhausted budget, which may be raised at any time.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
 # Errors that `_patiently` never blames on an entry.
 PASSING = (
@@ -38,17 +38,18 @@ PASSING = (
     DatabaseError,
     InterfaceError,
 )
-# From this attempt on, we no longer treat an error in our own code as temporary.
+# From this attempt on, we no longer treat an error in our own code as transient.
 PATIENT_ATTEMPTS = 4
-# Maximum pause between attempts at work that the model keeps failing: each attempt costs money.
+# Maximum pause between attempts at entries that the model keeps failing on. Pauses are long because
+# each attempt costs money.
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
 def work_on(user_pk: int) -> None:
     """Settle the user's pending messages, facts and corrections.
 
-    Does nothing if another worker is already doing so, or if the workspace has reached its limit
-    for users processed concurrently.
+    Does nothing if another worker is already settling them, or if the workspace has reached its
+    limit on users processed concurrently.
     """
     workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
     due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
@@ -71,7 +72,7 @@ def _work_on(lane: Lane) -> None:
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except (LanguageModelError, NotSettled, NotJudged) as failure:
-        # Work stopped by the operator or by staff doesn't count as failed.
+        # A task stopped by the operator or by staff doesn't count as failed.
         willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
         leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
         logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
@@ -81,7 +82,7 @@ def _work_on(lane: Lane) -> None:
 
 
 def _settle(lane: Lane) -> None:
-    """Memorize messages, then structure facts; a failure in one step doesn't hold up the other.
+    """Memorize messages, then structure facts; a failure in one step doesn't block the other step.
 
     Facts that the model sent together with edits are structured before the next slice is memorized.
     """
@@ -93,7 +94,8 @@ def _settle(lane: Lane) -> None:
     def remember(messages: Sequence[LogEntry]) -> None:
         nonlocal structuring
         first = memorize.memorize(lane, structure.newest(lane.user_id), messages)
-        # If no edits were sent, all facts are structured at the end, even those that failed before.
+        # If the model sent no edits, all facts are structured at the end, even those that failed
+        # before.
         structuring = _structure(lane, first) if first else None
 
     try:
@@ -114,9 +116,9 @@ def _settle(lane: Lane) -> None:
 
 
 def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSettled | None:
-    """Structure the pending facts and corrections; if some couldn't be settled, return the error.
+    """Structure the pending facts and corrections; return the error if some couldn't be settled.
 
-    `first` is the model's existing answer for the first window, if any.
+    `first` is the response that the model has already given for the first window, if any.
     """
     answers = [first]
 
@@ -141,9 +143,10 @@ def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSet
 def _patiently(
     lane: Lane, work: Callable[[Sequence[LogEntry]], None]
 ) -> Callable[[Sequence[LogEntry]], None]:
-    """Wrap `work` so that it blames repeated errors in our own code on the entries.
+    """Wrap `work` so that repeated errors in our own code are blamed on the entries.
 
-    Bisecting then finds the entry that causes the error, so that it doesn't hold up the others.
+    Bisecting then isolates the entry that causes the error, so that it doesn't hold up other
+    entries.
     """
 
     def do(entries: Sequence[LogEntry]) -> None:
@@ -163,14 +166,14 @@ def _patiently(
 
 
 def _advance(lane: Lane) -> None:
-    """Store how far the log is settled without gaps, so that this part isn't searched again."""
+    """Store how far the log is settled without gaps, so that the settled part isn't reread."""
     last = structure.newest(lane.user_id).last_seq
     rest = lanes.pending(lane, 1)
     lanes.advance(lane, rest[0].seq - 1 if rest else last)
 
 
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
-    """Reject entries that the model failed on while others passed, unless already settled."""
+    """Reject entries that the model failed on while other entries passed; skip settled entries."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         settled = log.outcomes(user, reasons)
@@ -183,7 +186,7 @@ def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
-    """Return when to try again; None means after the usual delay following a failure."""
+    """Return the time of the next attempt; None means after the usual delay following a failure."""
     now = timezone.now()
     match failure:
         case BudgetExhausted(until=until):

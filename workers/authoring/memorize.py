@@ -1,12 +1,12 @@
 """Memorize: a session's messages become atomic facts, which are appended to the same log.
 
-A slice is a series of pending messages from one session that fits in one question. Its facts and
-its messages' outcomes are written in one transaction, so a slice is memorized only once, no matter
-how many attempts it takes.
+A slice is a series of pending messages from one session that fits in one question. The facts and
+the messages' outcomes are written in one transaction, so a slice is memorized only once, no matter
+how many attempts are needed.
 
 If no other entry is waiting to be structured, the same question also asks for the edits that bring
-the facts into the project. These edits become the first answer in the structure session that
-follows; until then, they are kept only in memory.
+the facts into the project. These edits become the model's first response in the structure session
+that follows; until then, they are kept only in memory.
 """
 
 import itertools
@@ -45,13 +45,13 @@ logger = structlog.get_logger(__name__)
 
 # Maximum number of messages in one question.
 MAX_MESSAGES = 60
-# Maximum number of answers from the model per question.
+# Maximum number of model responses per question.
 MAX_TURNS = 5
 # Reason given when a message is dismissed because the model derived no fact from it.
 NOTHING_REMEMBERED = "the model found nothing to remember in this message"
 MAX_FACT_CHARACTERS = 2000
 MAX_FACTS = 300
-# Limits on the context in a question: the session's earlier messages, and remembered facts.
+# Limits on the context in a question: the session's earlier messages, and facts already remembered.
 CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
@@ -121,7 +121,7 @@ _RELATIVE = re.compile(
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact found by the model; if no message states it, `derived` explains how it is inferred."""
+    """A fact found by the model; `derived` explains how it was inferred if no message states it."""
 
     text: str
     sources: Sequence[int]
@@ -129,7 +129,7 @@ class Fact:
 
 
 def pending(lane: Lane, most: int, without: Collection[int]) -> list[LogEntry]:
-    """Return the next slice: pending messages from the session that has waited longest."""
+    """Return the next slice: pending messages from the session that has been waiting longest."""
     waiting = lanes.pending(lane, MAX_MESSAGES * 4, kinds=[EntryKind.MESSAGE], without=without)
     if not waiting:
         return []
@@ -182,7 +182,7 @@ def memorize(
 
 
 def _may_combine(lane: Lane) -> bool:
-    """Return whether to ask for edits, too: only if no other entry is waiting for edits."""
+    """Return whether to also ask for edits: only if no other entry is waiting to be structured."""
     return bool(settings.UAC_LLM_COMBINE_STEPS) and not structure.pending(lane, 1, ())
 
 
@@ -190,7 +190,7 @@ def _may_combine(lane: Lane) -> bool:
 class _Slice:
     """A slice's messages, and the context shown in every question about it.
 
-    `earlier` contains the session's earlier messages and `known` the remembered facts, as text.
+    `earlier` and `known` contain the session's earlier messages and the remembered facts, as text.
     """
 
     user: MemoryUser
@@ -202,7 +202,7 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Acceptable facts, the tool calls that included edits, and the number of answers so far."""
+    """Acceptable facts, the tool calls that included edits, and the number of responses so far."""
 
     facts: Sequence[Fact]
     edits: Sequence[ToolCall] = ()
@@ -219,10 +219,10 @@ def _facts(work: CallSession, lane: Lane, slice_: _Slice, part: "_Part") -> Sequ
 def _facts_with_edits(
     work: CallSession, lane: Lane, slice_: _Slice, part: "_Part"
 ) -> _Answer | None:
-    """Ask for facts and edits; return None if this fails but asking for facts alone may succeed.
+    """Ask for facts and edits; return None on failure if asking for facts alone may succeed.
 
-    The question shows the project's alerts, which a sandbox worker has to compute. If none does,
-    the result is also None.
+    The question shows the project's alerts, which a sandbox worker has to compute. If no worker
+    does so in time, the result is also None.
     """
     user = slice_.user
     runs = SandboxRuns(lane, max(message.occurred_at for message in slice_.messages))
@@ -249,7 +249,7 @@ def _facts_with_edits(
 def _converse(
     conversation: Conversation, tool: Tool, slice_: _Slice, sources: Mapping[int, Source]
 ) -> _Answer:
-    """Return the first answer from the model in which all facts are acceptable."""
+    """Return the first model response in which all facts are acceptable."""
     for _ in range(MAX_TURNS):
         sent = conversation.ask([tool])
         calls = [_without_edits(call) for call in sent] if tool is REMEMBER_AND_EDIT else sent
@@ -273,7 +273,7 @@ def _converse(
 
 
 def _without_edits(call: ToolCall) -> ToolCall:
-    """Return the call without its edits, so that errors in them don't invalidate the facts."""
+    """Return the tool call without its edits, so that faulty edits don't invalidate the facts."""
     if "edits" not in call.arguments:
         return call
     arguments = {name: value for name, value in call.arguments.items() if name != "edits"}
@@ -293,7 +293,7 @@ def _findings(
     sources: Mapping[int, Source],
     remembered: Mapping[int, Source],
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the facts: each must cite messages from the slice that support it.
+    """Yield the problems with the facts: each must cite messages in the slice that support it.
 
     A fact may also cite remembered facts from the question, since a correction cites the fact that
     it corrects.
@@ -354,8 +354,8 @@ def _commit(
 ) -> list[int | None]:
     """Append the facts and settle the messages; return the facts' log numbers.
 
-    If a product's agent has settled all of a fact's messages in the meantime, the fact is not
-    appended and its number is None.
+    If a product's agent has meanwhile settled all messages that a fact cites, the fact is not
+    appended and its log number is None.
     """
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
@@ -403,7 +403,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
 
 
 def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the metadata that is the same for all the messages."""
+    """Return the metadata items that are the same for all of the messages."""
     first, *others = (
         {name: canonical_json(value) for name, value in one.items()} for one in metadata
     )
@@ -412,7 +412,7 @@ def _shared(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _earlier(user: MemoryUser, first: LogEntry) -> str:
-    """Return the session's messages before this one, which show what "it" or "there" refers to."""
+    """Return the session's messages before `first`, which show what "it" or "there" refers to."""
     if first.session_id is None:
         return ""
     before = LogEntry.objects.filter(
@@ -422,7 +422,7 @@ def _earlier(user: MemoryUser, first: LogEntry) -> str:
 
 
 def _known(user: MemoryUser) -> list[LogEntry]:
-    """Return the newest facts, so that the model knows which trip "the trip" is."""
+    """Return the newest facts, so that the model knows, for example, which trip "the trip" is."""
     facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT, redacted_at=None)
     return _newest(user, facts.order_by("-seq")[:CONTEXT_FACTS])
 
@@ -446,14 +446,14 @@ def _lines(user: MemoryUser, entries: Iterable[LogEntry]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """One question for the model: its text, and the source for each message in it."""
+    """One question for the model: the question's text, and the source for each message in it."""
 
     text: str
     sources: Mapping[int, Source]
 
 
 def _parts(user: MemoryUser, messages: Sequence[LogEntry]) -> Iterator[_Part]:
-    """Yield one question for all messages, or several for the pieces of a single long message."""
+    """Yield one question for all messages, or one for each piece of a single long message."""
     zone = zoneinfo.ZoneInfo(user.time_zone)
     first = messages[0]
     pieces = list(split(first.content or "", settings.UAC_LLM_WINDOW_CHARACTERS))
@@ -475,8 +475,8 @@ def _source(message: LogEntry, text: str) -> Source:
 def split(text: str, most: int) -> Iterator[str]:
     """Split a text into pieces of at most `most` characters that add up to the whole text.
 
-    A piece ends at the end of a paragraph, or else of a line, a sentence or a word, as long as that
-    is in the second half of the piece.
+    A piece ends with a paragraph or, failing that, with a line, a sentence or a word, as long as
+    the break falls in the second half of the piece.
     """
     start = 0
     while len(text) - start > most:

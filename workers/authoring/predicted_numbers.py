@@ -7,7 +7,7 @@ from workers.authoring.tools import TOOLS
 from workers.llm.interface import ToolCall
 from workers.llm.tool_calls import read_call
 
-# A number that no entry has, since no log will ever be this long.
+# A log number that no entry has, since no log will ever be this long.
 NO_ENTRY = 2**31 - 1
 
 
@@ -16,9 +16,9 @@ def edit_calls(
 ) -> list[ToolCall]:
     """Convert edits that were sent along with facts into calls to the `edit` tool.
 
-    The last of these calls also asks to finish. The edits cite the facts by predicted log numbers,
-    starting at `first`. `numbers` contains the facts' actual log numbers, in order, or None for a
-    fact that was not appended.
+    The last call also asks to finish. The edits cite the facts by predicted log numbers, starting
+    at `first`. `numbers` contains the facts' actual log numbers, in order, with None for each fact
+    that was not appended.
     """
     renumbered = [(call.id, _renumbered(call.arguments["edits"], first, numbers)) for call in sent]
     rest = [(id, edits) for id, edits in renumbered if edits]
@@ -31,7 +31,7 @@ def edit_calls(
 def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
     """Return the edits with the facts' actual log numbers, or unchanged if they aren't a list.
 
-    Citations of facts that were not appended are dropped, and so are edits that cite nothing else.
+    Citations of facts that were not appended are dropped, as are edits that cite only such facts.
     """
     if not isinstance(edits, list):
         return edits
@@ -49,10 +49,10 @@ def _renumbered(edits: Any, first: int, numbers: Sequence[int | None]) -> Any:
 
 
 def _number(source: Any, first: int, numbers: Sequence[int | None]) -> Any:
-    """Return a cited entry's log number; None for a fact that was not appended.
+    """Return a cited entry's actual log number; None for a fact that was not appended.
 
-    A number past those predicted for the facts is replaced with NO_ENTRY, because by now it may
-    belong to an entry that the model hasn't seen.
+    A number beyond those predicted for the facts is replaced with NO_ENTRY, because by now that
+    number may belong to an entry that the model hasn't seen.
     """
     if type(source) is not int or source < first:
         return source

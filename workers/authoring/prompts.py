@@ -10,15 +10,16 @@ from memory.models import LogEntry, MemoryUser, Run
 from memory.models.log import EntryKind
 from workers.checkpointing.findings import Finding
 
-# Maximum number of characters of an alert's message to show, and of days when the alert changes.
+# Limits on what the model is shown of an alert: characters of its message, and days on which the
+# alert changes.
 MAX_ALERT_CHARACTERS = 300
 MAX_CHANGES = 6
 
 _INSTRUCTIONS = Path(__file__).parent / "instructions"
 MEMORIZE = (_INSTRUCTIONS / "memorize.md").read_text()
 STRUCTURE = (_INSTRUCTIONS / "structure.md").read_text()
-# Instructions for finding facts and making edits from them in one answer. They start with the
-# instructions for edits alone.
+# Instructions for finding facts and turning them into edits in a single response. They start with
+# the instructions for edits alone.
 COMBINED = "\n".join([STRUCTURE, MEMORIZE, (_INSTRUCTIONS / "combined.md").read_text()])
 ANSWER = (_INSTRUCTIONS / "answer.md").read_text()
 COMPLETE = (_INSTRUCTIONS / "complete.md").read_text()
@@ -59,7 +60,7 @@ def entries(project: str, text: str) -> str:
 def project(
     user: MemoryUser, newest: datetime.date, manifest: str, *, records: str = "", alerts: str = ""
 ) -> str:
-    """Return the description of a project for a question; `newest` is the newest entry's day.
+    """Return the description of a project for a question; `newest` is the date of the newest entry.
 
     The current date is left out, because a log may be imported years after it was written. Parts
     that stay the same from question to question come first, so that providers can cache them.
@@ -77,8 +78,8 @@ def question(run: Run, manifest: str | None = None) -> str:
     """Return the prompt for a run's question, with the evaluation time and earlier turns.
 
     The time is in the user's time zone. The parts of the prompt that stay the same from question to
-    question come first. Each turn starts with its number on a new line, and its other lines are
-    indented, so that its text can't be mistaken for another turn or for the question.
+    question come first. Each turn starts with its number on a new line, and the turn's other lines
+    are indented, so that its text can't be mistaken for another turn or for the question.
     """
     local = run.instant.astimezone(zoneinfo.ZoneInfo(run.user.time_zone))
     parts = [] if manifest is None else [f"The project:\n{manifest}"]
@@ -93,11 +94,11 @@ def question(run: Run, manifest: str | None = None) -> str:
 
 
 def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -> str:
-    """Return an entry as the model sees it: number, time, speaker and text.
+    """Return an entry as the model sees it: log number, timestamp, speaker and text.
 
-    A correction also shows which entries it corrects, if known. All lines of the text but the first
-    are indented, and the speaker is kept on one line, so that nothing can be mistaken for another
-    entry.
+    If the entry is a correction, the entries that it corrects are also shown, if known. All lines
+    of the text but the first are indented, and the speaker's name is kept on one line, so that no
+    part of an entry can be mistaken for another entry.
     """
     at = entry.occurred_at.astimezone(zone)
     who = " ".join((entry.speaker or entry.role or "").split())
@@ -108,7 +109,7 @@ def entry(entry: LogEntry, zone: zoneinfo.ZoneInfo, text: str, part: str = "") -
 
 
 def alerts(told: Mapping[str, Any]) -> str:
-    """Describe the alerts in a verdict: those on its day, and the days when alerts change."""
+    """Describe a verdict's alerts: those on the verdict's day, and the days when alerts change."""
     lines = [f"Alerts on {told['day']}, the day of the newest entry:"]
     lines += [f"- {one['severity']}: {_line(one['message'])}" for one in told["alerts"]] or ["none"]
     if told["coming"]:
@@ -137,14 +138,14 @@ def _constraint(path: str) -> str:
 
 
 def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:
-    """Return what the model has to fix: one line per blocking finding."""
+    """Return a list of what the model has to fix: one line per blocking finding."""
     told = [one.to_json() if isinstance(one, Finding) else one for one in found]
     lines = [_finding(one) for one in told if one.get("blocking", True)]
     return "\n".join(["What is wrong:", *lines])
 
 
 def advice(verdict: Mapping[str, Any], codes: Collection[str]) -> str:
-    """Return an accepted verdict's findings with these codes, as text; "" if it has none."""
+    """Return an accepted verdict's findings with these codes, as text; "" if there are none."""
     found = [one for check in verdict["checks"] for one in check["findings"]]
     lines = [_finding(one) for one in found if one["code"] in codes]
     return "\n".join(["There may still be mistakes here:", *lines]) if lines else ""

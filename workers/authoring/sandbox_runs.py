@@ -1,4 +1,4 @@
-"""Runs that sandbox workers perform as part of the language model's work."""
+"""Runs that sandbox workers perform on behalf of the language model."""
 
 import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from workers.authoring.workbench import ToolFailed
 
 
 class NotJudged(Exception):
-    """No sandbox worker has judged the proposed edits; another attempt may succeed."""
+    """No sandbox worker has judged the proposed edits; retrying may succeed."""
 
 
 class NotJudgedYet(NotJudged):
@@ -23,10 +23,10 @@ class NotJudgedYet(NotJudged):
 
 
 class SandboxRuns:
-    """Sandbox runs for some of a lane's entries; `at` is the time of the newest of them.
+    """Sandbox runs for some of a lane's entries; `at` is the newest entry's timestamp.
 
-    Constraints run as of that time rather than today, because a log may be imported years after it
-    was written.
+    Constraints run as of `at` rather than today, because a log may be imported years after it was
+    written.
     """
 
     def __init__(self, lane: Lane, at: datetime.datetime) -> None:
@@ -37,7 +37,7 @@ class SandboxRuns:
         """Queue a run on the user's newest version, wait for it to finish, and return it.
 
         Raises NotJudgedYet if no sandbox worker finishes the run in time, and LeaseLost if the
-        lane's lease has been lost, since the input may then contain redacted content.
+        lane's lease has been lost, since the run's input may then contain redacted content.
         """
         with transaction.atomic():
             leases.check(self._lane)
@@ -57,7 +57,7 @@ class SandboxRuns:
         return run
 
     def query(self, user: MemoryUser, code: str) -> Any:
-        """Return a query's value on the user's newest version; raise ToolFailed if it fails."""
+        """Return a query's value on the user's newest version; raise ToolFailed on failure."""
         run = self.complete(user, RunKind.QUERY, {"code": code})
         if run.outcome != RunOutcome.OK:
             raise ToolFailed(f"The search failed: {(run.error or {})['message']}")
@@ -67,7 +67,7 @@ class SandboxRuns:
         """Describe the alerts that the user's newest version raises on the newest entry's day.
 
         The alerts in the database aren't used: they may belong to an earlier version, and they are
-        the current day's alerts.
+        those for the current day.
         """
         if not retrieval.may_alert(user):
             return ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from memory.models import LogEntry
 
-# Consecutive single-entry failures before we blame the model instead of the entries.
+# Number of consecutive single-entry failures before we blame the model instead of the entries.
 MAX_SUSPECTS = 3
 # MAX_SUSPECTS is multiplied by the attempt number, up to this factor, so that many bad entries in a
 # row don't hold up the entries after them forever.
@@ -12,7 +12,7 @@ MAX_DOUBT = 10
 
 
 class NotSettled(Exception):
-    """The model produced nothing acceptable for these entries; the message says why."""
+    """The model produced nothing acceptable for these entries; the message gives the reason."""
 
 
 def settle(
@@ -28,10 +28,10 @@ def settle(
 
     `pending` takes the maximum number of entries to return and the log numbers of entries to skip.
     If `work` raises NotSettled, it is called again with fewer entries. An entry that fails on its
-    own is skipped; as soon as another entry passes, it is rejected with the reason. If no entry
-    passes, nothing is rejected, since the model may be to blame, and NotSettled is raised.
-    `attempt` is the number of the attempt at the pending entries, starting at 1; later attempts
-    skip more entries before giving up.
+    own is skipped; as soon as another entry passes, the skipped entry is rejected with the reason.
+    If no entry passes, nothing is rejected, since the model may be to blame, and NotSettled is
+    raised. `attempt` is how many times these pending entries have been attempted, including this
+    time; later attempts skip more entries before giving up.
     """
     size = most
     most_suspects = MAX_SUSPECTS * min(attempt, MAX_DOUBT)

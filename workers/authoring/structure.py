@@ -1,8 +1,8 @@
 """Structure: a language model uses tools to bring entries into the project, like a programmer.
 
 The prompt consists of the manifest, a window of pending entries, and whatever parts of the project
-the model opens; none of these grow with the history. The model's edits are proposed and judged like
-anybody else's.
+the model opens; none of these parts of the prompt grows with the history. The model's edits are
+proposed and judged like anybody else's.
 """
 
 import functools
@@ -35,12 +35,12 @@ from workers.llm.interface import ToolCall
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of entries in one question.
+# Maximum number of entries in a window.
 MAX_ENTRIES = 40
-# Limits per window: answers from the model, the gate's judgements and refusals, and characters in
-# the conversation.
+# Limits per window: model responses, judgements and rejections by the gate, and characters in the
+# conversation.
 MAX_TURNS = 40
-# For a small window, the model gets only this many answers, plus one per entry: a model that
+# For a small window, the limit is only this many responses, plus one per entry: a model that
 # doesn't understand anything goes through many small windows, since each failure halves the window.
 BASE_TURNS = 12
 MAX_JUDGED = 12
@@ -59,7 +59,7 @@ class FirstAnswer:
 
     `calls` are the edits as calls to the `edit` tool, and `facts` are the facts' log numbers. A
     session whose window contains all these facts starts with these calls. It continues `work`, the
-    piece of work that produced them, in which the model has given `turns` answers so far.
+    call session that produced the edits, in which the model has given `turns` responses so far.
     """
 
     calls: Sequence[ToolCall]
@@ -86,10 +86,10 @@ def structure(
 ) -> None:
     """Have the model bring the entries into the project in a form that the gate accepts.
 
-    `first` is the model's first answer, if it has already given one; it is used only if the entries
-    include all of its facts. Raises NotSettled if the model doesn't produce anything that the gate
-    accepts, NotJudged if the gate can't judge the edits, LeaseLost if another worker has taken over
-    the lane, and LanguageModelError if a call to the model fails.
+    `first` is the model's first response, if it has already given one; it is used only if the
+    entries include all of `first.facts`. Raises NotSettled if the model doesn't produce anything
+    that the gate accepts, NotJudged if the gate can't judge the edits, LeaseLost if another worker
+    has taken over the lane, and LanguageModelError if a call to the model fails.
     """
     if first and not {entry.seq for entry in entries}.issuperset(first.facts):
         first = None
@@ -110,7 +110,7 @@ def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) 
 
 
 class _Session:
-    """The work on one window of entries, from the first question to the checkpoint."""
+    """A session on one window of entries, from the first question to the checkpoint."""
 
     def __init__(
         self,
@@ -134,17 +134,18 @@ class _Session:
         self._bench = Workbench(user, self._query)
         self._judged = 0
         self._refusals = 0
-        # True once a tool call in the current answer has failed: nothing is judged until the model
-        # has been told.
+        # True once a tool call in the current response has failed: nothing is judged until the
+        # model has been told about the failure.
         self._refused = False
         self._done = False
 
     def work(self) -> None:
-        """Converse until the model is done; record it if the session ends with refused edits."""
+        """Converse until the model is done; if the session ends in a rejection, record that."""
         try:
             self._talk()
         except NotSettled as failure:
-            # If a call to the model failed, that ended the session, not the gate's refusal.
+            # If a call to the model failed, that failure ended the session, not the gate's
+            # rejection.
             if self._refusals and failure.__cause__ is None:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)
@@ -176,7 +177,7 @@ class _Session:
         return prompts.entries(describe_project(self._user, self._runs, texts), "\n".join(lines))
 
     def _carry_out_all(self, calls: Iterable[ToolCall]) -> None:
-        """Carry out the tool calls in one answer, stopping after one that commits."""
+        """Carry out the tool calls in one response, stopping after a call that commits."""
         self._refused = False
         for call in calls:
             self._carry_out(call)
@@ -215,7 +216,7 @@ class _Session:
             self._conversation.answer(call, told)
 
     def _edit(self, edits: Sequence[Any], finish: bool = False) -> str:
-        """Apply edits, and finish if asked to; raise ToolFailed with the reason if either fails."""
+        """Apply edits, and finish if asked to; raise ToolFailed with the reason on failure."""
         told = self._bench.edit(edits)
         if not finish:
             return told
@@ -225,10 +226,11 @@ class _Session:
             raise ToolFailed(f"{told} {failure}") from None
 
     def _judge(self, *, commit: bool) -> str:
-        """Have the gate judge the edits; with `commit`, also commit them if it accepts them.
+        """Have the gate judge the edits; with `commit`, also commit them if the gate accepts them.
 
-        Raises ToolFailed with the findings if the gate refuses the edits, NotSettled if it has
-        judged or refused edits too often in this session, and NotJudged if it can't judge them.
+        Raises ToolFailed with the findings if the gate rejects the edits, NotSettled if the gate
+        has judged or rejected edits too often in this session, and NotJudged if it can't judge
+        them.
         """
         if self._refused:
             raise ToolFailed(
@@ -266,15 +268,15 @@ class _Session:
                 "edits": [edit_to_json(edit) for edit in self._bench.edits],
                 "considered": self._considered,
                 "dry_run": not commit,
-                # The piece of work that produced the edits, and how often the gate refused them.
+                # The call session that produced the edits, and how often the gate rejected them.
                 "session": {"work": str(self._work.id), "refusals": self._refusals},
             },
         )
 
     def _follow_head(self) -> list[str]:
-        """Move to the user's newest version if there is a newer one.
+        """Switch to the user's newest version if there is a newer one than the session's.
 
-        Returns lines that tell the model which of its edits no longer apply.
+        Returns lines that list, for the model, which of its edits no longer apply.
         """
         user = newest(self._user.pk)
         if user.head_id == self._user.head_id:

@@ -1,4 +1,4 @@
-"""The project that a language model is working on: what it reads, and its edits so far."""
+"""The project that a language model works on: what the model can read, and its edits so far."""
 
 import itertools
 import json
@@ -34,17 +34,18 @@ from workers.checkpointing.repairs import repair_constraint
 from workers.checkpointing.words import names_one_of
 from workers.policy.checks import check_policy
 
-# Limits on what is shown in the answer to one tool call.
+# Limits on what is shown in the result of one tool call.
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
 SHOWN_RECORDS = 5
-# How many of a collection's newest records are searched in this process; older ones are found by a
-# query in a sandbox.
+# How many of a collection's newest records are searched in this process; older records are found by
+# a query in a sandbox.
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
-# Limits on the related records shown in a question, on the newest records and first collections
-# searched for them, and on the size of collections whose keys are listed.
+# Limits on the related records shown in a question, on how many of the newest records and first
+# collections are searched for related records, and on the size of collections whose keys are
+# listed.
 MAX_RELATED = 8
 MAX_RELATED_CHARACTERS = 3000
 SCANNED_RECORDS = 100
@@ -54,12 +55,12 @@ MIN_WORD = 4
 _SHORT_NAME = re.compile(r"\b[A-Z][a-z]{1,2}\b")
 MAX_FINDINGS = 10
 
-# Runs Python code on the newest version's state and returns the code's value.
+# A function that runs Python code on the newest version's state and returns the code's value.
 Query = Callable[[str], Any]
 
 
 class ToolFailed(Exception):
-    """A tool call had no effect; the message tells the model why."""
+    """A tool call had no effect; the exception's message tells the model why."""
 
 
 class Workbench:
@@ -79,7 +80,7 @@ class Workbench:
     # Tools that read the project
 
     def open_domain(self, name: str) -> str:
-        """Return a domain's schema as source code, plus its collections with the newest records."""
+        """Return a domain's schema as source code, and each collection's newest records."""
         domain = self.outline.domains.get(name)
         if domain is None:
             raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
@@ -152,8 +153,8 @@ class Workbench:
     def related(self, texts: Iterable[str]) -> str:
         """Return the records that share words with these texts, and the keys of small collections.
 
-        This saves the model having to look them up. In a large project, only the newest records are
-        searched.
+        This saves the model from having to look the records up. In a large project, only the newest
+        records are searched.
         """
         places = [place for place in self._places(None, None) if self._count(*place)]
         seen = {place: list(self._newest(*place, SCANNED_RECORDS)) for place in places[:MAX_PLACES]}
@@ -161,7 +162,7 @@ class Workbench:
         said = _telling_words(" ".join(texts))
         words = {record_id: said & _words_in(record) for record_id, record in records}
         uses = Counter(word for shared in words.values() for word in shared)
-        # Words that occur in more than half of the records don't help tell records apart.
+        # Words that occur in more than half of the records don't help distinguish records.
         common = {word for word, count in uses.items() if count > max(2, len(records) / 2)}
         ranked = sorted(
             (one for one in records if words[one[0]] - common),
@@ -244,9 +245,9 @@ class Workbench:
     # Tools that edit the project
 
     def edit(self, edits: Sequence[Any]) -> str:
-        """Apply edits one by one; return the numbers of those that were applied.
+        """Apply edits one by one; return the numbers of the edits that were applied.
 
-        Raises ToolFailed if any were refused; the others stay applied.
+        Raises ToolFailed if any edits were rejected; the others stay applied.
         """
         refused = []
         first = len(self.edits)
@@ -262,14 +263,14 @@ class Workbench:
         return told
 
     def _new_places(self, first: int) -> Iterator[str]:
-        """For each class defined by edit number `first` or a later one, yield its collections."""
+        """For each class defined by edit number `first` or a later edit, yield its collections."""
         for edit in self.edits[first:]:
             if isinstance(edit, DefineClass) and (domain := self.outline.domains.get(edit.domain)):
                 for name in domain.collections_of(edit.name):
                     yield f"{edit.name} is in {edit.domain}.{name}."
 
     def drop_edits(self, numbers: Sequence[int]) -> str:
-        """Undo edits, and report any that depended on them and so are undone as well."""
+        """Undo edits, and report any other edits that depended on them and so were undone, too."""
         unknown = [number for number in numbers if not 0 <= number < len(self.edits)]
         if unknown:
             raise ToolFailed(
@@ -281,7 +282,7 @@ class Workbench:
         return "\n".join([*told, *lost])
 
     def reopen(self, user: MemoryUser, edits: Sequence[Edit]) -> list[str]:
-        """Apply edits to the user's newest version; return a line for each that fails."""
+        """Apply edits to the user's newest version; return a line for each edit that fails."""
         self._user = user
         self._project = checkpoints.open_project(user.head, user)
         self.edits = []
@@ -296,7 +297,7 @@ class Workbench:
         return lost
 
     def _apply(self, data: Any) -> str | None:
-        """Apply one edit; return what is wrong with it, if anything."""
+        """Apply one edit; return the problem with it, if there is one."""
         if len(self.edits) >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
         try:
@@ -315,7 +316,7 @@ class Workbench:
         """Raise EditError for a constraint edit without sources, or an unsupported deletion.
 
         A deletion is supported only if a cited entry names the constraint; an entry that asks to
-        delete all constraints doesn't name any of them.
+        delete all constraints doesn't name any particular one.
         """
         if not isinstance(edit, WriteConstraint | DeleteConstraint):
             return
@@ -349,7 +350,7 @@ class Workbench:
         return data
 
     def _carry_out(self, edit: Edit) -> None:
-        """Apply an edit the way the gate will judge it: with repairs.
+        """Apply an edit in the form that the gate will judge: with repairs.
 
         The edit is still proposed as the model sent it, so that the gate reports the repairs.
         """
@@ -360,7 +361,7 @@ class Workbench:
 
 
 def _with_collection(edit: Edit, outline: Outline) -> Edit:
-    """Return the edit, which also creates the collection if it defines a record class.
+    """Return the edit; if it defines a record class, make it also create the collection.
 
     A constraint can then use the collection before it holds any records.
     """
@@ -368,12 +369,12 @@ def _with_collection(edit: Edit, outline: Outline) -> Edit:
         return edit
     domain = outline.domains.get(edit.domain)
     if domain and edit.name in domain.names():
-        return edit  # `apply` will refuse this edit and say why
+        return edit  # `apply` will reject this edit and give the reason
     return replace(edit, collection=collection_for(domain or Domain(edit.domain), edit.name))
 
 
 def _refuse_forbidden(edit: WriteConstraint) -> None:
-    """Raise EditError for code that the gate would refuse without running it."""
+    """Raise EditError for code that the gate would reject without running it."""
     found = [
         *check_policy(f"constraints/{edit.name}.py", edit.source),
         *check_policy(f"tests/test_{edit.name}.py", edit.tests_source),
@@ -395,7 +396,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _telling_words(text: str) -> set[str]:
-    """Return the words that might identify something: longer words, numbers and short names."""
+    """Return the words that might identify a record: longer words, numbers and short names."""
     long = {word for word in words_of(text) if len(word) >= MIN_WORD or word.isdigit()}
     return (long | {name.casefold() for name in _SHORT_NAME.findall(text)}) - STOP_WORDS
 
@@ -417,14 +418,14 @@ def _matches(record: Record, words: Sequence[str], where: Mapping[str, Any]) -> 
 
 
 def _same(value: Any, wanted: Any) -> bool:
-    """Return whether a value in typed JSON equals a value in plain JSON, ignoring case."""
+    """Return whether a typed JSON value equals a plain JSON value, ignoring case."""
     if isinstance(value, dict):
         value = value.get("key", next(iter(value.values())))
     return str(value).casefold() == str(wanted).casefold()
 
 
 def _query(domain: str, collection: str, words: Sequence[str], where: Mapping[str, Any]) -> str:
-    """Return Python code that lists the keys of possibly matching records, newest first."""
+    """Return Python code that lists the keys of records that may match, newest first."""
     tests = [f"{word!r} in repr(r).casefold()" for word in words]
     tests += [
         f"{str(value).casefold()!r} in (str(r.{name}) + repr(r.{name})).casefold()"

@@ -1,10 +1,10 @@
 """Check whether entries support a change's claims; long checks run in a separate process.
 
-How long this takes depends on both the claims and the citations: a thousand edits may each cite the
-same megabyte. In the worker's own process, the check would slow down all other work, and a faulty
-regular expression would bring the worker to a halt. The separate process has a lower priority than
-everything else, its own memory limit, and a limit on processor time, which, unlike elapsed time,
-doesn't run out sooner on a busy machine.
+How long a check takes depends on both the claims and the citations: a thousand edits may each cite
+the same megabyte. In the worker's own process, a long check would slow down all other tasks, and a
+faulty regular expression would bring the worker to a halt. The separate process has a lower
+priority than everything else, its own memory limit, and a limit on CPU time, which, unlike elapsed
+time, doesn't run out sooner on a busy machine.
 """
 
 import json
@@ -27,28 +27,28 @@ from workers.checkpointing.retirements import Retirement, ungrounded_retirements
 from workers.checkpointing.updates import MAX_RESTED, RecordUpdate, ungrounded_updates
 from workers.checkpointing.wording import texts_of, unsaid_texts
 
-# A check that reads at most this many characters, counting repetitions, is fast and so runs in this
-# process.
+# A check that reads at most this many characters, counting repetitions, is fast and so runs in the
+# worker's own process.
 QUICK_CHARACTERS = 200_000
 CPU_SECONDS = 30
 # Maximum wait for the separate process, in seconds; only an overloaded machine takes this long.
 WALL_SECONDS = 600.0
 MEMORY_BYTES = 768 * 1024 * 1024
 # The oom_score_adj value that makes the kernel kill the separate process first if memory runs out.
-# A process may raise its own value without privileges.
+# A process may raise its own oom_score_adj without privileges.
 FIRST_TO_GO = "1000"
-NO_MEMORY = 3  # exit status of a process that has run out of memory
+NO_MEMORY = 3  # exit status of the separate process if it runs out of memory
 TOO_MUCH = "too_much_to_read"
 FIX = "propose fewer edits at a time, or cite fewer or shorter entries"
 
 
 class ReadingFailed(Exception):
-    """The check failed for a reason unrelated to the texts."""
+    """The check failed for a reason unrelated to the texts that it reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cited:
-    """A change's claims, and the entries that it cites or relies on (`sources`, keyed by seq).
+    """A change's claims, and the entries that the change cites or relies on (`sources`, by seq).
 
     The other fields have the same meaning as in `ungrounded`, `ungrounded_updates` and
     `ungrounded_retirements`.
@@ -93,7 +93,7 @@ class Cited:
 
 
 def newest(seqs: Iterable[int]) -> list[int]:
-    """Return a record's newest entries: only these are compared with other entries."""
+    """Return the newest of a record's entries: only these are compared with cited entries."""
     return sorted(seqs)[-MAX_RESTED:]
 
 
@@ -104,7 +104,7 @@ def _length(fields: Mapping[str, Value]) -> int:
 def unfounded(cited: Cited) -> list[Finding]:
     """Return findings for the claims that no entry supports; raise ReadingFailed on failure.
 
-    If the check exceeds its processor time or memory limit, a single finding says so.
+    If the check exceeds its CPU time or memory limit, a single finding reports this.
     """
     if cited.characters() <= QUICK_CHARACTERS:
         return list(cited.findings())
@@ -112,13 +112,13 @@ def unfounded(cited: Cited) -> list[Finding]:
         [sys.executable, "-s", "-m", __name__, str(CPU_SECONDS), str(MEMORY_BYTES)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # without this process's secrets
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},  # without the worker's secrets
     )
     with process:
         try:
             answer, _ = process.communicate(pickle.dumps(cited), WALL_SECONDS)
         except subprocess.TimeoutExpired:
-            raise ReadingFailed(f"no answer within {WALL_SECONDS:g} s") from None
+            raise ReadingFailed(f"no result within {WALL_SECONDS:g} s") from None
         finally:
             process.kill()
     if process.returncode in (-signal.SIGXCPU, NO_MEMORY):
@@ -132,7 +132,7 @@ def unfounded(cited: Cited) -> list[Finding]:
             )
         ]
     if process.returncode != 0:
-        raise ReadingFailed(f"the process that reads entries exited with {process.returncode}")
+        raise ReadingFailed(f"the separate process exited with {process.returncode}")
     return [_finding(one) for one in json.loads(answer)]
 
 

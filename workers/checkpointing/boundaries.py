@@ -2,7 +2,7 @@
 
 Most mistakes in constraints that read the clock are at a boundary: `<` instead of `<=`, or 29 days
 instead of 30. Tests that stay clear of the boundary pass either way. Each mutant replaces a single
-token and leaves the rest of the source as it is; string literals are never changed.
+token and leaves the rest of the source unchanged; string literals are never changed.
 """
 
 import io
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-# Maximum number of mutants per constraint. Those with a changed comparison come first, then those
-# with a changed `and` or `or`, then those with a changed number.
+# Maximum number of mutants per constraint. Mutants with a changed comparison come first, then
+# mutants with a changed `and` or `or`, then mutants with a changed number.
 MAX_MUTANTS = 40
 CLOCK = frozenset({"today", "now"})
 
@@ -43,8 +43,8 @@ _OUTSIDE = frozenset(
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 MAX_QUOTED = 80
 _FACTORS = frozenset({"*", "/", "//", "%", "**"})
-# Months per year, hours per day, minutes per hour, seconds per hour and per day: as factors, these
-# convert units.
+# Months per year, hours per day, minutes per hour, seconds per hour and per day: used as a factor,
+# each of these converts units.
 _UNITS = frozenset({"12", "24", "60", "3600", "86400"})
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
@@ -52,7 +52,7 @@ _IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 @dataclass(frozen=True)
 class BoundaryMutant:
-    """A constraint's source with one token replaced, the token's line, and which test to add."""
+    """A constraint's source with one token replaced, the token's line, and the test to add."""
 
     source: str
     line: int
@@ -73,11 +73,12 @@ class BoundaryMutant:
 def boundary_mutants(source: str) -> list[BoundaryMutant]:
     """Return a constraint's boundary mutants, starting with the most likely mistakes.
 
-    A constraint that doesn't read `today` or `now` has none. `source` must be valid Python.
+    A constraint that doesn't read `today` or `now` has no boundary mutants. `source` must be valid
+    Python.
     """
     tokens = [token for token in _tokens(source) if token.type not in _IGNORED]
-    # The first `today` or `now` is the parameter of `check`; if it is the only one, the constraint
-    # doesn't read the clock.
+    # The first `today` or `now` token is the parameter of `check`; if there is no other such token,
+    # the constraint doesn't read the clock.
     if sum(token.string in CLOCK for token in tokens) < 2:
         return []
     lines = source.splitlines(keepends=True)
@@ -97,7 +98,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
             rank, instead = 2, str(int(written) + 1)
             fix = (
                 "decide from the entries which day or value is the last one for which the condition"
-                " holds, and add a test for it and one for the next"
+                " holds, and add a test for that day or value and one for the next"
             )
         else:
             continue
@@ -113,7 +114,7 @@ def boundary_mutants(source: str) -> list[BoundaryMutant]:
 
 
 def _comparison(tokens: Sequence[tokenize.TokenInfo], place: int) -> str:
-    """Return the source of the comparison with its operator at `place`, including both operands."""
+    """Return the source of the comparison whose operator is at `place`, including both operands."""
     before = list(_operand(reversed(tokens[:place]), _CLOSING, _OPENING))
     after = list(_operand(tokens[place + 1 :], _OPENING, _CLOSING))
     both = [*reversed(before), tokens[place], *after]
@@ -138,8 +139,8 @@ def _operand(
 def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     """Return whether a token is a whole number that can be a boundary.
 
-    An index, an increment, a unit conversion or another number's factor can't be one: no test is
-    expected for the 24 in `days * 24` or `24 * 60`.
+    An index, an increment, a unit conversion or another number's factor can't be a boundary: no
+    test is expected for the 24 in `days * 24` or `24 * 60`.
     """
     token = tokens[place]
     if token.type != tokenize.NUMBER or not _INTEGER.fullmatch(token.string):
@@ -149,7 +150,7 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
     ]
     further, before, _, after, beyond = [one.string if one else "" for one in around]
     if token.string == "0" and not {before, after} & _COMPARING:
-        return False  # like the 0 in `count or 0` or `max(0, count)`: not a day or an amount
+        return False  # such as the 0 in `count or 0` or `max(0, count)`: a default
     is_index = after == "]" and before in ("[", "-")
     is_factor = (after in _FACTORS and beyond[:1].isdigit()) or (
         before in _FACTORS and further[:1].isdigit()
@@ -161,7 +162,8 @@ def _is_boundary(tokens: Sequence[tokenize.TokenInfo], place: int) -> bool:
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
     """Yield the tokens outside string literals.
 
-    The contents of f-strings are skipped, because Python tokenizes them only since version 3.12.
+    The contents of f-strings are skipped, because Python has tokenized them only since version
+    3.12.
     """
     begin, end = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
     depth = 0

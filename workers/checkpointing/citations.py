@@ -24,7 +24,7 @@ MAX_CITED_CHARACTERS = 5_000_000
 
 
 class TooMuchCited(Exception):
-    """The cited entries are too long in total to be read; `finding` tells the author."""
+    """The cited entries exceed MAX_CITED_CHARACTERS in total; `finding` explains the limit."""
 
     def __init__(self, characters: int) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class TooMuchCited(Exception):
 
     @property
     def finding(self) -> Finding:
-        """The finding to refuse the edits with."""
+        """The finding with which the edits are rejected."""
         return Finding(code=apart.TOO_MUCH, message=str(self), fix=apart.FIX)
 
 
@@ -43,8 +43,8 @@ def unfounded(
 ) -> Iterator[Finding]:
     """Yield a finding for each claim or change to a record that no cited entry supports.
 
-    If a language model made the change, the wording of its texts has to be supported, too; people
-    and products may choose their own words. Raises apart.ReadingFailed if the check fails.
+    If a language model made the change, the wording of new texts has to be supported, too; people
+    and products may choose their own words. Raises apart.ReadingFailed if the check itself fails.
     """
     before = {
         RecordId(domain_of(path), collection, record.key): record
@@ -90,9 +90,9 @@ def unfounded(
 
 
 def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
-    """Return the user's entries with these numbers, in the form that the checks read.
+    """Return the user's entries with these log numbers, in the form that the checks expect.
 
-    If the entries are too long in total, none are read and TooMuchCited is raised.
+    Raises TooMuchCited, without reading any entries, if they are too long in total.
     """
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     length = Coalesce(Length("content"), 0) + Coalesce(Length(Cast("data", TextField())), 0)
@@ -108,7 +108,7 @@ def read_sources(user: MemoryUser, seqs: Collection[int]) -> dict[int, Source]:
 
 
 def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[RecordId, set[int]]:
-    """Return, for each record, the entries it relies on and those they were derived from."""
+    """Return, for each record, the entries it relies on and the entries these were derived from."""
     seqs = {seq for record in records.values() for seq in record.sources}
     entries = LogEntry.objects.filter(user=user, seq__in=seqs)
     origins = dict(entries.values_list("seq", "derived_from"))
@@ -150,7 +150,7 @@ def _update(
 def _told_anew(
     change: Change, retirements: Sequence[Retirement], added: Sequence[Record]
 ) -> Iterator[RecordUpdate]:
-    """For each retired record that is replaced by a new one, yield how its values change."""
+    """For each retired record that is replaced by a new record, yield how the values change."""
     for one in retirements:
         if (new := successor(one.record, added)) is None:
             continue

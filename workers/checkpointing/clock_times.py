@@ -17,7 +17,7 @@ _PAST = re.compile(r"\b(half|quarter|\d{1,2})\s+(past|to|after|before)\s+([a-z]+
 
 
 def times_said(text: str) -> set[tuple[int, int]]:
-    """Return the hour and minute of each time of day in a text, with every possible reading."""
+    """Return every possible reading, as hour and minute, of each time of day in a text."""
     times: set[tuple[int, int]] = set()
     for match in _CLOCK.finditer(text):
         times |= _times(int(match[1]), int(match[2]), match[4] or "")

@@ -13,11 +13,11 @@ def uncovered(
     last_seq: int,
     redacted: Collection[int] = (),
 ) -> Iterator[Finding]:
-    """Yield a finding for each entry that has no outcome or two of them, or must not be cited.
+    """Yield a finding for each entry that has no outcome or two outcomes, or must not be cited.
 
     `considered` are the entries that the edits claim to settle, `last_seq` is the log's last entry
-    number, and `redacted` are the entries that nothing may rely on any more. An entry is settled
-    when an edit cites it or dismisses it with a reason.
+    number, and `redacted` are the redacted entries, which nothing may rely on any more. An entry is
+    settled when an edit cites it or dismisses it with a reason.
     """
     used: dict[int, int] = {}
     dismissed: dict[int, int] = {}

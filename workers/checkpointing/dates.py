@@ -135,7 +135,7 @@ def absolute_dates(text: str) -> Iterator[Dated]:
 
 
 def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return the text with these spans masked by a character that isn't in any word or number."""
+    """Return the text with these spans masked by a character that no word or number contains."""
     characters = list(text)
     for start, end in spans:
         characters[start:end] = ";" * (end - start)
@@ -153,7 +153,7 @@ def yearless_dates(text: str) -> Iterator[Dated]:
 
 
 def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date]:
-    """Yield this day of the month for each of the years in which it exists."""
+    """Yield this month and day in each of the given years in which that date exists."""
     for year in years:
         try:
             yield datetime.date(year, month, day)
@@ -162,7 +162,7 @@ def valid_days(years: list[int], month: int, day: int) -> Iterator[datetime.date
 
 
 def read_years(text: str) -> Iterator[int]:
-    """Yield the years that a written year may mean: two digits can be this century or the last."""
+    """Yield the years that a written year may mean: two digits may omit 20 or 19."""
     digits = text.lstrip("'’")
     if len(digits) == 4:
         yield int(digits)

@@ -16,7 +16,8 @@ from workers.sandbox.results import (
     UserError,
 )
 
-# Hash seed for a second interpreter, which orders sets differently but must give the same results.
+# Hash seed for a second interpreter, which orders sets differently but must produce the same
+# results.
 OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
 
@@ -47,9 +48,9 @@ def not_deterministic(path: str) -> Finding:
 
 
 def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
-    """Yield a finding if a constraint yields two alerts that count as one.
+    """Yield a finding if a constraint yields two alerts that are treated as one.
 
-    Alerts without keys are distinguished only by their evidence.
+    Alerts without a `key` are distinguished only by their evidence.
     """
     found: dict[str, FoundAlert] = {}
     for alert in result.alerts:
@@ -60,7 +61,7 @@ def same_evidence(result: ConstraintResult) -> Iterator[Finding]:
 
 
 def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
-    """Yield one finding per test file, for the first test in which two alerts count as one."""
+    """Yield a finding per test file, for the first test in which two alerts are treated as one."""
     noted = set()
     for result in results:
         path = result.name.partition("::")[0]
@@ -83,7 +84,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
 
 
 def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
-    """Return the constraints that fail in any of the runs, and those whose results differ."""
+    """Return the constraints that fail in any run, and those whose results differ between runs."""
     failed = {
         result.path: result.error
         for run in ran

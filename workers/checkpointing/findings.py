@@ -1,4 +1,4 @@
-"""The gate's findings, for a model to fix and for staff to read."""
+"""The gate's findings, which a model has to fix and staff can read."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,12 +14,13 @@ MAX_ALERTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A problem: `code` names its kind, `message` says what is wrong and `fix` what to do.
+    """A problem: `code` is the kind of problem, `message` describes it, and `fix` says what to do.
 
-    Where they apply, the other fields say where the problem is: on a line in a file, in a record's
-    field, in an entry (by seq), an edit (by index), a test (by name) or an alert (by fingerprint).
-    For an error in the user's code, `type` is the exception type, and `traceback` contains the
-    frames in the user's own code. A finding that is not `blocking` is only reported.
+    The other fields, where applicable, locate the problem: on a line in a file, in a record's
+    field, or in an entry (by seq), an edit (by index), a test (by name) or an alert (by
+    fingerprint). For an error in the user's code, `type` is the exception type, and `traceback`
+    contains the frames in the user's own code. A finding that is not `blocking` is only reported:
+    it does not fail the check.
     """
 
     code: str
@@ -50,7 +51,7 @@ class Finding:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that have a value."""
+        """Return the fields that have a value, as JSON."""
         data = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         if self.record is not None:
             data["record"] = self.record._asdict()
@@ -59,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A check and its findings; the check passes if none of them blocks."""
+    """A check and its findings; the check passes if no finding is blocking."""
 
     name: str
     findings: Sequence[Finding]
@@ -70,7 +71,7 @@ class Check:
         return not any(finding.blocking for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form, with blocking findings first and long lists cut short."""
+        """Return the check as it is stored: blocking findings first, and long lists cut short."""
         ordered = sorted(self.findings, key=lambda finding: not finding.blocking)
         return {
             "name": self.name,
@@ -89,7 +90,7 @@ class Verdict:
     bytecode: dict[str, str] = field(default_factory=dict)
     image_digest: str = ""
     runner: str = ""
-    # The alerts that constraints raise on `day` (path, severity, message), and what will change
+    # The alerts that constraints raise on `day` (path, severity, message), and how they will change
     # later.
     day: str = ""
     alerts: list[dict[str, str]] = field(default_factory=list)
@@ -112,7 +113,7 @@ class Verdict:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form stored with a checkpoint or a refused proposal."""
+        """Return the verdict in the form stored with a checkpoint or a rejected proposal."""
         return {
             "accepted": self.accepted,
             "reason": self.reason,

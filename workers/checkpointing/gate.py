@@ -1,8 +1,8 @@
 """The gate: the checks that a candidate project must pass to become a checkpoint.
 
-Its work is proportional to the change: files that a change leaves alone were already accepted, byte
-for byte, so they aren't parsed, compiled or checked again. They are executed, though, since the new
-version is one program.
+The gate's work is proportional to the change: files that a change leaves alone were already
+accepted, byte for byte, so they aren't parsed, compiled or checked again. They are executed,
+though, since the new version runs as one program.
 """
 
 import datetime
@@ -49,18 +49,18 @@ from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DUMPED_BYTES, Limits, parts_of
 from workers.sandbox.results import ConstraintRun, Dump
 
-# How many of a user's newest rejected proposals to search for gaps in tests. A gap reported only by
-# an older one may block a model's constraint once more.
+# How many of a user's newest rejected proposals to search for gaps in tests. A gap that was
+# reported only for an older proposal may block a model's constraint once more.
 MAX_REJECTIONS_READ = 100
 
 
-# The finding's code for a constraint that already failed and was sent unchanged.
+# Finding code for a constraint that already failed and was sent unchanged.
 STILL_FAILS = "still_fails"
 NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you fix it"
 
 
 class GateUnavailable(Exception):
-    """The sandbox was unavailable or broke: there is no verdict, and a retry may succeed."""
+    """The sandbox was unavailable or failed: there is no verdict, and a retry may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +79,14 @@ class _Case:
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """The program's changed files, without deleted ones."""
-        # Legacy files, which are kept as imported, are not part of this project's program.
+        """The program's changed files, without deleted files."""
+        # Legacy files, which stay as they were imported, are not part of this project's program.
         texts = self.change.files.items()
         return {path: text for path, text in texts if text is not None and not is_legacy(path)}
 
     @cached_property
     def kept(self) -> dict[str, str]:
-        """Maps the path of each file that the change leaves alone to its hash."""
+        """Maps the path of each file that the change leaves alone to the file's hash."""
         tree, changed = self.plan.checkpoint.tree, self.change.files
         return {path: hash_ for path, hash_ in tree.items() if path not in changed}
 
@@ -107,23 +107,23 @@ def judge(
     """Judge a change to the project at `parent`; raise GateUnavailable if there is no verdict.
 
     `checks` are the checks that the change has already passed. If `judge_code` is set, types, tests
-    and constraints must be in order, and the cited entries must support the change's records and
-    name the records that it retires; `judge_grounding` is False if there is no text to support the
-    records. A change made up of typed entries skips all this: its records come straight from the
-    entries, and we don't refuse a fact because a constraint can't handle it. Instead, the
+    and constraints must pass, and the cited entries must support the change's records and name the
+    records that the change retires; `judge_grounding` is False if there is no text to support the
+    records. A change made up of typed entries skips all of these checks: its records come straight
+    from the entries, and we don't reject a fact because a constraint can't handle it. Instead, the
     constraint fails visibly when it runs after the checkpoint. `of_model` contains the edits if a
-    language model made them; any that would silence alerts are held (see `holds`). `written`
-    contains the names of the constraints that were sent. If one of them already failed and was sent
-    unchanged, its types are checked as if it were new, and the sender is told that it still fails.
+    language model made them; edits that would silence alerts are held (see `holds`). `written`
+    contains the names of the constraints that were sent. If a constraint already failed and was
+    sent unchanged, it is type-checked as if it were new, and the sender is told that it still
+    fails.
 
     Constraints run as of `at`, by default now. Alerts that no test reaches and boundaries that no
-    test covers are reported. In a model's constraint, they block the first time and are only
+    test covers are reported. In a model's constraint, such gaps block the first time and are only
     reported after that, since some mutants are equivalent to the original. If a model's edits
     aren't committed, the model is also told on which days alerts will change.
 
-    The checks run from cheap to expensive and stop at the first one that fails, because later ones
-    would only report its consequences. Held edits and gaps in tests, however, are reported
-    together.
+    The checks run from cheap to expensive and stop at the first failure, because later checks would
+    only report its consequences. Held edits and gaps in tests, however, are reported together.
     """
     verdict = Verdict(checks=[*checks])
     case = _Case(
@@ -196,7 +196,7 @@ def _check_types(case: _Case) -> None:
 
 
 def _check_failing_again(case: _Case) -> None:
-    """Type-check constraints that were sent but still fail, as if they were new."""
+    """Type-check constraints that were sent unchanged and still fail, as if they were new."""
     if case.verdict.accepted and (failing := _still_failing(case.verdict)):
         anew = type_errors(case.parent, case.change, anew=failing)
         case.verdict.checks.append(Check("types", list(anew)))
@@ -207,14 +207,14 @@ def _check_of_error(error: SandboxError, *, judge_code: bool) -> Check:
 
     Raises GateUnavailable if the infrastructure is or might be to blame.
     """
-    # If there is no code to judge, blame a timeout or a killed process on the machine.
+    # If the change contains no code to judge, blame a timeout or a killed process on the machine.
     if error.infrastructure or (error.outcome in ("timeout", "killed") and not judge_code):
         raise GateUnavailable(str(error)) from error
     return Check("execution", [of_request(error)])
 
 
 def _still_failing(verdict: Verdict) -> list[str]:
-    """Return the files, including tests, for the constraints that were sent but still fail."""
+    """Return the files, including tests, of the constraints that were sent but still fail."""
     names = [
         PurePosixPath(finding.path).stem
         for check in verdict.checks
@@ -225,7 +225,7 @@ def _still_failing(verdict: Verdict) -> list[str]:
 
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Make gaps in tests block, except for constraints that were already blocked for such gaps."""
+    """Make gaps in tests block, except for constraints that such gaps have blocked before."""
     refused: set[str] | None = None
     for finding in found:
         if finding.code in BLOCKING_ONCE:
@@ -235,14 +235,14 @@ def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Findi
 
 
 def _refused_for_tests(user: MemoryUser) -> set[str]:
-    """Return the paths of constraints that were once refused because of gaps in their tests."""
+    """Return the paths of constraints that were once rejected because of gaps in their tests."""
     rejected = Run.objects.filter(
         user=user,
         kind=RunKind.PROPOSAL,
         trigger=RunTrigger.MODEL,
         outcome=RunOutcome.REJECTED,
     ).order_by("-queued_at")
-    # A redaction clears the contents of the user's earlier runs.
+    # A redaction clears the contents of the user's earlier runs, so a run may have no verdict.
     told = rejected.filter(output__verdict__checks__isnull=False)
     return {
         finding["path"]
@@ -259,15 +259,15 @@ def _policy(sources: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _execute(case: _Case) -> None:
-    """Compile the changed files, load the new version, and verify its contents.
+    """Compile the changed files, load the new version into a sandbox, and verify its contents.
 
-    A version that passes stays resident in the sandbox for a while, because its constraints will
-    run next.
+    A version that passes the checks stays resident in the sandbox for a while, because its
+    constraints will run next.
     """
     started = time.monotonic()
     plan, verdict = case.plan, case.verdict
     with runner.lease(plan.user.pk, plan.allowance, fresh=True) as lease, ExitStack() as stack:
-        # The sandbox hasn't executed any user code yet, so its bytecode can be trusted.
+        # The sandbox hasn't executed any user code yet, so the bytecode it returns can be trusted.
         sandbox = lease.sandbox
         verdict.runner = sandbox.runner_name
         verdict.image_digest = sandbox.image_digest
@@ -307,7 +307,7 @@ def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
             plan=plan_run(case.plan.user, case.parent),
             change=change,
             edits=case.of_model,
-            sandbox=last,  # not the one that stays resident
+            sandbox=last,  # not the sandbox that stays resident
             now=timezone.now(),
         )
         verdict.checks.append(Check("holds", list(held(candidate))))
@@ -371,7 +371,8 @@ def _tests(sandbox: Sandbox, change: Change, limits: Limits) -> Iterator[Finding
     """Yield a finding for each failed test and each changed constraint without a test."""
     tests = change.outline.tests
     results = sandbox.run_tests(tests, limits=limits).results if tests else ()
-    # A test file that stopped with an error counts as tested, since the error is reported below.
+    # If a test file stopped with an error, its constraint counts as tested: the error is reported
+    # below.
     tested = {result.name.partition("::")[0] for result in results}
     written = {path: text for path, text in change.files.items() if text is not None}
     own = {f"tests/test_{name}.py" for name in _changed_constraints(written)}
@@ -391,7 +392,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
     """Yield a finding for each constraint that newly fails or newly depends on set order.
 
     The alerts that the constraints raise are stored in the verdict. For constraints that were sent
-    but still fail, or that raise two alerts that count as one, the findings don't block.
+    but still fail, or that raise two alerts that are treated as one, the findings don't block.
     """
     change, verdict = case.change, case.verdict
     if not change.outline.constraints:
@@ -424,7 +425,7 @@ def _constraints(case: _Case, sandboxes: Sequence[Sandbox]) -> Iterator[Finding]
 
 
 def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
-    """Return which of these constraints were already faulty in the previous version."""
+    """Return those of these constraints that were already faulty in the previous version."""
     plan, tree = case.plan, case.plan.checkpoint.tree
     with (
         loaded(plan) as sandbox,

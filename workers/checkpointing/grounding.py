@@ -1,9 +1,9 @@
-"""Grounding: the dates, numbers and names in a record must occur in the entries it cites.
+"""Grounding: the dates, numbers and names in a record must occur in the entries that it cites.
 
 Values are compared by meaning, not by spelling: "1,200 €" and "twelve hundred" both ground 1200,
 and "next Friday" in an entry from the right week grounds a date. A record with a number or a date
 that no cited entry contains is rejected unless the field is marked as derived. A name that no cited
-entry contains is only reported, since the same person may go by another name; the same goes for a
+entry contains is only reported, since the same person may go by another name; the same applies to a
 number written in words.
 """
 
@@ -36,10 +36,10 @@ _CLOCK = re.compile(r"(?<!\d)\d{1,2}:\d\d(?!\d)", re.ASCII)
 _WORDS = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"(?<=\d)[\s()./-]+(?=\d)")
 # A number with at least this many digits, grouped or not, may be an identifier such as a phone or
-# account number, so its digits are compared as well.
+# account number, so its digits are also compared as text.
 LONG_NUMBER = 5
-# A text of at most this many words is a name or a label; in a longer text, the first word is
-# capitalized only because it starts a sentence.
+# A text of at most this many words is treated as a name or label; in a longer text, the first word
+# may be capitalized only because it starts a sentence.
 LABEL_WORDS = 4
 
 FIX = (
@@ -50,7 +50,7 @@ FIX = (
 
 @dataclass(frozen=True)
 class Source:
-    """A log entry's content: its text, typed data (if any), time and speaker."""
+    """A log entry's content: its text, typed data (if any), timestamp and speaker."""
 
     seq: int
     text: str
@@ -91,9 +91,9 @@ def claims_of(
     derived: Mapping[str, str],
     fields: Iterable[str],
 ) -> Claim:
-    """Return a record's new values; `fields` are the fields that its class has now.
+    """Return a record's new values; `fields` are the fields that the record's class has now.
 
-    A value that was in a field that no longer exists isn't new: the field was renamed.
+    A value isn't new if it was in a field that no longer exists: the field was renamed.
     """
     old = before.fields if before else {}
     known = set(fields)
@@ -111,7 +111,7 @@ def ungrounded(
 ) -> Iterator[Finding]:
     """Yield a finding for each date, number and name that no cited entry contains.
 
-    `sources` maps seq to entry; a cited entry that is missing from it supports nothing.
+    `sources` maps seq to entry; a cited entry that is missing from `sources` supports nothing.
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     read: dict[int, _Ground] = {}
@@ -174,7 +174,7 @@ class _Ground:
         self._zone = zone
         self._said = Said()
         self._numbers: set[Decimal] = set()
-        self._texts: list[str] = []  # as returned by `plain`
+        self._texts: list[str] = []  # the texts, as returned by `plain`
         self._digits: list[str] = []
         self._squeezed: list[str] = []
         self._words: set[str] = set()
@@ -191,7 +191,7 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
-        """Add everything that another instance has read."""
+        """Add all the content that another instance has read."""
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts
@@ -230,7 +230,7 @@ class _Ground:
     def _has_number(self, number: Decimal) -> bool:
         if not number.is_finite():
             return True
-        # Unlike abs(), copy_abs() neither rounds nor overflows.
+        # Unlike abs(), Decimal.copy_abs() neither rounds nor overflows.
         size = number.copy_abs()
         digits = str(size)
         return (
@@ -251,9 +251,9 @@ class _Ground:
         return self._said.has_day(datetime.date(numbers[0], numbers[1], numbers[2]))
 
     def _missing_moment(self, moment: datetime.datetime) -> Iterator[tuple[_Kind, str]]:
-        """Yield a moment's date or time if no entry contains it.
+        """Yield a datetime's date or its time of day if no entry contains it.
 
-        An entry may give the moment in the user's time zone or in the moment's own.
+        An entry may give the date and time in the user's time zone or in the datetime's own.
         """
         local = moment.astimezone(self._zone) if moment.tzinfo else moment
         readings = [reading for reading in (local, moment) if self._said.has_day(reading.date())]
@@ -330,13 +330,13 @@ class _Ground:
         if len(word) == 1 or word in self._words or f"{word}s" in self._words:
             return True
         if not word.isascii() and any(word in text for text in self._squeezed):
-            return True  # some scripts have no spaces
+            return True  # some scripts have no spaces between words
         stem = word[: max(4, len(word) - 3)]
         return len(word) > 5 and any_starts_with(self._in_order(), stem)
 
 
 def any_starts_with(in_order: Sequence[str], beginning: str) -> bool:
-    """Return whether one of these sorted words begins with `beginning`."""
+    """Return whether any of the words, which must be sorted, begins with `beginning`."""
     place = bisect_left(in_order, beginning)
     return place < len(in_order) and in_order[place].startswith(beginning)
 
@@ -358,7 +358,7 @@ def plain(text: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Return a text's words, lowercased and without accents."""
+    """Return a text's words, in lower case and without accents."""
     return _WORDS.findall(plain(text))
 
 

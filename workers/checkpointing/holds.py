@@ -1,10 +1,11 @@
-"""Holds: alerts and rules that a model's edits may not silence unless a cited entry mentions them.
+"""Holds: a model's edits may not silence alerts and rules unless a cited entry mentions them.
 
-A critical alert stays open until an entry mentions a record in its evidence; a constraint may be
-weakened or deleted only if an entry names it. Findings before and after the edits are computed as
-of the same time, so that the edits aren't blamed for an alert that merely expires. An edit that the
-model cannot support is rejected with a finding that names the alert, so that the model can fix its
-edits. Typed entries, staff and the product's own proposals may silence anything.
+A critical alert stays open until an entry mentions a record in the alert's evidence; a constraint
+may be weakened or deleted only if an entry names the constraint. Findings before and after the
+edits are computed as of the same time, so that the edits aren't blamed for an alert that merely
+expires. An edit that no cited entry supports is rejected with a finding that names the alert, so
+that the model can fix its edits. Typed entries, staff and the product's own proposals may silence
+anything.
 """
 
 import ast
@@ -43,9 +44,9 @@ from workers.execution.results import findings_of
 from workers.sandbox.interface import Bindings, Sandbox
 
 # Maximum number of records per collection that are compared with the entries cited for a rename. An
-# entry that uses the name of a class or collection counts as naming all of its records.
+# entry that uses a class's or collection's name is treated as naming all of the records in it.
 MAX_COMPARED = 200
-# Edits that can end an alert.
+# Types of edits that can end an alert.
 _ENDING = (Add, Update, Retire, RenameField, WriteConstraint, DeleteConstraint)
 
 FindingsByFingerprint = Mapping[str, ConstraintFinding]
@@ -55,7 +56,7 @@ FindingsByFingerprint = Mapping[str, ConstraintFinding]
 class ModelChange:
     """A model's edits, the resulting change, and a sandbox that holds the resulting version.
 
-    `plan` loads the previous version along with the workspace's constraints. The findings on both
+    `plan` loads the previous version along with the workspace's constraints. The findings for both
     versions are computed as of `now`.
     """
 
@@ -94,7 +95,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
 
 
 def _find_after(candidate: ModelChange) -> FindingsByFingerprint:
-    """Load the workspace's constraints as well, and return the findings on the candidate."""
+    """Load the workspace's constraints as well, and return the findings for the candidate."""
     user, sandbox = candidate.plan.user, candidate.sandbox
     standings = applicability.applicabilities(user, candidate.change.outline)
     plan = replace(candidate.plan, standings=standings)
@@ -112,7 +113,7 @@ def _find(
 ) -> FindingsByFingerprint:
     """Run constraints in a sandbox, and return their findings by fingerprint.
 
-    A constraint that fails has no findings.
+    A constraint that raises an error has no findings.
     """
     ran = sandbox.run_constraints(
         paths,
@@ -193,7 +194,8 @@ def _held_alerts(
                 record=record,
                 message=f"{told} would no longer be critical, and no entry that the edits cite"
                 f" mentions {about}, apart from the entries that the alert is based on",
-                fix="cite the entry that says what has changed, or drop the edits that silence it",
+                fix="cite the entry that says what has changed, or drop the edits that silence the"
+                " alert",
                 fingerprint=fingerprint,
             )
 
@@ -201,7 +203,7 @@ def _held_alerts(
 def _goes_on(
     finding: ConstraintFinding, before: FindingsByFingerprint, after: FindingsByFingerprint
 ) -> bool:
-    """Return whether the constraint has a new critical finding that shares a record with this one.
+    """Return whether a new critical finding of the same constraint shares a record with this one.
 
     For example, the new finding may also be about a record that replaces another.
     """
@@ -220,7 +222,7 @@ def _ids(finding: ConstraintFinding) -> set[RecordId]:
 
 
 def _evidence(candidate: ModelChange, finding: ConstraintFinding) -> dict[RecordId, Record]:
-    """Return the records in the alert's evidence, as they were before the edits."""
+    """Return the records in an alert's evidence, as they were before the edits."""
     project = checkpoints.open_project(candidate.plan.checkpoint, candidate.plan.user)
     records = {record_id: project.record(record_id) for record_id in sorted(_ids(finding))}
     return {record_id: record for record_id, record in records.items() if record is not None}
@@ -239,7 +241,7 @@ def _speaks_of(
 
 
 def _about(path: str, outline: Outline) -> list[str]:
-    """Return the texts whose words may refer to a constraint: its name and description."""
+    """Return the texts whose words can identify a constraint: its name and description."""
     name = PurePosixPath(path).stem
     return [name.replace("_", " "), outline.constraints.get(name, "")]
 
@@ -292,7 +294,7 @@ def _unexplained_renames(
         )
 
 
-# Rules (constraints and their tests) that edits weaken
+# Rules (constraints and their tests) that the edits weaken
 
 
 def _weaker_rules(
@@ -386,9 +388,9 @@ def _silent_alerts(
 
 
 def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> bool:
-    """Return whether a finding that is at least as severe now covers all of this finding's records.
+    """Return whether a new finding, at least as severe, covers all of this finding's records.
 
-    In that case, its constraint was extended rather than weakened, although the alert has changed.
+    In that case, the constraint was extended rather than weakened, although the alert has changed.
     """
     mine = _ids(finding)
     return bool(mine) and any(
@@ -402,7 +404,7 @@ def _rests_on_more(finding: ConstraintFinding, after: FindingsByFingerprint) -> 
 def _lost_cases(
     candidate: ModelChange, names: Sequence[str], old: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each weakened constraint to its loss: a test that is gone or that it no longer passes.
+    """Map each weakened constraint to a description of a test that is gone or no longer passes.
 
     An old test that can't run against the new schema is ignored.
     """
@@ -428,7 +430,7 @@ def _lost_cases(
 
 
 def _gone(old: str, new: str) -> list[str]:
-    """Return the names of the tests that are gone: no new test has the same name or content."""
+    """Return the names of the tests that no new test matches in either name or content."""
     were, are = _functions(old), _functions(new)
     return [name for name, does in were.items() if name not in are and does not in are.values()]
 

@@ -1,9 +1,9 @@
 """Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
 
-A project exported by this server is not executed: its files already contain its data, and it is
-judged as is.
+A project exported by this server is not executed: its files already contain the data, and the
+project is judged as is.
 
-An import is all or nothing: if it fails, nothing remains but the run, which says why.
+An import is all or nothing: if it fails, nothing remains but the run, which records the reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ MAX_NAMED = 20
 
 
 class ImportFailed(Exception):
-    """The project cannot be imported; `finding` says why."""
+    """The project cannot be imported; `finding` gives the reason."""
 
     def __init__(
         self, code: str, message: str, path: str | None = None, line: int | None = None
@@ -58,7 +58,7 @@ class ImportFailed(Exception):
 
 @dataclass
 class Report:
-    """What an import repaired, converted, counted and kept unchanged in the project."""
+    """A report on an import: what was repaired, converted, counted and kept unchanged."""
 
     repairs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
@@ -79,14 +79,14 @@ class Report:
 
 @dataclass(frozen=True)
 class Imported:
-    """The edits that import a whole project, and the resulting change; not judged yet."""
+    """The edits that import a whole project, and the resulting change, which is not judged yet."""
 
     edits: Sequence[Edit]
     change: Change
 
 
 def execute(run: Run) -> None:
-    """Import the run's files as the next version, or record why that is not possible."""
+    """Import the run's files as the user's next version, or record why that is not possible."""
     report = Report()
     try:
         files = run.input["files"]
@@ -109,14 +109,15 @@ def execute(run: Run) -> None:
 def _import(
     run: Run, files: Mapping[str, str], report: Report, build: Callable[[MemoryUser], Imported]
 ) -> None:
-    """Build the change on the head, judge it, and commit it.
+    """Build the change on top of the head, judge it, and commit it.
 
     Raises ImportFailed if the change cannot be built, and HeadMoved if the head keeps moving.
     """
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
-        # The values may be computed, and they come from the project alone: no text supports them.
+        # The records' values may be computed, and they come from the project alone: no text
+        # supports them.
         verdict = gate.judge(
             user,
             user.head,
@@ -137,7 +138,7 @@ def _import(
 
 
 def _in_our_form(files: Mapping[str, str]) -> Whole | None:
-    """Read a project in our export format; return None for any other, which has to be executed."""
+    """Read a project in our export format; return None if it isn't one and has to be executed."""
     try:
         return read_whole(files)
     except (ProjectError, RecursionError):
@@ -168,7 +169,7 @@ def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
 
 
 def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
-    """Return the files, repaired if needed; raise ImportFailed if one still isn't valid Python."""
+    """Return the files, repaired if needed; raise ImportFailed if any still isn't valid Python."""
     found = {}
     for path, source in files.items():
         repaired = repair(source)
@@ -213,7 +214,7 @@ def _build(
 ) -> Imported:
     """Translate the objects that were read into a change to the user's current project.
 
-    Raises ImportFailed if they cannot be translated.
+    Raises ImportFailed if the objects cannot be translated.
     """
     project = checkpoints.open_project(user.head, user)
     try:
@@ -244,9 +245,9 @@ def _build(
 def _keep_old(
     sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Keep the project's files for its old constraints.
+    """Keep the imported project's files so that its old constraints can still run.
 
-    These constraints see the live state, unless that would change their alerts.
+    The old constraints see the live state, unless that would change their alerts.
     """
     live = {f"{LIVE}{path}": source for path, source in files.items()}
     now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
@@ -264,7 +265,7 @@ def _keep_old(
 
 
 def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
-    """Return an old constraint's alerts, or its error as text."""
+    """Return an old constraint's alerts or, if it fails, the error as text."""
     try:
         return run_old_constraint(
             sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
@@ -302,10 +303,10 @@ def _commit(
     verdict: Verdict,
     report: Report,
 ) -> None:
-    """Write the version, and the log entry that its records cite, in one transaction.
+    """Write the new version, and the log entry that its records cite, in one transaction.
 
-    Raises HeadMoved if the head has moved, or if another entry has taken the seq that the records
-    cite.
+    Raises HeadMoved if the head has moved, or if the seq that the records cite is now used by
+    another entry.
     """
     seq = user.last_seq + 1
     with transaction.atomic():

@@ -15,7 +15,8 @@ KNOWN_NAMES = {
     "Decimal": "decimal",
     **dict.fromkeys(("Callable", "Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
 }
-# Names in our library. Our own messages tell people to write some of them, as in `Iterator[Alert]`.
+# Names in our library. Our own messages tell people to use some of these names, as in
+# `Iterator[Alert]`.
 _OF_CONSTRAINTS = dict.fromkeys(LIBRARY["uac"], "uac")
 _OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.testing")}
 
@@ -28,5 +29,5 @@ def library_of(path: str) -> Mapping[str, str]:
 
 
 def module_of(name: str) -> str | None:
-    """Return the module that constraints and tests import a name from; None if unknown."""
+    """Return the module that constraints and tests import this name from; None if unknown."""
     return {**KNOWN_NAMES, **_OF_TESTS}.get(name)

@@ -1,9 +1,9 @@
-"""Find the dates and times in a text, given when it was said.
+"""Find the dates and times in a text, given when the text was said.
 
 Numeric dates are read in every order that the calendar allows. Relative dates ("tomorrow", "in two
-weeks", "last Friday") and dates without a year are resolved relative to that moment, to every day
+weeks", "last Friday") and dates without a year are resolved relative to that time, to every day
 that the speaker may have meant. Only English words are understood: in a date in another language,
-such as "2. Mai 2026", only the day and the year are read, and they match any month.
+such as "2. Mai 2026", only the day and the year are recognized, and they match any month.
 """
 
 import datetime
@@ -25,7 +25,7 @@ _ANY_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|2[01])\d\d(?!\d)|(?<=['’])\d\d(?!\d)
 
 
 def moments_said(text: str, at: datetime.datetime) -> Said:
-    """Return the dates and times mentioned in a text; `at` is the local time when it was said."""
+    """Return the dates and times mentioned in a text that was said at the local time `at`."""
     said = Said()
     today = at.date()
     said.days.add(today)

@@ -1,9 +1,9 @@
-"""Mutants: modified copies of a constraint, which must fail the constraint's tests.
+"""Mutants: modified copies of a constraint. The constraint's tests must fail for each mutant.
 
-One mutant never alerts and another always does: if both fail, the tests cover both firing and not
-firing, and really assert something. The mutants in `unreached` show whether the tests reach each of
-the constraint's alerts, and those in `boundaries` whether the tests cover the days on which it
-starts and stops firing.
+One mutant never alerts and another always does: if the tests fail for both, they cover both firing
+and not firing, and really assert something. The mutants in `unreached` show whether the tests reach
+each of the constraint's alerts, and those in `boundaries` whether the tests cover the days on which
+the constraint starts and stops firing.
 """
 
 import ast
@@ -22,12 +22,14 @@ BOUNDARY_UNNOTICED = "boundary_unnoticed"
 ALERT_UNREACHED = "alert_unreached"
 # Finding codes for gaps in the tests that get a model's constraint rejected, but only once.
 BLOCKING_ONCE = frozenset({BOUNDARY_UNNOTICED, ALERT_UNREACHED})
-# Maximum number of boundary and alert mutants per version, split evenly among its constraints.
+# Maximum number of boundary and alert mutants per version, split evenly among the constraints.
 MAX_BOUNDARY_MUTANTS = 120
-# Changing a number can make a loop endless, so a test that takes this long counts as failed.
+# Changing a number can make a loop endless, so a test that takes this many seconds counts as
+# failed.
 BOUNDARY_WALL_SECONDS = 2.0
 BOUNDARY_TOTAL_SECONDS = 20.0
-# Maximum number of such findings per constraint; the last one says how many more there are.
+# Maximum number of findings about test gaps per constraint; the last finding says how many more
+# there are.
 MAX_BOUNDARIES_TOLD = 12
 
 
@@ -39,7 +41,7 @@ class _Mutant:
     body: str
 
     def of(self, source: str) -> str:
-        """Return a constraint's source, modified to behave like this mutant."""
+        """Return a constraint's source, modified to behave as this mutant describes."""
         return source + _TEMPLATE.replace("BODY", self.body)
 
 
@@ -59,8 +61,9 @@ def mutated(check):
 check = mutated(check)
 """
 
-# The mutant that always alerts keeps the constraint's own alerts, and adds one only if there are
-# none; otherwise, a test that expects alerts would fail as well and count as one that expects none.
+# The mutant that always alerts keeps the constraint's own alerts, and adds an alert only if there
+# are none. If it replaced them, tests that expect alerts would also fail and be miscounted as tests
+# that expect none.
 MUTANTS = (
     _Mutant(
         "never_alerts_unnoticed",
@@ -87,7 +90,7 @@ __name__ = {tests!r}
 
 
 class _Bench:
-    """Constraints and their tests, loaded in a sandbox under the given folder."""
+    """Constraints and their tests, loaded in a sandbox in the given directory."""
 
     def __init__(self, sandbox: Sandbox, folder: str) -> None:
         self._sandbox, self._folder = sandbox, folder
@@ -99,7 +102,7 @@ class _Bench:
         return f"{self._folder}tests/test_{name}.py"
 
     def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
-        """For each mutant (constraint name, modified source), return whether the tests pass."""
+        """For each mutant (constraint name, modified source), return whether its tests pass."""
         files = {
             f"{self._folder}tests/mutant_{number}_of_{name}.py": _TESTS_OF_MUTANT.format(
                 source=source,
@@ -128,10 +131,10 @@ def surviving_mutants(
     """Yield a finding for each constraint whose tests still pass when its behaviour changes.
 
     `constraints` maps names to sources. The sandbox must hold each constraint as `constraints/x.py`
-    and its tests, which must pass, as `tests/test_x.py`, both in `folder`; `sources` has the text
-    of both by path. Individual alerts and boundaries are checked only if nothing else is found;
-    these findings don't block unless the caller changes that. The sandbox can't be used afterwards.
-    Raises SandboxError if it fails.
+    and its tests, which must pass, as `tests/test_x.py`, both in `folder`; `sources` maps each path
+    to its text. Individual alerts and boundaries are checked only if nothing else is found;
+    findings about them don't block unless the caller changes that. The sandbox can't be used
+    afterwards. Raises SandboxError if the sandbox fails.
     """
     bench = _Bench(sandbox, folder)
     always = [(mutant, name, source) for mutant in MUTANTS for name, source in constraints.items()]
@@ -140,7 +143,7 @@ def surviving_mutants(
     strangers = {
         name
         for _, name, _ in survivors
-        if bench.tests_path(name) in sources  # unchanged tests were accepted before
+        if bench.tests_path(name) in sources  # unchanged tests have already been accepted
         and not _imports(sources[bench.tests_path(name)], _module(bench.path(name)))
     }
     for mutant, name, _ in survivors:
@@ -162,7 +165,7 @@ def _imports(tests: str, module: str) -> bool:
     try:
         tree = parse_python(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # assumed if the tests can't be parsed here
+        return True  # assume so if the tests can't be parsed here
     package, _, name = module.rpartition(".")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

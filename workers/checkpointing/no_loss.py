@@ -1,4 +1,4 @@
-"""Verify that no record is lost: before + added - retired = after, by key and with equal values."""
+"""Verify that no record is lost: before + added - retired = after, matching keys and values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from workers.checkpointing.findings import Finding
 
 
 def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each record in the changed files that differs from what the edits say.
+    """Yield a finding for each record in the changed files that doesn't match the edits.
 
     The rendered files are read back and compared, so that rendering errors are caught as well.
     """
@@ -42,9 +42,9 @@ def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding
 def losses(
     expected: Mapping[RecordId, Record], after: Sequence[tuple[RecordId, Record]]
 ) -> Iterator[Finding]:
-    """Compare the expected records with the actual ones: none may be lost or changed.
+    """Compare the expected records with the actual ones: no record may be lost or changed.
 
-    Equal values must also have the same type, although in Python 1 == 1.0 == True.
+    Values must also have the same type to be equal, although in Python 1 == 1.0 == True.
     """
     found: dict[RecordId, list[Record]] = {}
     for record_id, record in after:

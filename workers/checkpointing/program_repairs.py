@@ -1,4 +1,4 @@
-"""Repairs to a program that parses but is bound to fail when it runs."""
+"""Repairs to a program that parses but is bound to fail at run time."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +8,7 @@ from workers.checkpointing.text_repairs import Rules, parse_valid
 
 
 def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
-    """Import undefined names that can mean only one thing, such as `Optional` or `date`."""
+    """Import undefined names that are unambiguous, such as `Optional` or `date`."""
     tree = parse_valid(source)
     if tree is None:
         return source
@@ -50,7 +50,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_module(tree: ast.Module, name: str) -> bool:
-    """Return whether the code uses a name like a module, reading an attribute such as `.date`."""
+    """Return whether the code uses this name as a module, reading an attribute such as `.date`."""
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -61,7 +61,7 @@ def _is_module(tree: ast.Module, name: str) -> bool:
 
 
 def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
-    """Insert lines after the docstring and the imports from `__future__`."""
+    """Insert these lines after the docstring and the `__future__` imports."""
     if not text:
         return source
     line = 0
@@ -132,8 +132,8 @@ def _text(node: ast.expr) -> str:
 def _keyword_only(source: str) -> str:
     """Make a dataclass keyword-only if a field without a default follows one with a default.
 
-    Python rejects such a dataclass. It is repaired only if every call passes its arguments by name,
-    so that their order doesn't matter.
+    Python rejects such a dataclass. The class is repaired only if every call passes its arguments
+    by name, so that the order of the arguments doesn't matter.
     """
     tree = parse_valid(source)
     if tree is None:
@@ -207,7 +207,7 @@ def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
 
 
 def _replaced(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
-    """Return the source with each of these expressions replaced by its new text."""
+    """Return the source with each of these expressions replaced by the new text given for it."""
     lines = source.splitlines(keepends=True)
     for node, text in sorted(edits, key=lambda edit: _place(edit[0]), reverse=True):
         assert node.end_lineno is not None

@@ -42,17 +42,18 @@ from workers.sandbox.interface import SandboxError
 MAX_REBUILDS = 3
 # Maximum number of characters that one proposal may add to a file with records.
 MAX_GROWTH = 128 * 1024
-# Edits that change only the schema, and so don't store any of an entry's content.
+# Types of edits that change only the schema, and so don't store any of an entry's content.
 SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
 NOTHING_KEPT = "cited for the schema only: no record, note or constraint is based on this entry"
 
 
 def execute(run: Run) -> None:
-    """Build the proposal on the head, judge it, and commit it or record why it was rejected.
+    """Build the proposal on top of the head, judge it, and commit it or record why it was rejected.
 
     If the run's input has `dry_run`, the proposal is judged but not committed; a dry run without
-    edits only computes the alerts of the run's version. A model's proposal is rejected if an entry
-    that it considered has since been settled: another attempt at the same entries was faster.
+    edits only computes the alerts for the run's version. A model's proposal is rejected if an entry
+    that the model considered has since been settled: another attempt at the same entries was
+    faster.
     """
     try:
         edits, repairs = _read(run)
@@ -106,7 +107,7 @@ def execute(run: Run) -> None:
 
 
 def _look(run: Run) -> None:
-    """Compute the alerts of the run's version as of its instant, and how they change later."""
+    """Compute the alerts for the run's version as of `run.instant`, and how they change later."""
     user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
     user.head = run.checkpoint
     try:
@@ -119,10 +120,10 @@ def _look(run: Run) -> None:
 
 
 def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
-    """Yield a finding for each file that was changed after the author opened it.
+    """Yield a finding for each file that has changed since the author opened it.
 
-    `expects` in the run's input has the hash of each file that the author opened, or "" if the file
-    did not exist.
+    `expects` in the run's input contains the hash of each file as the author opened it, or "" if
+    the file did not exist.
     """
     tree = user.head.tree if user.head is not None else {}
     for path, seen in run.input.get("expects", {}).items():
@@ -132,11 +133,11 @@ def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
 
 
 def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
-    """Return the proposed edits, including those made from whole files, and the repairs.
+    """Return the proposed edits, including those derived from whole files, and the repairs.
 
-    To turn a whole file into edits, it is compared with the version it was written for, after the
-    other edits are applied. Raises ProjectError or EditError for a file that can't be turned into
-    edits.
+    To derive edits from a whole file, the file is compared with the version it was written for,
+    after the other edits are applied. Raises ProjectError or EditError for a file from which no
+    edits can be derived.
     """
     edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
     if not (files := dict(run.input.get("files", {}))):
@@ -157,8 +158,8 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
 def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
     """Raise ProjectError for a file that is too large: parsing it would block all other threads.
 
-    Constraint and test files are limited in size; files with records are limited only in how much
-    they may grow, since a single record may be large.
+    Constraint and test files are limited in size. For files with records, only the growth is
+    limited, since a single record may be large.
     """
     large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
     if not large:
@@ -185,7 +186,7 @@ def _repair(path: str, name: str, edit: int | None = None) -> Finding:
 def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
     """Repair code that cannot run and can mean only one thing; leave other code as it is.
 
-    Code that no repair makes valid is left alone, so that errors refer to the lines as they were
+    Code that no repair makes valid is left alone, so that errors refer to the lines that the author
     sent.
     """
     result: list[Edit] = []
@@ -201,7 +202,7 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
 def _build(
     user: MemoryUser, edits: Sequence[Edit], coverage: Check, repairs: Sequence[Finding]
 ) -> tuple[list[Check], Change | None]:
-    """Apply the edits; return the checks, and the change unless `coverage` or an edit fails."""
+    """Apply the edits; return the checks, plus the change unless `coverage` or an edit fails."""
     if not coverage.passed:
         return [coverage], None
     project = checkpoints.open_project(user.head, user)
@@ -309,12 +310,12 @@ def _commit(
 def _decisions(
     run: Run, user: MemoryUser, edits: Sequence[Edit], considered: Sequence[int]
 ) -> list[Decision]:
-    """Return the outcomes of the pending entries that the edits cite, except typed entries.
+    """Return the outcomes of the pending entries that the edits cite, other than typed entries.
 
     Typed entries are settled in their own lane. An entry is covered if a record, a note, a
     constraint or a retirement relies on it; an entry that is cited only for the schema is
-    dismissed. A model settles only the entries it was asked about, since all it may know about the
-    others is their numbers.
+    dismissed. A model settles only the entries it was asked about, since it may know nothing about
+    other entries except their numbers.
     """
     dismissed = {
         seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources

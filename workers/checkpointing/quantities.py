@@ -1,8 +1,8 @@
 """Find the numbers in a text, with every possible reading.
 
-"1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are all numbers. A
-number that can be read in two ways (1.200 may be more than a thousand, or just over one) gets both
-readings. Numbers in digits are read in any language, number words only in English.
+"1,200", "1.200,50", "1 200", "1.2k", "15 %", "½", "twelve hundred" and "a dozen" are all numbers.
+An ambiguous number (1.200 may be twelve hundred, or just over one) gets both readings. Numbers in
+digits are read in any language, number words only in English.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-MAX_DIGITS = 60  # a number with more digits is never meant as a quantity
+MAX_DIGITS = 60  # a number with more digits than this is never meant as a quantity
 
 _SPACES = " \u00a0\u2009\u202f"
 # Groups of three digits separated by a space or an apostrophe, or digits with points and commas
@@ -48,7 +48,7 @@ _ORDINALS = [
     *("sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-# Days of the month, by their spelled-out ordinals, such as "twenty-first".
+# Days of the month, keyed by their spelled-out ordinals, such as "twenty-first".
 ORDINALS = {
     **{word: number for number, word in enumerate(_ORDINALS) if number},
     "twentieth": 20,
@@ -65,7 +65,7 @@ _CARDINALS = {
 }
 _EVERY_OTHER = re.compile(r"\bevery\s+(?:other|second)\s+([a-z]+)", re.IGNORECASE | re.ASCII)
 _IN_DAYS = {"week": 7}
-# Words that imply a number without being one; a text may use them without meaning to count.
+# Words that imply a number without being number words; a text may use them without meaning a count.
 _OTHERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("a", "an", "once", "single", "another"), ("1",)),
     **dict.fromkeys(("no", "none", "never", "nothing", "without", "free"), ("0",)),
@@ -80,7 +80,7 @@ _OTHERS: dict[str, Sequence[str]] = {
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number in a text, from `start` to `end`, with all its readings."""
+    """A number in a text, from `start` to `end`, with all its possible readings."""
 
     text: str
     start: int
@@ -109,7 +109,7 @@ def numerals(text: str) -> Iterator[Quantity]:
 
 
 def spelled(text: str) -> Iterator[Quantity]:
-    """Yield the numbers that are written in words, one for each run of number words."""
+    """Yield the numbers that are written in words: one Quantity per run of number words."""
     run: list[re.Match[str]] = []
     for match in [*_WORD.finditer(text), None]:
         word = match[0].lower() if match else ""
@@ -123,7 +123,7 @@ def spelled(text: str) -> Iterator[Quantity]:
 
 
 def numbers_said(text: str) -> set[Decimal]:
-    """Return all numbers that a text may mean, including words that may not be meant as counts."""
+    """Return all numbers that a text may mean, including words that may not be meant as numbers."""
     said = {reading for found in (numerals, spelled) for q in found(text) for reading in q.readings}
     said |= {Decimal(number) for mark, number in _VULGAR.items() if mark in text}
     for match in _FRACTION.finditer(text):
@@ -146,7 +146,7 @@ def _readings(numeral: str) -> Iterator[Decimal]:
     if len(numeral) > MAX_DIGITS:
         return
     digits = re.sub(rf"[{_SPACES}'’]", "", numeral)
-    if digits != numeral:  # what looks like one grouped number may also be several numbers
+    if digits != numeral:  # what looks like a single number in groups may also be several numbers
         for part in re.split(rf"[{_SPACES}'’]", numeral):
             yield from _readings(part)
     points, commas = digits.count("."), digits.count(",")
@@ -186,15 +186,15 @@ def _run(text: str, run: Sequence[re.Match[str]]) -> Quantity:
 
 
 def _values(words: Sequence[str]) -> Iterator[int]:
-    """Yield what a run of number words can mean, both as one number and as several in a row."""
-    parts: list[int] = []  # numbers below a hundred, in order
+    """Yield what a run of number words can mean, as one number or as several numbers in a row."""
+    parts: list[int] = []  # the numbers below a hundred so far, in order
     total = current = 0
     said, previous = False, ""
     for word in words:
         if word in _CARDINALS:
             number = _CARDINALS[word]
             fits = current % 100 == 0 or (current % 10 == 0 and current % 100 >= 20 and number < 10)
-            if said and not fits:  # "nineteen eighty": another number begins
+            if said and not fits:  # as in "nineteen eighty": another number begins
                 yield total + current
                 total = current = 0
             tens = parts and parts[-1] >= 20 and parts[-1] % 10 == 0

@@ -2,7 +2,7 @@
 
 Pending `record` entries become edits, the edits become a candidate, and the gate judges the
 candidate. An entry that contradicts the schema or that the gate won't accept (bisection finds which
-one) is rejected with the reason; the others go through.
+entry) is rejected with the reason; the other entries go through.
 """
 
 import time
@@ -39,22 +39,22 @@ from workers.checkpointing.findings import Verdict
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of times that a checkpoint is built for the same entries: it is rebuilt on the new
-# head if another version became the head first.
+# Maximum number of times that a checkpoint is built for the same entries. It has to be rebuilt on
+# the new head if another version became the head in the meantime.
 MAX_REBUILDS = 3
-# Maximum number of checkpoints each time the lane is claimed, and seconds after which no further
-# one is started, so that a user with a long backlog doesn't hold up other users.
+# Maximum number of checkpoints each time the lane is claimed, and number of seconds after which no
+# further checkpoint is started, so that a user with a long backlog doesn't hold up other users.
 MAX_CHECKPOINTS = 10
 TURN_SECONDS = 5.0
 
-# Errors that aren't any entry's fault: the work is retried later.
+# Errors that no entry caused: the entries are retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
 def checkpoint_pending(user_pk: int) -> None:
     """Settle the user's pending typed entries, batch by batch.
 
-    Does nothing if another worker is already doing so.
+    Does nothing if another worker is already settling them.
     """
     lane = leases.claim(lanes.due(LaneName.RECORDS).filter(user_id=user_pk))
     if lane is None:
@@ -138,7 +138,7 @@ class _Draft:
 
 
 def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
-    """Return an accepted draft with as many entries as the gate lets through."""
+    """Return an accepted draft with as many of the entries as the gate lets through."""
     draft = _draft(user, entries)
     if draft.verdict.accepted:
         return draft
@@ -158,7 +158,7 @@ def _offenders(
     entries: Sequence[LogEntry],
     verdict: Verdict,
 ) -> dict[int, str]:
-    """Bisect to find the entries that the gate rejects on top of `base`; return its reasons."""
+    """Bisect to find the entries that the gate rejects on top of `base`; map each to the reason."""
     if len(entries) == 1:
         return {entries[0].seq: verdict.reason}
     found: dict[int, str] = {}
@@ -175,7 +175,7 @@ def _offenders(
 def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
     """Compile the entries on the user's head and judge the result.
 
-    An entry that contradicts the schema is left out, with the reason in `rejected`.
+    An entry that contradicts the schema is left out, and the reason is added to `rejected`.
     """
     rejected: dict[int, str] = {}
     statements = {entry.seq: record_entry(entry) for entry in entries}
@@ -204,7 +204,8 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             except _TRANSIENT:
                 raise
             except Exception as error:
-                # Some of the entry's edits are already in the project, so start over without it.
+                # Some of the entry's edits have already been applied, so start over without this
+                # entry.
                 rejected[entry.seq] = _refusal(entry, error)
                 break
             edits += compiled
@@ -219,7 +220,7 @@ def _refuse_collision(
 ) -> None:
     """Raise EditError if a merged entry would change a record based on the user's own entries.
 
-    The two users may have meant different things by the same key.
+    The two merged users may have meant different things by the same key.
     """
     if merge is None:
         return
@@ -240,9 +241,9 @@ def _refuse_collision(
 def _refusal(entry: LogEntry, error: Exception) -> str:
     """Return why an entry could not be turned into edits.
 
-    Any error other than EditError is a bug in the server. It would recur on every attempt, and one
-    entry must not block a user, so the entry is rejected but stays in the log, and the bug is
-    reported in the server's own log.
+    Any error other than EditError is a bug in the server. The error would recur on every attempt,
+    and one entry must not block a user, so the entry is rejected but stays in the user's log, and
+    the bug is reported in the server's own log.
     """
     if isinstance(error, EditError):
         return str(error)

@@ -2,11 +2,12 @@
 
 Records and constraints that rely on a redacted entry are restored to their state before that entry
 touched them, or removed; legacy files are removed. Other entries that have changed these records
-and constraints since then become pending again, so that their changes are redone. If the gate
-rejects the resulting project, the content still has to go: the gate then checks only what it checks
-for typed entries, as if somebody had retired the records. Its objection is kept for staff, and a
-constraint that can't cope fails visibly on its next run. If the project does not even load, the
-redaction is retried, and nothing is reported as redacted until it succeeds.
+and constraints since then become pending again, so that the changes are redone. If the gate rejects
+the resulting project, the redacted content still has to go: the gate then checks only what it
+checks for typed entries, as if somebody had retired the records. The gate's objection is stored for
+staff, and a constraint that can't cope with the change fails visibly on its next run. If the
+project does not even load, the redaction is retried, and nothing is reported as redacted until the
+redaction succeeds.
 """
 
 from collections.abc import Collection
@@ -35,7 +36,7 @@ MAX_REBUILDS = 3
 
 
 def work_on(user_pk: int) -> None:
-    """Finish a redaction for the user, unless another worker is doing so.
+    """Finish the user's redactions in progress, unless another worker is doing so.
 
     Everything is written in one transaction: a worker that is killed before it commits has written
     nothing, and the redaction starts over.
@@ -62,7 +63,7 @@ def work_on(user_pk: int) -> None:
 
 def _finish(row: Redaction) -> None:
     user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=row.user_id)
-    # Finish all of the user's redactions in progress at once, with a single new version.
+    # Finish all of the user's redactions in progress together, with a single new version.
     seqs = redaction.under_way(user)
     traces = forgetting.find(user, seqs)
     draft = _draft(user, row, traces) if traces.in_head else None
@@ -108,8 +109,8 @@ def _finish(row: Redaction) -> None:
 class _Draft:
     """A project without anything that relies on the redacted entries.
 
-    `again` are the other entries that have to be reprocessed; `problem` is the gate's objection, if
-    any.
+    `again` contains the unredacted entries that have to be reprocessed; `problem` is the gate's
+    objection, if any.
     """
 
     candidate: Candidate
@@ -129,7 +130,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
     candidate = Candidate(
         parent=user.head,
         change=change,
-        edits=[],  # none are stored, since they would name the removed records
+        edits=[],  # stored edits would name the removed records
         origin=Origin.REDACTION,
         seen_seq=max(user.head.seen_seq, row.seq),
         verdict={**verdict.to_json(), "redaction": {"seq": row.seq, "problem": problem}},
@@ -142,7 +143,7 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:
     """Return the change that removes the content, and the entries to reprocess.
 
-    The latter are the other entries that contributed to what the change removes.
+    The entries to reprocess are the unredacted entries that contributed to what the change removes.
     """
     keys = {record.key for record in traces.head_records}
     project = checkpoints.open_project(user.head, user, keys=keys)
@@ -154,7 +155,7 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
             project.remove(record_id, [row.seq])
         else:
             project.replace(record_id, earlier)
-        if record_id.domain != conflicts.DOMAIN:  # a removed conflict needs no further processing
+        if record_id.domain != conflicts.DOMAIN:  # removing a conflict leaves nothing to reprocess
             again |= set(sources) - set(earlier.sources if earlier else ())
     for name, also in sorted(traces.head_constraints.items()):
         if (text := traces.earlier_constraints.get(name)) is None:
@@ -178,7 +179,7 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
     class_ = domain.classes[earlier.class_name]
     try:
         fields = conform_fields(earlier.fields, class_, domain, ".".join(record_id))
-    except EditError:  # the class has changed since
+    except EditError:  # the class has changed since then
         return None
     return replace(earlier, fields=fields)
 
@@ -186,7 +187,7 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
 def _reopen(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     """Make entries that the previous version covered pending again.
 
-    A message stays settled if facts were derived from it: the facts are reopened instead.
+    A message from which facts were derived stays settled: the facts are reopened instead.
     """
     made = LogEntry.objects.filter(
         user=user, redacted_at=None, derived_from__contains=[OuterRef("seq")]

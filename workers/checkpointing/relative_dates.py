@@ -1,4 +1,4 @@
-"""Find the dates in a text that can be resolved only relative to the day it was said."""
+"""Find the dates in a text that can be resolved only relative to the day when the text was said."""
 
 import calendar
 import datetime
@@ -19,7 +19,7 @@ from workers.checkpointing.dates import (
 from workers.checkpointing.quantities import ORDINALS, spelled
 
 MAX_YEARS = 50  # maximum number of mentioned years to try for a date without a year
-MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years would leave the calendar
+MAX_COUNT_DIGITS = 5  # larger counts of days, weeks or years would exceed the supported date range
 
 _WEEKDAYS = {
     name.lower(): number
@@ -65,7 +65,7 @@ _MONTH_ORDINAL = re.compile(
 )
 _ON_ORDINAL = re.compile(rf"\bon\s+the\s+(?P<days>{_ORDINAL})\b(?!\s+[a-z])", FLAGS)
 _DAY_NAME = "|".join(sorted(_WEEKDAYS, key=len, reverse=True))
-# Ways to name a month: by its name, or by how far it is from now.
+# Ways to refer to a month: by its name, or by how far it is from now.
 _OF_A_MONTH = (
     rf"(?:{MONTH}(?:,?\s+(?:of\s+)?{YEAR})?"
     r"|(?:(?P<which>next|this|last|coming|past|previous|following)\s+|the\s+|each\s+|every\s+)?"
@@ -117,7 +117,7 @@ _DAYS_AWAY = (
 
 
 def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
-    """Add the dates without a year, once for each year that is mentioned or close to today."""
+    """Add each date without a year, once for every year that is mentioned or close to today."""
     years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
@@ -141,7 +141,7 @@ def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
 
 
 def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
-    """Add the days that the text gives as a spelled-out ordinal or as a holiday."""
+    """Add the days that the text names by a spelled-out ordinal or a holiday."""
     near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
@@ -154,7 +154,7 @@ def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
 
 
 def add_relative_dates(text: str, today: datetime.date, said: Said) -> None:
-    """Add the days, months and years that the text names relative to the day it was said."""
+    """Add the days, months and years that the text names relative to the day when it was said."""
     for pattern, distance in _DAYS_AWAY:
         if pattern.search(text):
             said.days.update(_away(today, distance))
@@ -212,7 +212,7 @@ def _years(match: re.Match[str], near: list[int]) -> list[int]:
 
 
 def _count(count: str) -> int:
-    """Return a count, given in digits or as a word; 0 if it has too many digits."""
+    """Return the value of a count written in digits or as a word; 0 if it has too many digits."""
     if count.isdigit():
         return int(count) if len(count) <= MAX_COUNT_DIGITS else 0
     return next((int(number) for found in spelled(count) for number in found.readings), 1)
@@ -246,7 +246,7 @@ def _nth_weekday(month: datetime.date, nth: str, weekday: int) -> Iterator[datet
 
 
 def _starts(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date]:
-    """Yield the coming days that a phrase such as "a week from Friday" may count from."""
+    """Yield the upcoming days that a phrase such as "a week from Friday" may count from."""
     if match["day"].lower() == "tomorrow":
         yield from _away(today, 1)
         return
@@ -272,7 +272,7 @@ def _steps(which: str) -> tuple[int, ...]:
 def _weekdays(today: datetime.date, weekday: int, which: str) -> Iterator[datetime.date]:
     """Yield the days that a weekday's name may mean.
 
-    "Next Friday" may mean the coming Friday, or the one after it.
+    "Next Friday" may mean the coming Friday or the Friday after that.
     """
     first, last = {
         **dict.fromkeys(("next", "coming", "following"), (1, 14)),
@@ -328,7 +328,7 @@ def _away(today: datetime.date, distance: int) -> Iterator[datetime.date]:
 
 
 def _shifted(day: datetime.date, months: int) -> datetime.date:
-    """Return the same day this many months later, or that month's last day if it is shorter.
+    """Return the same day this many months later, or the last day of that month if it is too short.
 
     If the result would be outside the calendar, the day is returned unchanged.
     """

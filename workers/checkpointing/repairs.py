@@ -1,9 +1,9 @@
 """Mechanical repairs to Python code written by somebody else, usually a model.
 
-A repair is applied only if the text can't run at all as it is, and can mean only one thing; it
-corrects the form, never a value. So a repair never guesses at a text that is cut off, misspelled or
-contradictory: its author has to fix it. Every repair has a name, which is recorded wherever the
-repaired text is used.
+A repair is applied only if the code can't run at all as it is, and can mean only one thing; a
+repair corrects the form, never a value. So a repair never guesses the meaning of code that is cut
+off, misspelled or contradictory: the author has to fix such code. Every repair has a name, which is
+recorded wherever the repaired code is used.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from workers.checkpointing.text_repairs import (
     syntax_error,
 )
 
-# Repairs are tried in rounds, since one may make another possible: a code fence may hide wrong
-# indentation.
+# Repairs are tried in rounds, since one repair may make another possible: a code fence may hide
+# wrong indentation.
 MAX_ROUNDS = 8
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """A text after its repairs, the repairs' names in order, and any remaining syntax error."""
+    """The repaired source, the names of its repairs in order, and any remaining syntax error."""
 
     source: str
     repairs: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class Repaired:
 def repair(source: str, library: Mapping[str, str] = MappingProxyType({})) -> Repaired:
     """Return the source with every mechanical repair that it needs; never raise.
 
-    A text that needs no repair is returned unchanged. `error` describes what no repair could
-    correct. `library` has the names in our library that may be imported, with their modules; it is
-    empty for somebody else's project, where `Alert` does not mean what it means in ours.
+    A source that needs no repair is returned unchanged. `error` describes a problem that no repair
+    could correct. `library` maps the names in our library that may be imported to their modules; it
+    is empty for a foreign project, where a name such as `Alert` may mean something else.
     """
     names: list[str] = []
     missing_imports = partial(add_missing_imports, known={**KNOWN_NAMES, **library})
@@ -74,9 +74,9 @@ def put_right(path: str, source: str) -> Repaired:
 
 
 def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tuple[str, str]]]:
-    """Return the edit with its source and tests repaired, and each repair as (path, name).
+    """Return the edit with its source and tests repaired, and a (path, name) pair for each repair.
 
-    A text that no repair makes valid is returned unchanged.
+    A source that no repair makes valid is returned unchanged.
     """
     path, tests_path = f"constraints/{edit.name}.py", f"tests/test_{edit.name}.py"
     source = put_right(path, edit.source)

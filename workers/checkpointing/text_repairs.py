@@ -15,7 +15,7 @@ Rules: TypeAlias = Mapping[str, Callable[[str], str]]
 
 
 def syntax_error(source: str) -> tuple[str, int | None] | None:
-    """Return a source's syntax error and the line it is on; None if the source is valid."""
+    """Return a source's syntax error and the line that it is on; None if the source is valid."""
     try:
         compile(parse_python(source), "module", "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -44,7 +44,7 @@ _UNTIL = {
 
 
 def _masked(source: str) -> str:
-    """Return the source with every string and comment blanked out, at the same positions."""
+    """Return the source with every string and comment blanked out; positions stay the same."""
     parts = []
     done = 0
     for start, end in _literals(source):
@@ -56,7 +56,7 @@ def _masked(source: str) -> str:
 def _literals(source: str) -> Iterator[tuple[int, int]]:
     """Yield the span of each comment, and of each string that has closing quotes.
 
-    A failed search for closing quotes is not repeated, so nothing is read twice.
+    A failed search for closing quotes is not repeated, so no part of the source is read twice.
     """
     open_until = dict.fromkeys(_UNTIL, 0)
     place = 0
@@ -96,13 +96,13 @@ def _code_fence(source: str) -> str:
         elif inside and wanted:
             blocks[-1].append(line)
     code = "".join("".join(block) for block in blocks)
-    if not code.strip():  # only a closing fence: the code comes before it
+    if not code.strip():  # there is only a closing fence: the code comes before it
         code = source[: next(_FENCE.finditer(source)).start()]
     return code if code.strip() else source
 
 
 def _language_tag(source: str) -> str:
-    """Drop a first line that only names the language."""
+    """Drop a first line that contains only the name of the language."""
     return re.sub(r"\A\s*(?:python3?|py)[ \t]*\n", "", source, flags=re.IGNORECASE)
 
 
@@ -156,7 +156,7 @@ _PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.MULTILINE)
 
 
 def _prompts(source: str) -> str:
-    """Drop the prompts (`>>>` or `...`) of an interactive session if every line has one."""
+    """Drop an interactive session's prompts (`>>>` or `...`) if every line has one."""
     lines = [line for line in source.splitlines() if line.strip()]
     if lines and all(_PROMPT.match(line) for line in lines):
         return _PROMPT.sub("", source)
@@ -164,7 +164,7 @@ def _prompts(source: str) -> str:
 
 
 def _indentation(source: str) -> str:
-    """Remove the indentation that all lines of a fragment share; string literals keep theirs.
+    """Remove the indentation common to all lines of a fragment, except inside string literals.
 
     The first line may have lost its indentation when the fragment was cut out.
     """
@@ -186,7 +186,7 @@ def _indentation(source: str) -> str:
 
 
 def _dedented(source: str) -> str:
-    """Remove the common margin from the lines that do not continue a string literal."""
+    """Remove the common indentation from all lines that do not continue a string literal."""
     inside: set[int] = set()
     try:
         for token in tokenize.generate_tokens(io.StringIO(f"if 1:\n{source}\n").readline):
@@ -197,7 +197,7 @@ def _dedented(source: str) -> str:
                 tokenize.DEDENT,
                 tokenize.INDENT,
             ):
-                inside |= set(range(token.start[0], token.end[0]))  # the line "if 1:" shifts them
+                inside |= set(range(token.start[0], token.end[0]))  # "if 1:" shifts line numbers
     except (tokenize.TokenError, SyntaxError, IndentationError):
         return source
     lines = source.split("\n")
@@ -213,8 +213,8 @@ def _dedented(source: str) -> str:
 
 
 _CALENDAR = re.compile(r"\b(?:date|datetime|time|timedelta)\s*\(([^()]*)\)")
-# No group here has a possessive quantifier, since Python versions before 3.11.5 repeat such a group
-# once too often.
+# These patterns use no possessive quantifiers on groups, since Python versions before 3.11.5 match
+# such a group once too often.
 _ZEROS = re.compile(r"(?<![\w.])(?![0-9_]*+[.eExXjJ])0+(?=[0-9])")
 
 
@@ -234,8 +234,8 @@ _OCTAL = re.compile(r"(?<![\w.])0[oO]([0-9]++)\b")
 def _impossible_octals(source: str) -> str:
     """Write 9 for 0o9 in a date or a time, since no octal number has the digit 9.
 
-    This is not done if any date or time has a valid octal number such as 0o12: only the author
-    knows whether 12 or the octal value is meant.
+    Nothing is changed if any date or time contains a valid octal number such as 0o12: only the
+    author knows whether 12 or the octal value is meant.
     """
     masked = _masked(source)
     found = [
@@ -259,7 +259,7 @@ _PROSE = re.compile(r"[A-Z*_>-]\S*+\s.*\w")
 
 
 def _prose_around(source: str) -> str:
-    """Drop sentences before the first and after the last line of code."""
+    """Drop prose before the first and after the last line of code."""
     lines = source.splitlines(keepends=True)
     first = next((n for n, line in enumerate(lines) if _BEGINNING.match(line)), 0)
     last = len(lines)
@@ -292,5 +292,6 @@ TEXT_RULES: Rules = {
     "leading_zeros": _leading_zeros,
     "impossible_octals": _impossible_octals,
 }
-# This rule is applied even to source that parses, since the word `python` alone on a line does.
+# This repair is applied even to source that parses, since the word `python` alone on a line is
+# valid Python.
 ALWAYS_APPLIED = {"language_tag"}

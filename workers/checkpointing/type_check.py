@@ -1,4 +1,4 @@
-"""Type checks: which of a project's files the type checker gets, and which of its errors count."""
+"""Type checks: which project files are sent to the type checker, and which of its errors count."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -38,8 +38,8 @@ def type_errors(
 ) -> Iterator[Finding]:
     """Yield a finding for each type error that the change causes.
 
-    An error in an unchanged file counts if it did not exist before, or if the file is in `anew`.
-    Raises SandboxError if the type checker was not available.
+    An error in an unchanged file counts only if the error is new, or if the file is in `anew`.
+    Raises SandboxError if the type checker is unavailable.
     """
     code = {path: text for path, text in change.files.items() if text is not None}
     yield from _findings(lambda: _new_faults(parent, change, code, anew), code, change.outline)
@@ -89,11 +89,11 @@ def _findings(
 
 
 def widening(message: str, outline: Outline) -> str:
-    """Return advice to widen a field so that it can hold a test's value, or "".
+    """Return advice to widen a field's type so that it can hold a test's value, or "".
 
     The type inferred for a field covers only the values seen so far: whole numbers even though 14.6
     may follow, or dates even though one may be missing. The result is "" if mypy's message is about
-    something else, or if two classes share the name and have the field.
+    something else, or if two classes with the same name both have the field.
     """
     if not (found := _ARGUMENT.search(message)):
         return ""
@@ -134,7 +134,7 @@ def _widened(class_: Class, name: str, given: str) -> str | None:
 def suggest_fix(fault: TypeFault, outline: Outline) -> str:
     """Return how to fix code that was written for a different project; "" for other errors.
 
-    mypy itself only says that a module, a name or an argument is missing.
+    mypy itself only reports that a module, a name or an argument is missing.
     """
     if (match := _NO_MODULE.search(fault.message)) and match[1] not in outline.domains:
         return (
@@ -160,7 +160,7 @@ def _listed(names: Iterable[str]) -> str:
 def _shown(
     outline: Outline, parent: Checkpoint | None, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a version's files for the type checker: all code, and stubs for the records."""
+    """Return the files of a version that the type checker gets: all code, and record stubs."""
     stubs = _stubs(outline)
     wanted = [path for path in outline.paths() if _is_code(path) and path not in changed]
     stored = checkpoints.read_files(parent, wanted) if parent and wanted else {}

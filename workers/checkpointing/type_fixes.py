@@ -1,7 +1,8 @@
 """Fixes for errors that people run into when writing their first constraints under `mypy --strict`.
 
-The type checker says what is wrong, but not what to write instead. Details that its message leaves
-out (which function it is, or which field may be None) are read from the source line.
+The type checker reports what is wrong, but not what to write instead. Details that its message
+leaves out (such as which function is meant, or which field may be None) are read from the source
+line.
 """
 
 import ast
@@ -20,7 +21,7 @@ _OPTIONAL = re.compile(r"\b(?:None|Optional)\b")
 # Example values, keyed by mypy's names for their types.
 _VALUES = {
     "date": "a date, as in datetime.date(2027, 1, 1)",
-    "datetime": "a moment, as in datetime.datetime(2027, 1, 1, 12, 0)",
+    "datetime": "a datetime, as in datetime.datetime(2027, 1, 1, 12, 0)",
     "int": "a number, as in 5",
     "float": "a number, as in 9.5",
     "Decimal": 'a Decimal, as in decimal.Decimal("9.50")',
@@ -28,7 +29,7 @@ _VALUES = {
 
 
 class _Place:
-    """The line of an error in its file; if the source isn't available, lookups find nothing."""
+    """The line of an error in a file; if the file has no source, lookups find nothing."""
 
     def __init__(self, fault: TypeFault, source: str, outline: Outline) -> None:
         self.path, self.line, self.outline = fault.path, fault.line, outline
@@ -43,7 +44,7 @@ class _Place:
         return next((node for node in functions if node.lineno == self.line), None)
 
     def owners(self, attribute: str) -> list[str]:
-        """Return the expressions whose attribute of this name is read on this line."""
+        """Return the expressions from which this line reads an attribute of the given name."""
         return _unique(
             ast.unparse(node.value) for node in self._attributes() if node.attr == attribute
         )
@@ -70,7 +71,7 @@ class _Place:
 
 
 def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
-    """Return what to write instead of the faulty code; "" if mypy's message already says it.
+    """Return what to write instead of the faulty code; "" if mypy's message is clear enough.
 
     `source` is the text of the file, or "" if it is not available.
     """
@@ -153,7 +154,7 @@ def _test_for_none(match: re.Match[str], place: _Place) -> str:
 
 
 def _compare_alike(match: re.Match[str], place: _Place) -> str:
-    """Advise comparing values of the same type: a text is neither a date nor a number."""
+    """Advise comparing values of the same type: a string is neither a date nor a number."""
     types = {match["left"], match["right"]}
     values = [_VALUES[one] for one in types if one in _VALUES]
     return f"write the text as {values[0]}" if "str" in types and values else ""

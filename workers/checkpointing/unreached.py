@@ -1,7 +1,7 @@
-"""Alert mutants: for each alert in a constraint, a copy of the constraint that fails there.
+"""Alert mutants: for each alert in a constraint, a copy of the constraint that fails at that point.
 
-If the tests still pass, they have not reached that alert, and prove nothing about its branch. The
-mutant fails instead of omitting the alert, so that a test that reaches the alert always notices.
+If the tests still pass, they don't reach that alert, and prove nothing about its branch. The mutant
+fails instead of omitting the alert, so that a test that reaches the alert always notices.
 """
 
 import ast
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 from memory.texts import parse_python
 
-# Maximum number of mutants per constraint; they are made for the constraint's first alerts.
+# Maximum number of mutants per constraint; mutants are created for the constraint's first alerts.
 MAX_ALERTS = 20
 MAKERS = frozenset({"Alert", "info", "warning", "critical"})
-# An expression that fails; it replaces the alert, on the same line.
+# An expression that raises an error; it replaces the alert, on the same line.
 _FAILURE = "(1 // 0)"
 
 
 @dataclass(frozen=True)
 class UnreachedAlert:
-    """A constraint's source that fails where an alert is made, and the line of that alert."""
+    """A constraint's source, changed to fail where an alert is created, and that alert's line."""
 
     source: str
     line: int
@@ -40,7 +40,7 @@ def alert_mutants(source: str) -> list[UnreachedAlert]:
 
 
 def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the calls that make alerts, and yielded expressions whose alerts are made elsewhere."""
+    """Yield calls that create alerts, and yielded expressions with alerts created elsewhere."""
     makers = set(_makers(tree))
 
     def is_made(node: ast.AST) -> bool:
@@ -60,7 +60,7 @@ def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _makers(tree: ast.Module) -> Iterator[str]:
-    """Yield the names under which the source calls the functions that make alerts."""
+    """Yield the names under which the source calls the functions that create alerts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "uac":
             for alias in node.names:
@@ -73,7 +73,7 @@ def _makers(tree: ast.Module) -> Iterator[str]:
 
 
 def _failing(source: str, node: ast.expr) -> str:
-    """Return the source with this expression replaced by one that fails."""
+    """Return the source with this expression replaced by an expression that fails."""
     assert node.end_lineno is not None
     lines = source.splitlines(keepends=True)
     first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()

@@ -1,12 +1,12 @@
 """Updates: a value in a record may change only if an entry that the edit cites supports the change.
 
-An entry supports the change if it names the record, or contains the old value. An entry that
-contains the new value also supports it but, unless the field had no value before, the entry must
-name the field as well. Values that a constraint reads can silence or raise alerts, so the rules are
-stricter for them: an entry must name the record or, if the field had no value before, contain the
-new value and name the field; and a new text must be in an entry or be marked as derived. Entries
-that the record already relied on, and the entries those were derived from, name the record anyway,
-so that doesn't count as support.
+An entry supports the change if the entry names the record, or contains the old value. An entry that
+contains the new value also supports the change but, unless the field had no value before, the entry
+must name the field as well. Values that a constraint reads can silence or raise alerts, so the
+rules are stricter for them: an entry must name the record or, if the field had no value before,
+contain the new value and name the field; and a new text must occur in an entry or be marked as
+derived. Entries that the record already relied on, and the entries these were derived from, name
+the record anyway, so naming it doesn't count as support from them.
 """
 
 import datetime
@@ -23,14 +23,15 @@ from workers.checkpointing.grounding import Source, says
 from workers.checkpointing.wording import Wording, texts_of
 from workers.checkpointing.words import content_words, names_one_of, shared_words
 
-# An entry that shares this many words with one that the record relies on names the record.
+# An entry that shares this many words with an entry that the record relies on is treated as naming
+# the record.
 MIN_SHARED = 2
 # Maximum number of a record's entries, newest first, that a cited entry is compared with.
 MAX_RESTED = 20
 # Smaller numbers occur in too many contexts to identify a record.
 TELLING_NUMBER = 100
-# Fields that name people: a person's name fits every record about that person, so it identifies
-# none of them.
+# Fields that name people: a person's name fits every record about that person, so it identifies no
+# particular record.
 WHOSE = frozenset(
     {
         *("person", "people", "owner", "holder", "patient", "member", "members", "who", "whose"),
@@ -42,10 +43,10 @@ WHOSE = frozenset(
 
 @dataclass(frozen=True)
 class RecordUpdate:
-    """A record before and after the edits, and the entries that they cite for each field.
+    """A record before and after the edits, and the entries that the edits cite for each field.
 
-    `fields` are the fields that its class has now; `rested_on` are the entries that the record
-    relied on before, plus those they were derived from.
+    `fields` are the fields that the record's class has now; `rested_on` are the entries that the
+    record relied on before, plus the entries these were derived from.
     """
 
     record_id: RecordId
@@ -62,8 +63,8 @@ def names_record(
 ) -> bool:
     """Return whether an entry names a record.
 
-    It does if it has a content word from the record's class, collection, key or texts, or if it
-    shares several words with an entry that the record relies on.
+    An entry names a record if it has a content word from the record's class, collection, key or
+    texts, or if it shares several words with an entry that the record relies on.
     """
     whose = frozenset(
         content_words(
@@ -91,11 +92,11 @@ def ungrounded_updates(
     *,
     is_of_model: bool = True,
 ) -> Iterator[Finding]:
-    """Yield a finding for each changed value that no entry cited for it supports.
+    """Yield a finding for each changed value that none of the entries cited for it support.
 
-    `sources` maps seq to entry; a cited entry that is missing from it supports nothing. `read` has
-    the names of the fields that constraints read. The wording of a text needs support only if a
-    language model wrote it (`is_of_model`).
+    `sources` maps seq to entry; a cited entry that is missing from `sources` supports nothing.
+    `read` contains the names of the fields that constraints read. The wording of a text needs
+    support only if a language model wrote it (`is_of_model`).
     """
     zone = zoneinfo.ZoneInfo(time_zone)
     for update in updates:
@@ -127,9 +128,9 @@ def ungrounded_updates(
 
 
 def _changed(update: RecordUpdate) -> dict[str, tuple[Value, Value]]:
-    """Return the changed fields, each with its old and new value.
+    """Return the changed fields, each with the old and new values.
 
-    A value that was in a field that no longer exists hasn't changed: the field was renamed.
+    A value taken over from a field that no longer exists isn't a change: the field was renamed.
     """
     old, new = update.before.fields, update.after.fields
     gone = {name: value for name, value in old.items() if name not in update.fields}
@@ -159,7 +160,7 @@ def _is_telling(value: Value) -> bool:
 def _says(source: Source, old: Value, new: Value, zone: zoneinfo.ZoneInfo) -> bool:
     """Return whether an entry contains a new value.
 
-    No entry contains None or a boolean: nobody writes "none", "yes" or "no" for these.
+    No entry contains None or a boolean: nobody writes "none", "yes" or "no" for such values.
     """
     match new:
         case None | bool():
@@ -194,7 +195,7 @@ def _unnamed(update: RecordUpdate, name: str, *, is_read: bool) -> Finding:
         message=f"field {name} of {'.'.join(update.record_id)}{why} would change, and no entry that"
         f" the edit cites ({_cited(update, name)}) {what}, apart from the entries that the record"
         " is based on",
-        fix="cite the entry that says so, or leave the value as it is",
+        fix="cite the entry that supports the change, or leave the value as it is",
         record=update.record_id,
         field=name,
         entry=max(update.cited.get(name, ()), default=None),
@@ -206,8 +207,8 @@ def _unsaid(update: RecordUpdate, name: str) -> Finding:
         code="ungrounded_update",
         message=f"field {name} of {'.'.join(update.record_id)}, which constraints read, would"
         f" change to a text that is not in any entry that the edit cites ({_cited(update, name)})",
-        fix="cite the entry that says it, or, if it follows from the cited entries, name the field"
-        " in `derived` with the reason",
+        fix="cite the entry that contains the text or, if it follows from the cited entries, name"
+        " the field in `derived` with the reason",
         record=update.record_id,
         field=name,
         entry=max(update.cited.get(name, ()), default=None),

@@ -1,11 +1,11 @@
-"""Wording: some of a text's words must occur in the entries that are cited for it.
+"""Wording: some of a text's words must occur in the entries that are cited for the text.
 
 Dates, numbers and codes are compared one by one (`grounding`). At least a quarter of all other
-words must occur in the entries: all but four in a thousand true facts from recorded conversations
-pass this check, and twelve out of thirteen random snippets fail it. The speaker and the time count
-as words of the entry, since "Gina is well" may be an entire fact. A paraphrase or translation has
-to be marked as derived, with a reason that quotes an entry, because a model that quotes nothing may
-not have read the entry.
+words must occur in the entries: of the true facts from recorded conversations, all but four in a
+thousand pass this check; of random snippets, twelve out of thirteen fail it. The entry's speaker
+and timestamp count as words of the entry, since "Gina is well" may be an entire fact. A paraphrase
+or translation has to be marked as derived, with a reason that quotes an entry, because a model that
+quotes nothing may not have read the entry.
 """
 
 import datetime
@@ -32,12 +32,12 @@ ONE_IN = 4
 # A stem of at least this length also matches longer words that begin with it, to accommodate
 # languages other than English.
 LONG_STEM = 5
-# Words that facts use for the user, who says "I".
+# Words that refer to the user in facts, where the user said "I".
 _USER = frozenset(terms("user users"))
 # Finding code for a paraphrase that is marked as derived and accepted.
 PARAPHRASE = "paraphrase"
 FIX = (
-    "cite the entry that says it; if the text is a paraphrase or in another language, name the"
+    "cite the entry that supports the text; if it is a paraphrase or in another language, name the"
     " field in `derived` with a reason that quotes the entry:"
     " \"German: 'Ich koche gern Nudeln'\""
 )
@@ -62,8 +62,8 @@ class Wording:
     def says(self, text: str) -> bool:
         """Return whether the entries contain enough of a text's terms.
 
-        A text without terms has to occur in full. The entries' days count as terms, but are not
-        enough on their own: every entry has a day.
+        A text without terms has to occur in full. The entries' dates count as terms, but are not
+        enough on their own: every entry has a date.
         """
         wanted = _terms_of(text)
         if not wanted:
@@ -98,10 +98,10 @@ class Wording:
 def unsaid_texts(
     claims: Iterable[Claim], sources: Mapping[int, Source], time_zone: str
 ) -> Iterator[Finding]:
-    """Yield a finding for each text that the entries cited for it do not support.
+    """Yield a finding for each text that is not supported by the entries cited for it.
 
     A sentence has to be supported on its own. A name or label in a new record, such as
-    `category="drug"`, passes if anything in the record is supported (an entry's day doesn't count
+    `category="drug"`, passes if anything in the record is supported (an entry's date doesn't count
     as support, since every entry has one); `updates` judges the labels in an updated record. If an
     edit marks a field as derived, with a reason that quotes an entry, the finding does not block.
     """
@@ -129,7 +129,7 @@ def unsaid_texts(
 
 
 def _counts(value: Value, days: Set[datetime.date]) -> bool:
-    """Return whether a value is of a kind that is verified separately.
+    """Return whether a value is of a kind that counts as support for a record's labels.
 
     Such values are numbers, times, and dates other than the days of the entries themselves.
     """
@@ -156,7 +156,7 @@ def texts_of(value: Value) -> Iterator[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a text has more than words that could occur in any text."""
+    """Return whether a text contains words other than those that could occur in any text."""
     words = words_of(text)
     return bool(_terms_of(text)) or not words or any(map(str.isdecimal, words))
 

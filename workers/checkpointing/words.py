@@ -1,8 +1,8 @@
 """The content words of a text, compared by their stems.
 
-They decide whether an entry names a record, and whether a quotation is meaningful. Words that could
-occur in any text (grammatical words, commands to a program, words about how things are stored)
-don't count.
+Content words decide whether an entry names a record, and whether a quotation is meaningful. Words
+that could occur in any text (grammatical words, commands to a program, words about how things are
+stored) don't count.
 """
 
 import re
@@ -14,10 +14,10 @@ from workers.checkpointing.grounding import any_starts_with, words_of
 # Minimum length of a content word: in letters, and in characters of a script without upper case.
 MIN_LETTERS = 3
 MIN_SIGNS = 2
-# A stem of this length may also begin a longer one: "medic" (medication) begins "medicin"
-# (medicine).
+# A stem of at least this length also matches longer stems that begin with it: "medic" (medication)
+# begins "medicin" (medicine).
 LONG_STEM = 5
-# No real word has more characters; only the beginning of a longer string is compared.
+# No real word has more characters than this; of a longer string, only the beginning is compared.
 LONGEST = 64
 
 
@@ -39,7 +39,7 @@ def content_words(texts: Iterable[str]) -> dict[str, None]:
 
 
 class Words:
-    """The content words of a text, in which other words can be looked up."""
+    """The content words of a text, prepared for looking up other words."""
 
     def __init__(self, text: str) -> None:
         self._stems = {_stem(word[:LONGEST]) for word in _content_words(text)}
@@ -47,7 +47,7 @@ class Words:
         self._plain = " ".join(words_of(text))
 
     def have(self, word: str) -> bool:
-        """Return whether the text has a word with the same stem."""
+        """Return whether the text has a word with the same stem as this word."""
         if is_sign(word[0]):
             return word in self._plain
         return _is_akin(_stem(word[:LONGEST]), self._stems, self._in_order)
@@ -69,7 +69,7 @@ def is_sign(character: str) -> bool:
 
 
 def _is_akin(stem: str, said: Set[str], in_order: Sequence[str]) -> bool:
-    """Return whether a text has this stem, or a shorter or longer form: "medic" and "medicat"."""
+    """Return whether a text has this stem or a shorter or longer one: "medic" and "medicat"."""
     return (
         stem in said
         or any(stem[:length] in said for length in range(LONG_STEM, len(stem)))
@@ -112,8 +112,8 @@ _OF_OTHER_LANGUAGES = words_of("""
     меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
     только том уже чем что чтобы эта это этот
 """)
-# Words that do not count as content words: words that say how, when or to whom something happens,
-# and words about deleting or storing it.
+# Words that do not count as content words: words that express how, when or to whom something
+# happens, and words about deleting or storing data.
 _EMPTY = frozenset(
     words_of("""
         about above after again against all also although always and another any anybody anyone

@@ -1,6 +1,6 @@
-"""Judge a workspace constraint version before anybody may approve it.
+"""Judge a version of a workspace constraint before anybody may approve it.
 
-The version is judged on its own, in sandboxes that hold no user data and serve no other purpose.
+The version is judged in isolation, in sandboxes that hold no user data and serve no other purpose.
 """
 
 import time
@@ -39,10 +39,10 @@ logger = structlog.get_logger(__name__)
 
 
 def judge_waiting(version_pk: str) -> None:
-    """Judge the version, unless it has already been judged or another worker is judging it.
+    """Judge the version, unless another worker has already judged it or is doing so now.
 
-    The verdict is stored. Raises SandboxError if no sandbox was available or if it failed; the
-    version is then judged later.
+    The verdict is stored. Raises SandboxError if no sandbox was available or if a sandbox failed;
+    the version is then judged later.
     """
     version = leases.claim(workspace_constraints.unjudged().filter(pk=version_pk))
     if version is None:

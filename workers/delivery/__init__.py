@@ -1,1 +1,1 @@
-"""Deliveries: webhooks and emails, sent to servers that may be slow or hostile."""
+"""Delivery of webhooks and emails to servers that may be slow or hostile."""

@@ -1,7 +1,7 @@
-"""Send webhook messages to endpoints until they are accepted, in order for each alert.
+"""Send webhook messages to endpoints until accepted; messages about the same alert stay in order.
 
-If a worker is killed after sending a message but before recording that it was sent, its lease
-expires, and the message is sent again with the same id.
+If a worker is killed after sending a message but before recording that it was sent, the worker's
+lease expires, and the message is sent again with the same ID.
 """
 
 import datetime
@@ -24,12 +24,12 @@ logger = structlog.get_logger(__name__)
 # Seconds that a thread spends on one endpoint before the other endpoints get their turn.
 TURN_SECONDS = 20.0
 # How long to wait before retrying an endpoint whose secret can't be read. Once the operator has
-# fixed the problem, delivery resumes by itself.
+# fixed the problem, delivery resumes automatically.
 UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 
 
 def deliver(endpoint_pk: str) -> None:
-    """Send all of the endpoint's due messages, one after the other."""
+    """Send all messages that are due for the endpoint, one after the other."""
     ends = time.monotonic() + TURN_SECONDS
     while (delivery := delivery_attempts.claim(endpoint_pk)) is not None:
         try:
@@ -50,7 +50,7 @@ def _send(delivery: Delivery) -> None:
     except encryption.EncryptionError as error:
         leases.write(
             delivery,
-            attempts=delivery.attempts - 1,  # not an attempt, since no request was sent
+            attempts=delivery.attempts - 1,  # this isn't an attempt, since no request was sent
             run_after=began_at + UNREADABLE_WAIT,
             last_error=str(error),
             lease_owner="",

@@ -1,6 +1,7 @@
-"""Send emails to staff: claim a subscription, send what is new, and advance its cursor.
+"""Send emails to staff: claim a subscription, send what is new, and advance the cursor.
 
-An email is sent before the cursor advances: if a worker is killed in between, it is sent again.
+An email is sent before the cursor advances: if a worker is killed between these two steps, the
+email is sent again.
 """
 
 import datetime
@@ -19,8 +20,8 @@ NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconne
 
 logger = structlog.get_logger(__name__)
 
-# How long to pause after the mail server has failed to answer, so that this process runs into the
-# timeout only once and not for every subscription.
+# How long to pause after the mail server has failed to respond, so that this process runs into the
+# timeout only once instead of once per subscription.
 PAUSE = datetime.timedelta(seconds=30)
 _silent_until = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -28,7 +29,7 @@ NO_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 
 
 class CannotMail(Exception):
-    """A setting has to be fixed before this email can be sent; the message says which."""
+    """A setting has to be fixed before this email can be sent; the message names the setting."""
 
 
 def send(subscription_pk: int) -> None:
@@ -53,7 +54,7 @@ def send(subscription_pk: int) -> None:
         if isinstance(error, NO_ANSWER):
             _silent_until = timezone.now() + PAUSE
         leases.fail(subscription, f"{type(error).__name__}: {visible(str(error))}")
-        # The mail server's error may quote the email, so only its type is logged.
+        # The mail server's error message may quote the email, so only the error's type is logged.
         logger.warning("mail_not_sent", subscription=subscription_pk, error=type(error).__name__)
         if not isinstance(error, CannotMail | OSError):
             raise
@@ -63,8 +64,8 @@ def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:
     if news.number:
         if not subscription.staff.has_perm("memory.view_alert"):
             raise CannotMail(
-                f"{subscription.staff.get_username()} may not view alerts: grant the permission, or"
-                " switch the subscription off."
+                f"{subscription.staff.get_username()} has no permission to view alerts: grant it,"
+                " or turn the subscription off."
             )
         if settings.EMAIL_BACKEND == NO_BACKEND:
             raise CannotMail("EMAIL_URL is not set: there is no mail server to send with.")

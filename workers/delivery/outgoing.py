@@ -1,8 +1,8 @@
 """Send one POST request to somebody else's server, which may be slow, broken or hostile.
 
 The request goes only to an address that was checked beforehand: redirects are not followed, and
-proxies from the environment are not used. The whole call has a deadline, even if the server sends
-only one byte per second, and only the beginning of the response is read.
+proxies from the environment are not used. The deadline covers the whole call, even if the server
+sends only one byte per second, and only the beginning of the response is read.
 """
 
 import http.client
@@ -16,17 +16,17 @@ from memory.delivery import connections, destinations
 from memory.delivery.connections import Late, TooLong, Wire
 from memory.delivery.destinations import Destination
 
-# Maximum size of the response's header, and of the excerpt of its body.
+# Maximum size of the response's header, and of the excerpt from the response's body.
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 1024
-# Once the status is known, the rest of the response is only for people to read, so it is worth
-# waiting at most this many seconds for it.
+# Once the status is known, the rest of the response is only for people to read, so we wait for it
+# for at most this many seconds.
 BODY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Response:
-    """The result of a call: the response's status, what went wrong, and the address called.
+    """The result of a request: the response's status, what went wrong, and the address used.
 
     `status` is None if there was no response; `error` is "" if the endpoint accepted the request.
     """
@@ -39,7 +39,7 @@ class Response:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> Response:
-    """Send the body to the URL within `seconds`; errors are returned, never raised."""
+    """POST the body to the URL within `seconds`; errors are returned, never raised."""
     deadline = time.monotonic() + seconds
     try:
         destination = destinations.parse(url)
@@ -90,12 +90,12 @@ def _problem(status: int) -> str:
     if 200 <= status < 300:
         return ""
     if 300 <= status < 400:
-        return f"The endpoint answered {status}; redirects are not followed: give the final URL."
-    return f"The endpoint answered {status}."
+        return f"The endpoint returned {status}; redirects are not followed: give the final URL."
+    return f"The endpoint returned {status}."
 
 
 def _beginning(response: http.client.HTTPResponse) -> str:
-    """Return as much of the beginning of the body as arrives in time."""
+    """Return as much of the beginning of the response body as arrives in time."""
     read = b""
     try:
         while len(read) < EXCERPT_BYTES and (more := response.read1(EXCERPT_BYTES - len(read))):
@@ -107,9 +107,9 @@ def _beginning(response: http.client.HTTPResponse) -> str:
 
 def _words(error: Exception, seconds: float) -> str:
     if isinstance(error, Late | TimeoutError):
-        return f"There was no answer in time ({seconds:g} s)."
+        return f"There was no response in time ({seconds:g} s)."
     if isinstance(error, TooLong):
-        return f"The answer's header is longer than {READ_BYTES} bytes."
+        return f"The response's header is longer than {READ_BYTES} bytes."
     if isinstance(error, http.client.RemoteDisconnected):
-        return "The connection was closed without an answer."
+        return "The connection was closed without a response."
     return f"{type(error).__name__}: {error}"[:500].replace("\0", "�")

@@ -1,7 +1,8 @@
 """Backtests: run a constraint over the past versions of users' projects, one user at a time.
 
-For each stretch of versions in which nothing that the constraint reads changed, a forecast tells
-when its findings could have changed. The constraint is run as of each of these times.
+For each stretch of versions in which nothing that the constraint reads changed, a forecast gives
+the times at which the constraint's findings could have changed. The constraint is run as of each of
+these times.
 """
 
 import datetime
@@ -35,14 +36,15 @@ from workers.sandbox.results import UserError
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a worker spends on a backtest before moving on to other work; the second limit
+# Seconds that a worker spends on a backtest before moving on to other tasks; the second limit
 # applies while runs are waiting.
 SLICE_SECONDS = 30.0
 HURRIED_SECONDS = 3.0
-# Maximum seconds spent on one user's history; the findings in the rest of it are unknown.
+# Maximum number of seconds spent on one user's history; the findings for the rest of the history
+# are unknown.
 USER_SECONDS = 120.0
 KILLED = "the worker was killed repeatedly"
-# Errors that a constraint raises if it runs on a version older than the one it was written for.
+# Errors that a constraint raises if it runs on a version older than the version it was written for.
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
 
@@ -54,7 +56,7 @@ def go_on(backtest_pk: str) -> None:
     with leases.kept(backtest), structlog.contextvars.bound_contextvars(backtest=backtest_pk):
         try:
             _go_on(backtest)
-        except leases.LeaseLost:  # or the backtest was cancelled
+        except leases.LeaseLost:  # another worker took over, or the backtest was cancelled
             logger.warning("lease_lost")
         except Exception as error:
             leases.fail(backtest, f"{type(error).__name__}: {error}")
@@ -79,7 +81,7 @@ def _go_on(backtest: Backtest) -> None:
         passed = time.monotonic() - begun
         hurried = passed > HURRIED_SECONDS and runs.are_waiting()
         if hurried or passed > SLICE_SECONDS:
-            now = timezone.now()  # puts this backtest last: see dispatching.hint_backtests
+            now = timezone.now()  # move this backtest to the back: see dispatching.hint_backtests
             given_back = {"lease_owner": "", "lease_expires_at": None, "run_after": now}
             leases.write(backtest, **given_back, hinted_at=now if hurried else None)
             return
@@ -88,18 +90,18 @@ def _go_on(backtest: Backtest) -> None:
 
 
 def _refused(backtest: Backtest) -> str | None:
-    """Return why the policy forbids the source as a user's own constraint; None if it allows it."""
+    """Return why the policy forbids the source as a user's own constraint; None if it doesn't."""
     head = backtest.user.head if backtest.user else None
     if head is None or head.tree.get(backtest.constraint) == backtest.source_hash:
-        return None  # a workspace constraint, or one that passed the gate
+        return None  # a workspace constraint, or a constraint that passed the gate
     findings = check_policy(backtest.constraint, backtests.own_source(backtest))
     told = [f"line {finding.line}: {finding.message}" for finding in findings]
     return "; ".join(told) or None
 
 
 def _look_at(backtest: Backtest, row: BacktestUser) -> None:
-    """Process one user: store the findings or, after too many attempts, the failure."""
-    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # every worker that tried was killed
+    """Process one user: store the user's findings or, after too many attempts, the failure."""
+    if backtest.attempts > settings.UAC_MAX_ATTEMPTS:  # each attempt's worker was killed
         _give_up(backtest, row, backtest.last_error or KILLED)
         return
     try:
@@ -128,8 +130,9 @@ def _give_up(backtest: Backtest, row: BacktestUser, error: str) -> None:
 class _Stretch:
     """Consecutive versions of a user in which nothing that the constraint reads changed.
 
-    `versions` has the time at which each version became the head, along with its number. `plan`
-    loads the first version and the constraint. If `key` is empty, the constraint does not run.
+    `versions` contains the time at which each version became the head, and the version's number.
+    `plan` loads the first version and the constraint. If `key` is empty, the constraint does not
+    run.
     """
 
     plan: LoadPlan
@@ -158,7 +161,7 @@ class _History:
         self.columns: dict[str, Any] = {"versions": 0, "looks": 0}
 
     def moments(self) -> Iterator[Evaluation]:
-        """Yield the findings as of each time at which they may have changed."""
+        """Yield the findings as of each time at which the findings may have changed."""
         with compiling() as self._compile:
             yield from self._moments()
 
@@ -211,9 +214,9 @@ class _History:
         return self._heads() if self._by == By.RECORDED else self._occurrences()
 
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        """Yield the states in the period, with start and end, ordered by the entries' own times.
+        """Yield the period's states, with start and end, ordered by the entries' own timestamps.
 
-        Raises states.CannotBeTold if the states cannot be computed in this order.
+        Raises states.CannotBeTold if the states cannot be reconstructed in this order.
         """
         known = Checkpoint.objects.filter(user=self._user, created_at__lt=self._until)
         head = known.select_related("user").order_by("-version").first()
@@ -265,7 +268,7 @@ class _History:
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
-        """Return the redacted entries, each with the time of its redaction."""
+        """Return the seq of each redacted entry with the time of the redaction."""
         return redaction.moments(self._user.pk)
 
     def _redacted(self, checkpoint: Checkpoint) -> BacktestIssue | None:
@@ -276,7 +279,7 @@ class _History:
             kind="redacted", message=f"these versions use entry {seq}, which has been redacted"
         )
 
-    # -- The findings on these versions -----------------------------------------------------------
+    # -- The findings for these versions ----------------------------------------------------------
 
     def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
         return loaded(stretch.plan, compile_=self._compile)
@@ -292,7 +295,8 @@ class _History:
                 bindings=plan.bindings,
                 limits=plan.allowance.limits,
             ).results
-            # If the constraint can't be forecast, only its findings at the start are known.
+            # If the constraint can't be forecast, only its findings at the start of the stretch are
+            # known.
             changes = [(change.at, change.error or change.found) for change in foreseen.changes]
             for number, (when, told) in enumerate(changes or [("", "unknown")]):
                 instant = at if not number else forecasts.instant_of(when, self._user.time_zone)
@@ -353,9 +357,9 @@ class _History:
     def _unknown(
         self, stretch: _Stretch, at: datetime.datetime, why: str, *, ends: bool = False
     ) -> Evaluation:
-        """Report the findings on these versions as unknown from the given time on.
+        """Report the findings for these versions as unknown from the given time on.
 
-        If `ends` is set, the findings on later versions are unknown as well.
+        If `ends` is set, the findings for later versions are unknown as well.
         """
         if ends:
             self.columns["known_until"] = at

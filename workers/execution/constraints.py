@@ -31,14 +31,14 @@ from workers.sandbox.interface import SandboxError
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 
-# A run whose sandbox fails is retried many times; from this attempt on, staff get an alert.
+# A run whose sandbox fails is retried many times; from this attempt on, staff are alerted.
 ATTEMPTS_BEFORE_ALERT = 3
 
 
 def execute(run: Run) -> None:
-    """Run every constraint in the run's checkpoint, and update the user's alerts.
+    """Execute the run: run every constraint in its checkpoint, and update the user's alerts.
 
-    Workspace constraints that apply to the user run after the user's own.
+    Workspace constraints that apply to the user run after the user's own constraints.
     """
     assert run.checkpoint is not None
     started = time.monotonic()
@@ -90,10 +90,11 @@ def finish_run(
 ) -> None:
     """Bring the user's alerts in line with the findings, and store the run's result.
 
-    `takes_now` says whether one of the constraints takes `now` rather than `today`, which affects
-    when the clock or the forecast makes the constraints run again. None means that no constraint
-    ran, and leaves these times unchanged. Everything happens in one transaction. If the alerts
-    already reflect a newer run, they are left alone, and this run is marked as superseded.
+    `takes_now` says whether any of the constraints takes `now` rather than `today`, which affects
+    when the clock or the forecast will run the constraints again. None means that no constraint
+    ran, and leaves the times of the next runs unchanged. Everything happens in one transaction. If
+    the alerts already reflect a newer run, the alerts are left alone, and this run is marked as
+    superseded.
     """
     with transaction.atomic():
         applied = reconcile.apply(
@@ -119,7 +120,7 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
     """Alert staff that the constraints can't be run; no alert is resolved.
 
     Must be called in a transaction. Raises LeaseLost if another worker has taken over the run: that
-    worker may have run the constraints.
+    worker may have run the constraints successfully.
     """
     assert run.checkpoint is not None
     plan = plan_run(run.user, run.checkpoint)
@@ -135,9 +136,9 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 
 
 def try_one(run: Run) -> None:
-    """Run one constraint's current source on the run's state, as of the run's instant.
+    """Run a single constraint's current source on the run's state, as of `run.instant`.
 
-    Its findings don't open, change or resolve any alerts. Raises SandboxError if this host has no
+    The findings don't open, change or resolve any alerts. Raises SandboxError if this host has no
     sandbox for the run and another host may have one.
     """
     started = time.monotonic()

@@ -6,8 +6,9 @@ from sandbox_image.uac import protocol
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import UserError
 
-# Outcomes of code that exceeds a workspace limit, and how their messages begin. If a `result_limit`
-# message begins differently, the result is too large for the protocol: no setting can change that.
+# Maps the outcome of code that exceeds a workspace limit to the beginning of the error's message.
+# If a `result_limit` message begins differently, the result is too large for the protocol, whose
+# limit no setting can raise.
 LIMITS = {
     "timeout": "",
     "out_of_memory": "",
@@ -25,7 +26,7 @@ def outcome_of(error: UserError) -> str:
 
 
 def user_error_json(error: UserError) -> dict[str, Any]:
-    """Return the error's type, message, path, line, and traceback through the user's own frames."""
+    """Return the error's type, message, path, line, and a traceback of the user's own frames."""
     return {
         "type": error.type,
         "message": _with_remedy(outcome_of(error), error.message),
@@ -36,7 +37,7 @@ def user_error_json(error: UserError) -> dict[str, Any]:
 
 
 def error_json(error: SandboxError) -> dict[str, Any]:
-    """Return why a sandbox request failed; the type is the outcome unless user code failed."""
+    """Return why a sandbox request failed; `type` is the outcome unless the user's code failed."""
     if error.error is not None:
         return user_error_json(error.error)
     return {

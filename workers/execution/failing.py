@@ -13,10 +13,10 @@ from memory.recall import retrieval
 from workers.execution.errors import user_error_json
 from workers.sandbox.results import ConstraintResult
 
-# Errors that Python raises for an operation on None; their messages name the type of None.
+# Errors that Python raises for an operation on None; the error messages contain "NoneType".
 _ON_NONE = ("TypeError", "AttributeError")
 _NONE = "NoneType"
-# Maximum number of fields or records that the advice names.
+# Maximum number of fields or records to name in the advice.
 _NAMED = 3
 
 
@@ -25,9 +25,9 @@ def failures(
     results: Sequence[ConstraintResult],
     applying: Collection[WorkspaceConstraint],
 ) -> list[ConstraintFinding]:
-    """Return the alerts that tell staff which constraints ended with an error.
+    """Return alerts that notify staff of constraints that ended with an error.
 
-    Such an alert is critical if the constraint may raise critical alerts, since people rely on it.
+    The alert is critical if the constraint may raise critical alerts, since people rely on those.
     """
     errors = {
         result.path: user_error_json(result.error) for result in results if result.error is not None
@@ -52,14 +52,14 @@ def failures(
 def may_any_be_critical(
     checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
 ) -> bool:
-    """Return whether one of these constraints can raise critical alerts."""
+    """Return whether any of these constraints can raise critical alerts."""
     return any(map(may_be_critical, sources_of(checkpoint, applying, paths).values()))
 
 
 def sources_of(
     checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
 ) -> dict[str, str]:
-    """Return the sources of these constraints by path.
+    """Return the sources of these constraints, keyed by path.
 
     Users' own constraints are read from the version, workspace constraints from the workspace.
     """
@@ -95,7 +95,7 @@ def _records_without(
 ) -> Iterator[tuple[str, str]]:
     """For each collection of the class, yield the first record that lacks the field.
 
-    A record is identified by its collection and key. Only the newest file of each collection is
+    Each record is yielded as its collection and key. Only the newest file of each collection is
     searched.
     """
     for name in domain.collections_of(class_name):

@@ -1,4 +1,4 @@
-"""Make forecasts, but only for those constraints whose forecasts are not known yet."""
+"""Make forecasts, but only for constraints that don't have a current forecast yet."""
 
 import ast
 import datetime
@@ -27,16 +27,17 @@ from workers.sandbox.results import ConstraintForecast
 
 logger = structlog.get_logger(__name__)
 
-# Code that may read any domain: it refers to other constraints, or to a class by its quoted name.
+# Matches code that may read any domain: code that refers to other constraints, or to a class by its
+# quoted name.
 _ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
 def make(user_pk: int) -> None:
-    """Make the user's due forecast, unless another worker is making it."""
+    """Make the forecast that is due for the user, unless another worker is already making it."""
     forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
     if forecast is None:
         return
-    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # every worker that tried was killed
+    if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # each attempt's worker was killed
         error = forecast.last_error or "the worker was killed repeatedly"
         _give_up(forecast, error)
         return
@@ -55,7 +56,7 @@ def make(user_pk: int) -> None:
 
 
 def _give_up(forecast: Forecast, error: str) -> None:
-    """Record that no forecast can be made: the daily run remains, and requests one again."""
+    """Record that no forecast can be made: the daily run still happens, and requests one again."""
     with suppress(leases.LeaseLost):
         given_up = {"due_at": None, "dead_since": timezone.now(), "last_error": error[:4000]}
         leases.write(forecast, **_done(**given_up))
@@ -72,7 +73,8 @@ def _make(forecast: Forecast) -> None:
     user = MemoryUser.objects.select_related("workspace", "head").get(pk=forecast.user_id)
     checkpoint, start = user.head, user.alerts_instant
     if checkpoint is None or start is None or user.alerts_version != checkpoint.version:
-        # The constraints haven't run on this version yet; their run will request a forecast again.
+        # The constraints haven't run on this version yet; when they do, that run will request a
+        # forecast again.
         leases.write(forecast, **_done(due_at=None))
         return
     plan = plan_run(user, checkpoint)
@@ -99,7 +101,8 @@ def _make(forecast: Forecast) -> None:
                 timings={"seconds": time.monotonic() - started, **counts},
             ),
         )
-        # By now, another run may have requested a forecast, or another version may be the head.
+        # In the meantime, another run may have requested a forecast, or another version may have
+        # become the head.
         Forecast.objects.filter(pk=forecast.pk, due_at=forecast.due_at).update(due_at=None)
         written = Forecast.objects.get(pk=forecast.pk)
         after = locked.alerts_instant
@@ -118,7 +121,7 @@ def _find(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the constraints' forecasts by path, and how many were made and how many reused.
+    """Return the constraints' forecasts by path, and how many of them were made and reused.
 
     An `earlier` forecast is reused if it still covers at least half of the horizon.
     """
@@ -167,7 +170,7 @@ def _is_good(
     start: datetime.datetime,
     half: datetime.datetime,
 ) -> bool:
-    """Return whether a constraint's existing forecast is still valid and covers enough time."""
+    """Return whether a constraint's existing forecast is still valid and reaches far enough."""
     if result is None or result["key"] != key or result["error"] is not None:
         return False
     begin, end = (datetime.datetime.fromisoformat(result[one]) for one in ("start", "end"))
@@ -192,7 +195,7 @@ def _to_json(
 
 
 def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
-    """Return path → hash of everything that a constraint's findings depend on, except the clock.
+    """Map each path to a hash of all that the constraint's findings depend on, except the clock.
 
     `own` are the paths of the user's own constraints to include; by default, all are included.
     """
@@ -230,7 +233,7 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
 def domains_in(text: str, outline: Outline) -> set[str]:
     """Return the domains that a file's code may read.
 
-    Listing too many domains only costs unneeded forecasts. The text is parsed rather than just
+    Listing too many domains merely leads to unneeded forecasts. The text is parsed rather than just
     searched, since `from domains . home . state import leases` is valid Python as well.
     """
     names = set[str]()

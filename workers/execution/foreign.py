@@ -1,6 +1,6 @@
-"""Foreign code in the sandbox: read a project's objects, and run its old constraints.
+"""Foreign code in the sandbox: read a foreign project's objects, and run its old constraints.
 
-The code may have forged the result, so its structure is checked here.
+The foreign code may have forged the result, so the result's structure is checked here.
 """
 
 import datetime
@@ -17,20 +17,20 @@ from workers.sandbox.results import ConstraintResult, FoundAlert, UserError
 MAX_ALERTS = 1000
 MAX_MESSAGE = 10_000
 
-# Severity names in old constraints; any other name means a warning.
+# Severity names used in old constraints; any other name is treated as a warning.
 SEVERITIES = {
     **dict.fromkeys(("critical", "high", "urgent", "severe", "error", "danger"), "critical"),
     **dict.fromkeys(("info", "low", "notice", "minor", "information", "hint"), "info"),
 }
-# Fields that may identify an old constraint's alert, so that the same alert is recognized the next
-# day.
+# Fields that may identify an old constraint's alert, so that it is recognized as the same alert the
+# next day.
 KEYS = ("key", "id", "alert_id", "rule", "type", "kind", "code", "category", "name", "title")
 MESSAGES = ("message", "msg", "text", "description", "detail", "details", "summary", "title")
 LEVELS = ("severity", "level", "priority")
 
 
 class ForeignCodeError(Exception):
-    """Foreign code raised an error; `error` describes it with the code's own path and line."""
+    """Foreign code raised an error; `error` describes it, with the path and line in that code."""
 
     def __init__(self, error: UserError) -> None:
         super().__init__(f"{error.type}: {error.message}")
@@ -66,7 +66,7 @@ def run_old_constraint(
 ) -> tuple[FoundAlert, ...]:
     """Run an old constraint and return its alerts.
 
-    Raises ForeignCodeError if the constraint fails, and SandboxError if the sandbox does.
+    Raises ForeignCodeError if the constraint fails, and SandboxError if the sandbox fails.
     """
     answer = sandbox.run_foreign("check", files, [path], now=now, time_zone=time_zone)
     _raise_error(answer)
@@ -95,7 +95,7 @@ def run_old_constraint(
 def run_old_constraints(
     sandbox: Sandbox, plan: LoadPlan, *, now: datetime.datetime
 ) -> list[ConstraintResult]:
-    """Run every old constraint in a version; an error in one is reported in its own result.
+    """Run every old constraint in a version; a constraint's error is reported in its own result.
 
     Raises SandboxError if the sandbox fails.
     """

@@ -18,13 +18,13 @@ from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Limits, Shape
 
-# A function that compiles sources (by path) for the image with the given digest, in a sandbox with
-# the given shape.
+# A function that compiles sources, keyed by path, for the image with the given digest, in a sandbox
+# of the given shape.
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
 class Difference(NamedTuple):
-    """The files that a sandbox lacks, and those that it has to remove."""
+    """The files that a sandbox lacks, and the files that it has to remove."""
 
     missing: set[str]
     removed: list[str]
@@ -32,10 +32,10 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What to load to run a version of a user's project, and which resources its code may use.
+    """What to load to run a version of a user's project, and which resources the code may use.
 
-    `standings` says which of the workspace's constraints apply to the user; only those are loaded.
-    If it is None, the sandbox keeps the workspace constraints that it already holds.
+    `standings` shows which workspace constraints apply to the user; only those are loaded. If
+    `standings` is None, the sandbox keeps the workspace constraints that it already holds.
     """
 
     user: MemoryUser
@@ -45,7 +45,7 @@ class LoadPlan:
 
     @cached_property
     def outline(self) -> Outline:
-        """The version's outline."""
+        """The outline of the version's project."""
         return Outline.from_json(self.checkpoint.outline)
 
     @cached_property
@@ -55,13 +55,13 @@ class LoadPlan:
 
     @cached_property
     def bindings(self) -> Bindings:
-        """The records that each applying constraint gets, by path."""
+        """The records that each applying workspace constraint gets, by the constraint's path."""
         applying = (one for one in self.standings or () if one.applies)
         return {one.constraint.path: one.match.bindings for one in applying}
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """Path → hash of the workspace's live constraints, whether they apply or not."""
+        """Path → hash, for each of the workspace's live constraints, whether it applies or not."""
         constraints = (one.constraint for one in self.standings or ())
         return {one.path: one.live.source_hash for one in constraints if one.live is not None}
 
@@ -77,7 +77,7 @@ class LoadPlan:
         return {one.constraint.path: one.ended for one in self.standings or () if not one.applies}
 
     def tree(self, resident: Mapping[str, str]) -> dict[str, str]:
-        """Return path → hash of what a sandbox with this `resident` content holds after loading."""
+        """Return path → hash of all files that a sandbox with these `resident` files will hold."""
         if self.standings is None:
             theirs = {path: hash_ for path, hash_ in resident.items() if path.startswith(FOLDER)}
         else:
@@ -85,7 +85,7 @@ class LoadPlan:
         return {**self.checkpoint.tree, **theirs}
 
     def suits(self, resident: Mapping[str, str]) -> bool:
-        """Return whether this plan also loads all the code that is `resident` in a sandbox."""
+        """Return whether this plan covers all the code that is `resident` in a sandbox."""
         tree = self.tree(resident)
         return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
 
@@ -102,7 +102,7 @@ def plan_load(
     *,
     standings: Sequence[Applicability] | None = None,
 ) -> LoadPlan:
-    """Plan to load a version, or an empty project if there is none. Reads only the database."""
+    """Plan to load a version, or an empty project if it is None. Reads only the database."""
     if checkpoint is None:
         checkpoint = Checkpoint(user=user, tree={}, outline=Outline().to_json())
     return LoadPlan(user, checkpoint, allowance_of(user.workspace), standings)
@@ -115,7 +115,7 @@ def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
 
 
 def allowance_of(workspace: Workspace) -> Allowance:
-    """Return the current limits on code from a workspace's users."""
+    """Return the current limits on code from the workspace's users."""
     limits = workspace.limits
     alerts = workspace.alert_limits.alerts_per_constraint
     return Allowance(
@@ -129,10 +129,10 @@ def allowance_of(workspace: Workspace) -> Allowance:
 def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
     """Lease a sandbox for the user; the first request to the sandbox also loads the plan.
 
-    Only the files that the sandbox lacks are sent along with that request. They are read, and
+    Only the files that the sandbox lacks are sent along with that request. The files are read, and
     compiled if necessary, before the sandbox is leased. A sandbox that has executed other code is
-    not used, because a version's answers must depend on nothing but its files. Raises SandboxError
-    if no sandbox is available or if it fails.
+    not used, because a version's results must depend on nothing but the version's files. Raises
+    SandboxError if no sandbox is available or if the sandbox fails.
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
@@ -143,11 +143,11 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
         missing, removed = plan.difference(lease.tree)
         if missing or removed:
             if not missing <= expected or lease.sandbox.image_digest != digest:
-                # The expected sandbox is gone, and this one lacks more files.
+                # The expected sandbox is gone, and the sandbox leased instead lacks more files.
                 digest = lease.sandbox.image_digest
                 bytecode = bytecode_of(plan, digest, missing, compile_=compile_)
             added = {path: code for path, code in bytecode.items() if path in missing}
-            lease.tree = {}  # if loading fails, the sandbox's content must not be used
+            lease.tree = {}  # if loading fails, the sandbox's content can't be relied on
             lease.sandbox.prepare(bytecode=added, removed=removed)
         try:
             yield lease.sandbox
@@ -161,7 +161,7 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
 
 
 def load(sandbox: Sandbox, plan: LoadPlan, bytecode: Mapping[str, str]) -> None:
-    """Load bytecode, some of which was stored with the planned version.
+    """Load bytecode, some of which may have been stored with the planned version.
 
     If the sandbox cannot read stored bytecode, the stored bytecode is deleted, and the files are
     compiled again the next time. Raises SandboxError if loading fails.
@@ -184,11 +184,11 @@ def _forget_nonsense(plan: LoadPlan, sandbox: Sandbox, error: SandboxError) -> N
 def bytecode_of(
     plan: LoadPlan, digest: str, paths: Collection[str], *, compile_: Compile | None = None
 ) -> dict[str, str]:
-    """Return path → bytecode of these files in a plan, for sandboxes with this image digest.
+    """Return the bytecode of these files in a plan, by path, for sandboxes with this image digest.
 
     Files that are not compiled yet for this image (after an upgrade, all of them) are compiled now,
-    in sandboxes that hold no user data, and their bytecode is stored. Raises SandboxError if they
-    cannot be compiled.
+    in sandboxes that hold no user data, and their bytecode is stored. Raises SandboxError if the
+    files cannot be compiled.
     """
     theirs = [one for one in plan.applying if one.path in paths]
     return {
@@ -200,10 +200,11 @@ def bytecode_of(
 def _workspace_bytecode(
     constraints: Collection[WorkspaceConstraint], digest: str, shape: Shape
 ) -> dict[str, str]:
-    """Return path → bytecode of a workspace's constraints.
+    """Return the bytecode of a workspace's constraints, by path.
 
-    Once a version is compiled for an image, the bytecode serves all users of the workspace: it
-    belongs to the workspace, and was compiled in a sandbox that was sent no user data.
+    Once a constraint version is compiled for an image, its bytecode is shared by all users of the
+    workspace: the bytecode belongs to the workspace, and was compiled in a sandbox that received no
+    user data.
     """
     if not constraints:
         return {}
@@ -237,7 +238,7 @@ def compiling() -> Iterator[Compile]:
     """Yield a function that compiles one user's files, always in the same sandbox.
 
     The sandbox is opened when it is first needed. It only compiles code and never executes any, so
-    its bytecode can be trusted.
+    the bytecode that it returns can be trusted.
     """
     with ExitStack() as stack:
         opened: list[Sandbox] = []

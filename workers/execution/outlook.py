@@ -1,7 +1,7 @@
-"""The alerts shown to a language model: those on one day, and their changes on later days.
+"""The alerts shown to a language model: the alerts on one day, and their changes on later days.
 
 The day is that of the newest entry that the model is working on, not the server's date, because a
-log may be imported years after it was written. Nothing here opens or resolves an alert.
+log may be imported years after it was written. Nothing in this module opens or resolves an alert.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintResult
 
-# Time limit for all constraints' forecasts together, since a constraint's author is waiting.
+# Total time limit for all constraints' forecasts, since a constraint's author is waiting for them.
 FORECAST_SECONDS = 5.0
 MAX_ALERTS = 20
 MAX_COMING = 20
@@ -36,7 +36,7 @@ class Outlook:
     coming: Sequence[Mapping[str, Any]] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON that is stored."""
+        """Return the outlook as the JSON that is stored."""
         return {
             "day": self.day.isoformat(),
             "alerts": [*self.alerts[:MAX_ALERTS]],
@@ -45,9 +45,10 @@ class Outlook:
 
 
 def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
-    """Compute the alerts for the user's newest version as of `at`, and how they change later.
+    """Compute the alerts for the user's newest version as of `at`, and how they will change later.
 
-    Snoozed alerts are left out. Raises SandboxError if no sandbox is available or if it fails.
+    Snoozed alerts are left out. Raises SandboxError if no sandbox is available or if the sandbox
+    fails.
     """
     day = day_of(user, at)
     if user.head is None:
@@ -64,14 +65,14 @@ def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
-    """Return a moment's date in the user's time zone."""
+    """Return the date of a point in time in the user's time zone."""
     return at.astimezone(ZoneInfo(user.time_zone)).date()
 
 
 def alerts_of(
     results: Iterable[ConstraintResult], *, put_off: Sequence[str] = ()
 ) -> list[dict[str, str]]:
-    """Return the alerts in these results, most severe first, except those in `put_off`."""
+    """Return the alerts in these results, most severe first, except for the alerts in `put_off`."""
     found = [
         {"path": result.path, "severity": alert.severity, "message": alert.message}
         for result in results
@@ -99,14 +100,14 @@ def foresee(
 ) -> list[dict[str, Any]]:
     """Return the days on which these constraints' alerts open, change and resolve.
 
-    Alerts that cannot be forecast in time, or whose constraint fails, are left out.
+    Alerts that cannot be forecast within the time limit, or whose constraint fails, are left out.
     """
     if not paths or not forecasts.horizon():
         return []
     bounded = replace(limits, total_seconds=min(limits.total_seconds, FORECAST_SECONDS))
     try:
         until = at + forecasts.horizon()
-    except OverflowError:  # the horizon lies beyond the last day of the calendar
+    except OverflowError:  # the horizon would end after datetime.max
         return []
     try:
         made = sandbox.forecast(

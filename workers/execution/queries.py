@@ -1,4 +1,4 @@
-"""Queries: Python code evaluated on a user's state; its value is the answer."""
+"""Queries: Python code evaluated on a user's state; the code's value is the answer."""
 
 import time
 from typing import Any
@@ -32,12 +32,12 @@ def execute(run: Run) -> None:
         except SandboxError as error:
             if not (error.infrastructure or error.outcome == RunOutcome.KILLED):
                 raise
-            # The user's resident sandbox may have died with its engine; a second attempt gets a new
-            # one.
+            # The user's resident sandbox may have died with its Docker engine; a second attempt
+            # gets a new sandbox.
             ready, evaluation = _evaluate(run, plan)
     except SandboxError as error:
         if error.infrastructure and hosts.others(hosting.name()):
-            raise  # the run is released: a host with sandboxes can answer it
+            raise  # the run is released: another host with sandboxes can execute it
         runs.finish(run, failed(error, started, memory_bytes=error.usage.memory_bytes))
         return
     runs.finish(
@@ -62,7 +62,7 @@ def execute(run: Run) -> None:
 
 
 def _refused(code: str) -> dict[str, Any] | None:
-    """Return the error if the code violates the policy; None if it doesn't."""
+    """Return the error if the code violates the policy; None if the code is allowed."""
     violations = check_query(code)
     if not violations:
         return None
@@ -76,7 +76,7 @@ def _refused(code: str) -> dict[str, Any] | None:
 
 
 def _evaluate(run: Run, plan: LoadPlan) -> tuple[float, Evaluation]:
-    """Evaluate the run's code; return its monotonic start time and the result."""
+    """Evaluate the run's code; return the start time (monotonic clock) and the result."""
     with loaded(plan) as sandbox:
         ready = time.monotonic()
         return ready, sandbox.evaluate(

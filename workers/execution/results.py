@@ -1,4 +1,4 @@
-"""Sandbox results, as findings and in the form stored with each run."""
+"""Convert sandbox results to findings, and to the form stored with each run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from workers.sandbox.runner import runner_name
 class Found:
     """The findings of all constraints in one run.
 
-    `completed` are the constraints that ran to their end; `over_limit` has a few findings from each
-    constraint that was stopped at the alert limit.
+    `completed` are the constraints that ran to completion; `over_limit` contains a few findings
+    from each constraint that was stopped at the alert limit.
     """
 
     findings: Sequence[ConstraintFinding]
@@ -33,7 +33,7 @@ class Found:
 
     @classmethod
     def of_results(cls, plan: LoadPlan, results: Sequence[ConstraintResult]) -> "Found":
-        """Return the constraints' findings, and alerts that tell staff which ones failed."""
+        """Return the constraints' findings, and alerts that tell staff which constraints failed."""
         stopped = [result for result in results if found_too_much(result)]
         heard = [result for result in results if not found_too_much(result)]
         ended = [result.path for result in results if result.error is None]
@@ -116,7 +116,7 @@ def standing_json(standing: Applicability) -> dict[str, Any]:
 def failed(
     error: SandboxError, started: float, *, output: Any = None, memory_bytes: int | None = None
 ) -> runs.Result:
-    """Return the result of a run whose sandbox failed; `started` is a monotonic time."""
+    """Return the result of a run whose sandbox failed; `started` is from the monotonic clock."""
     return runs.Result(
         outcome=RunOutcome(error.outcome),
         output=output,

@@ -1,9 +1,9 @@
 """Call language model providers through pydantic-ai.
 
-Importing the library takes seconds and a hundred megabytes, so it is imported on the first call,
+Importing pydantic-ai takes seconds and a hundred megabytes, so it is imported on the first call,
 and only by workers that call a model. Each attempt creates its own client and closes it: a client
-is tied to an event loop, which must not be shared between threads or inherited by a fork, and to a
-single workspace's key.
+is tied to a single workspace's key and to an event loop, which must not be shared between threads
+or inherited by a forked process.
 """
 
 import asyncio
@@ -50,20 +50,21 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
 
-# No model's answer exceeds this, but a file that a proxy serves in its place may.
+# Maximum size of a response, in bytes: no model's response is larger, but a file that a proxy
+# serves instead may be.
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 MAX_DETAIL = 2000
-# Maximum length of the provider's own words in the message for the caller.
+# Maximum length of the provider's own message when quoted in the message for the caller.
 MAX_SAID = 200
-# A token count larger than this can't be right.
+# A reported token count larger than this can't be right.
 MAX_TOKENS = 10**12
-# Placeholder if there is no key: the clients require one even if the server does not.
+# Placeholder used if no key is set: the clients require a key even if the server does not.
 NO_KEY = "none"
 
 
 class ProviderModel:
-    """A model at its provider: one attempt per call, no retries. See `interface.LanguageModel`."""
+    """A provider's model: one attempt per call, no retries. See `interface.LanguageModel`."""
 
     def __init__(self, connection: Connection, *, seconds: float, max_output_tokens: int) -> None:
         self._connection = connection
@@ -78,7 +79,7 @@ class ProviderModel:
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer; raise CallFailed, or NotConfigured if the client is not installed."""
+        """Return the answer; raise CallFailed, or NotConfigured if the client isn't installed."""
         most = max_output_tokens or self._max_output_tokens
         try:
             response = asyncio.run(self._ask(messages, tools, tool_choice, most))
@@ -107,7 +108,8 @@ class ProviderModel:
                 name=tool.name,
                 description=tool.description,
                 parameters_json_schema=dict(tool.parameters),
-                # Strict mode rewrites schemas and rejects some; calls are validated here anyway.
+                # Strict mode rewrites some schemas and rejects others; we validate tool calls
+                # anyway.
                 strict=False,
             )
             for tool in tools
@@ -117,7 +119,7 @@ class ProviderModel:
             settings.update(_marked_for_caching())
         if tools and choice == "required":
             settings["tool_choice"] = "required"
-        # The imports are done by now, so they don't count towards the provider's time.
+        # The imports are done by now, so they don't count towards the provider's time limit.
         async with _model(self._connection, self._seconds) as model, asyncio.timeout(self._seconds):
             return await model_request(
                 model,
@@ -128,7 +130,7 @@ class ProviderModel:
             )
 
     def _failure(self, error: Exception) -> CallFailed:
-        """Convert an error raised by the library to a failure that doesn't reveal the API key."""
+        """Convert one of the library's errors to a CallFailed that doesn't reveal the API key."""
         from pydantic_ai import exceptions
 
         detail = self._without_key(str(error) or type(error).__name__)[:MAX_DETAIL]
@@ -163,7 +165,7 @@ class ProviderModel:
             case exceptions.ModelHTTPError():
                 return RequestRejected(detail)
             case _:
-                # Each client raises its own errors if an answer doesn't follow the protocol.
+                # Each client raises its own errors if a response doesn't follow the protocol.
                 return InvalidAnswer(f"{type(error).__name__}: {detail}")
 
     def _without_key(self, text: str) -> str:
@@ -172,7 +174,7 @@ class ProviderModel:
 
 
 def _words(error: Exception) -> str:
-    """Return the provider's own words in an error; "" if there are none, or only a web page."""
+    """Return the provider's own message in an error; "" if there is none, or only a web page."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):
         inner = body.get("error", body)
@@ -181,10 +183,10 @@ def _words(error: Exception) -> str:
 
 
 def _marked_for_caching() -> "ModelSettings":
-    """Return the settings that mark repeated parts for caching.
+    """Return the settings that mark the repeated parts of a prompt for caching.
 
     The repeated parts are the tools, the instructions, and the conversation so far. Other providers
-    cache the beginning of a prompt without being asked.
+    cache the beginning of a prompt automatically.
     """
     from pydantic_ai.models.anthropic import AnthropicModelSettings
 
@@ -197,7 +199,7 @@ def _marked_for_caching() -> "ModelSettings":
 
 @functools.cache
 def _trusted() -> "ssl.SSLContext":
-    """Load the trusted certificates only once: that is most of the cost of creating a client."""
+    """Load the trusted certificates only once: loading them is most of the cost of a new client."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -231,7 +233,7 @@ def _openai(connection: Connection, http: "httpx2.AsyncClient") -> "Model":
     )
     if connection.base_url == PROVIDERS["openai"]:
         return OpenAIChatModel(connection.model, provider=OpenAIProvider(openai_client=client))
-    # Other servers that follow OpenAI's protocol support less of it.
+    # Other servers that implement OpenAI's protocol support only part of it.
     compatible = OpenAICompatibleProvider(
         "openai-compatible",
         openai_client=client,
@@ -272,7 +274,7 @@ _BUILDERS = {"openai": _openai, "anthropic": _anthropic, "google": _google}
 
 
 async def _bound(response: "httpx2.Response") -> None:
-    """Abort a response that is larger than any model's answer."""
+    """Abort a response that is larger than any genuine model response."""
     import httpx2
 
     stream: httpx2.AsyncByteStream = response.stream  # type: ignore[assignment]
@@ -293,7 +295,7 @@ async def _bound(response: "httpx2.Response") -> None:
 
 
 def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
-    """Convert the messages to the library's format, which combines those between two answers."""
+    """Convert messages to the library's format, which combines those between two responses."""
     from pydantic_ai.messages import (
         ModelRequest,
         ModelResponse,
@@ -343,7 +345,7 @@ def _history(messages: Sequence[Message]) -> "list[ModelMessage]":
 
 
 def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
-    """Return the answer; raise ModelRefused, Truncated or EmptyAnswer if there is none."""
+    """Return the model's answer; raise ModelRefused, Truncated or EmptyAnswer if there is none."""
     from pydantic_ai.messages import TextPart, ToolCallPart
 
     usage = _usage(response)
@@ -367,7 +369,7 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
         if isinstance(part, ToolCallPart):
             call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
             calls.append(call)
-            # Servers parse calls that are sent back to them, so the arguments must be a JSON
+            # Servers parse the tool calls that are sent back to them, so arguments must be a JSON
             # object.
             if call.problem and not call.arguments:
                 part = dataclasses.replace(part, args=json.dumps({"unreadable": call.text}))
@@ -393,7 +395,7 @@ def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:
 
 
 def _usage(response: "ModelResponse") -> Usage | None:
-    """Return the provider's token counts; None if there are none, or if they make no sense."""
+    """Return the provider's token counts; None if they are missing or implausible."""
     told = response.usage
     usage = Usage(
         input_tokens=told.input_tokens or 0,

@@ -1,4 +1,4 @@
-"""Provider-neutral requests to a language model, its answers, and the ways a call can fail.
+"""Provider-neutral requests to a language model, the answers, and the ways a call can fail.
 
 One call is one turn: messages and tools in, an answer out. The caller runs the tool loop: it
 appends the answer's `message` and a `ToolResult` for every tool call, and calls again.
@@ -14,7 +14,7 @@ from memory.models.llm import LlmOutcome
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that the model may call. `parameters` is a JSON schema of an object."""
+    """A function that the model may call. `parameters` is the JSON schema of an object."""
 
     name: str
     description: str
@@ -26,8 +26,8 @@ class ToolCall:
     """A tool call that the model requests.
 
     If the arguments are not a JSON object or do not fit the tool's schema, or if the tool does not
-    exist, `problem` says so in words meant for the model, and the call must not be carried out.
-    `arguments` are the arguments that could be read, `text` is the text that was sent.
+    exist, `problem` explains this to the model, and the call must not be carried out. `arguments`
+    are the arguments that could be parsed, and `text` is the text that the model sent.
     """
 
     id: str
@@ -39,7 +39,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class System:
-    """The system prompt, which states the task and precedes all other messages."""
+    """The system prompt, which describes the task and precedes all other messages."""
 
     text: str
 
@@ -64,8 +64,8 @@ class ToolResult:
 class Assistant:
     """A message from the model.
 
-    `native` is what the provider needs to see again in the next turn, such as thought signatures;
-    only the adapter that made it looks into it.
+    `native` contains data that must be sent back to the provider in the next turn, such as thought
+    signatures; only the adapter that created `native` looks into it.
     """
 
     text: str
@@ -80,7 +80,7 @@ ToolChoice: TypeAlias = Literal["auto", "required"]
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """One answer; `usage` is None if the provider has not reported the tokens used."""
+    """One answer; `usage` is None if the provider did not report token usage."""
 
     message: Assistant
     usage: Usage | None
@@ -108,27 +108,27 @@ class LanguageModel(Protocol):
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer, which has text or a tool call; raise LanguageModelError if none comes.
+        """Return an answer with text or a tool call; raise LanguageModelError if there is none.
 
         If `tool_choice` is `required`, the model is told to call a tool. Not every server enforces
-        this, so an answer may still consist of text only.
+        this, so an answer may still consist only of text.
         """
 
 
 class CallFailed(LanguageModelError):
-    """A call that got no answer.
+    """A call to a language model that returned no usable answer.
 
-    The subclass tells the kind of failure. The message explains the failure to staff, and
+    The subclass indicates the kind of failure. The message explains the failure to staff, and
     `explanation` explains it to the caller: what happened, whose fault it is, and what to do.
-    `usage` is what the call used, if the provider still reports it; `unsent` says whether the
-    request is known not to have reached the provider. `retry_after` is the number of seconds that
-    the provider asks us to wait; `provider_said` is the provider's own message, shortened.
+    `usage` is the call's token usage, if the provider still reports it; `unsent` is True if we know
+    that the request did not reach the provider. `retry_after` is the number of seconds that the
+    provider asks us to wait; `provider_said` is the provider's own message, shortened.
     """
 
     outcome: ClassVar[LlmOutcome]
     summary: ClassVar[str]
     explanation: ClassVar[str]
-    # True if asking the same question again may succeed.
+    # True if retrying the same question may succeed.
     passing: ClassVar[bool] = False
 
     def __init__(
@@ -153,7 +153,7 @@ class CallFailed(LanguageModelError):
 
 
 class RateLimited(CallFailed):
-    """The provider answered 429."""
+    """The provider responded with status 429."""
 
     outcome = LlmOutcome.RATE_LIMITED
     summary = "The provider's rate limit for this key has been reached for now."
@@ -165,7 +165,7 @@ class RateLimited(CallFailed):
 
 
 class ProviderUnavailable(CallFailed):
-    """The provider answered 5xx."""
+    """The provider responded with a 5xx status."""
 
     outcome = LlmOutcome.UNAVAILABLE
     summary = "The provider has failed or is overloaded."
@@ -177,12 +177,12 @@ class ProviderUnavailable(CallFailed):
 
 
 class TimedOut(CallFailed):
-    """The provider did not answer within UAC_LLM_TIMEOUT_SECONDS."""
+    """The provider did not respond within UAC_LLM_TIMEOUT_SECONDS."""
 
     outcome = LlmOutcome.TIMEOUT
-    summary = "The provider did not answer in time (UAC_LLM_TIMEOUT_SECONDS)."
+    summary = "The provider did not respond in time (UAC_LLM_TIMEOUT_SECONDS)."
     explanation = (
-        "The language model's provider did not answer in time. This is not a problem with your"
+        "The language model's provider did not respond in time. This is not a problem with your"
         " question. Ask again. If this happens often, the server's operator can raise"
         " UAC_LLM_TIMEOUT_SECONDS."
     )
@@ -190,7 +190,7 @@ class TimedOut(CallFailed):
 
 
 class ConnectionLost(CallFailed):
-    """The connection failed, or was lost before the answer was complete."""
+    """The connection failed, or was lost before the response was complete."""
 
     outcome = LlmOutcome.CONNECTION_LOST
     summary = "The provider cannot be reached, or the connection was dropped."
@@ -203,7 +203,7 @@ class ConnectionLost(CallFailed):
 
 
 class InvalidAnswer(CallFailed):
-    """An answer that does not follow the protocol, such as a proxy's HTML, or broken JSON."""
+    """The response does not follow the protocol; it may be a proxy's HTML, or broken JSON."""
 
     outcome = LlmOutcome.INVALID_ANSWER
     summary = (
@@ -228,7 +228,7 @@ class EmptyAnswer(CallFailed):
 
 
 class Truncated(CallFailed):
-    """The answer was cut off at the limit of output tokens, and would be cut off again."""
+    """The answer was cut off at the output token limit, and would be cut off there again."""
 
     outcome = LlmOutcome.TRUNCATED
     summary = "The answer was cut off at the token limit (UAC_LLM_OUTPUT_TOKENS)."
@@ -249,7 +249,7 @@ class ModelRefused(CallFailed):
 
 
 class WrongKey(CallFailed):
-    """The provider answered 401 or 403."""
+    """The provider responded with status 401 or 403."""
 
     outcome = LlmOutcome.WRONG_KEY
     summary = (
@@ -276,7 +276,7 @@ class NoCredit(CallFailed):
 
 
 class UnknownModel(CallFailed):
-    """The provider answered 404."""
+    """The provider responded with status 404."""
 
     outcome = LlmOutcome.UNKNOWN_MODEL
     summary = (
@@ -302,7 +302,7 @@ class PromptTooLong(CallFailed):
 
 
 class RequestRejected(CallFailed):
-    """The provider answered with any other 4xx status."""
+    """The provider responded with any other 4xx status."""
 
     outcome = LlmOutcome.REJECTED
     summary = "The provider rejects the request."

@@ -1,4 +1,4 @@
-"""A model that respects a workspace's budget, retries failed calls, and records every attempt."""
+"""A model that enforces a workspace's budget, retries failed calls, and records every attempt."""
 
 import random
 import time
@@ -33,21 +33,21 @@ from workers.llm.interface import (
 
 logger = structlog.get_logger(__name__)
 
-# Estimated bytes per token; real tokens have more, so prompts are never underestimated by much.
+# Estimated bytes per token; real tokens are longer, so prompts are never underestimated by much.
 BYTES_PER_TOKEN = 3
-# After the first call in a piece of work, later calls wait this many times as long for their turn:
-# giving up at that point would waste everything paid for so far.
+# After the first call in a task, later calls wait this many times as long for a call slot: giving
+# up at that point would waste everything paid for so far.
 PATIENCE = 20
-# Pauses, in seconds, between attempts to record a call while the database does not answer.
+# Pauses, in seconds, between attempts to record a call while the database does not respond.
 DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
 class MeteredModel:
-    """A workspace's model, for one piece of work. See `interface.LanguageModel`.
+    """A workspace's model, for use in one task. See `interface.LanguageModel`.
 
-    It holds no connection and no transaction between calls; each call rereads the workspace's
-    settings. It must not be used by several threads at once. `turn` counts the answers of the piece
-    of work, including those given before this object was made.
+    It holds no database connection or transaction between calls; each call rereads the workspace's
+    settings. It must not be used by several threads simultaneously. `turn` counts the model's
+    answers in the task, including those given before this object was created.
     """
 
     def __init__(self, work: CallSession, turn: int = 0) -> None:
@@ -102,7 +102,7 @@ class MeteredModel:
             time.sleep(wait)
 
     def _admitted(self, attempt: Attempt) -> LlmCall:
-        """Write the attempt's row as soon as the limits allow one more call."""
+        """Create the attempt's row as soon as the limits allow one more call."""
         patience = 1 if self.turn == 1 else PATIENCE
         deadline = time.monotonic() + patience * settings.UAC_LLM_TURN_SECONDS
         while True:
@@ -124,7 +124,7 @@ def _recorded(
     tools: Sequence[Tool],
     tool_choice: ToolChoice,
 ) -> ModelAnswer:
-    """Make one attempt, and record its result, whatever it is."""
+    """Make one attempt, and record the result, whether it succeeds or fails."""
     started = time.perf_counter()
     outcome, error, answer = LlmOutcome.INTERRUPTED, "The worker was stopped during the call.", None
     failure: CallFailed | None = None
@@ -184,7 +184,7 @@ def _finish(call: LlmCall, ending: Ending) -> None:
 
 
 def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return how many seconds to wait before the next attempt; None if there is to be none."""
+    """Return the number of seconds to wait before the next attempt; None means not to retry."""
     return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
 
 

@@ -1,7 +1,7 @@
 """Prometheus metrics for language model calls, read from the ledger on each scrape.
 
-This way, the figures cover the whole server, no matter which process made the calls, and they
-survive restarts. No label names a user or a workspace.
+This way, the metrics cover the whole server, no matter which process made the calls, and they
+survive restarts. No label identifies a user or a workspace.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served along with this process's own."""
+    """Register these metrics, to be served along with the process's own metrics."""
     registry.register(Read(_calls))
 
 
 def _calls() -> Iterator[Metric]:
-    """Yield the totals of this month's calls (UTC), and how many are in progress.
+    """Yield the totals of this month's calls (UTC), and the number of calls in progress.
 
-    At the turn of the month, the counters start again from zero, as they would after a restart.
+    At the start of each month, the counters are reset to zero, as other counters are on a restart.
     """
     seconds = SummaryMetricFamily(
         "uac_llm_call_seconds",
@@ -38,7 +38,7 @@ def _calls() -> Iterator[Metric]:
     )
     tokens = CounterMetricFamily(
         "uac_llm_tokens",
-        "Tokens used by calls; presumed: an estimate for calls whose usage was not reported.",
+        "Tokens used by calls; presumed: estimates for calls whose usage was not reported.",
         labels=["model", "purpose", "kind"],
     )
     cost = CounterMetricFamily(
@@ -74,7 +74,7 @@ def _calls() -> Iterator[Metric]:
         cost,
         GaugeMetricFamily(
             "uac_llm_calls_under_way",
-            "Calls that are waiting for an answer.",
+            "Calls that are waiting for a response.",
             value=under_way.count(),
         ),
     )

@@ -1,4 +1,4 @@
-"""Read a model's tool calls: validate what it sent before anything is carried out."""
+"""Read a model's tool calls: validate what the model sent before anything is carried out."""
 
 import json
 import re
@@ -8,19 +8,20 @@ from typing import Any, NoReturn
 from memory.json_schema import misfit
 from workers.llm.interface import Tool, ToolCall
 
-# An escaped NUL in JSON; an even number of backslashes before it does not change its meaning.
+# An escaped NUL in JSON. An even number of backslashes before the escape does not change its
+# meaning.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence[Tool]) -> ToolCall:
-    """Return the call, with its problem if it has one. `sent` is JSON, or was meant to be."""
+    """Return the tool call, with its problem if there is one. `sent` is meant to be JSON."""
     text = sent if isinstance(sent, str) else json.dumps(sent)
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
         known = ", ".join(tool.name for tool in tools) or "none"
         return ToolCall(id, name, {}, text, f"There is no tool {name!r}. The tools are: {known}.")
     try:
-        # Some models send nothing at all for a function without parameters.
+        # Some models send no arguments at all for a function without parameters.
         arguments = json.loads(text or "{}", parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         problem = (
@@ -40,7 +41,7 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
 
 
 def _storable(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the database can store all strings in the arguments."""
+    """Return whether the database can store all the strings in the arguments."""
     try:
         text = json.dumps(arguments, ensure_ascii=False)
         text.encode()

@@ -1,7 +1,7 @@
-"""Prometheus metrics for the load that each workspace causes: rejected requests and waiting work.
+"""Prometheus metrics for each workspace's load: rejected requests and waiting tasks.
 
-The figures cover the whole server. Labels name workspaces by their public ids; no label names a
-user.
+The metrics cover the whole server. Labels identify workspaces by their public IDs; no label
+identifies a user.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served along with this process's own."""
+    """Register these metrics, to be served along with the process's own metrics."""
     registry.register(Read(_refused, _waiting))
 
 
@@ -32,7 +32,7 @@ def _refused() -> Iterator[Metric]:
 def _waiting() -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "uac_waiting",
-        "A workspace's work that is waiting or running; kinds without any are absent.",
+        "Waiting or running work by workspace; kinds without any such work are absent.",
         labels=["workspace", "kind"],
     )
     for workspace, kind, number in usage.waiting():

@@ -19,30 +19,30 @@ ABOUT = Info("uac_sandbox", "Runner and image of this worker's sandboxes.")
 def register(
     registry: CollectorRegistry, pools: Callable[[], Iterable["Pool"]], about: Mapping[str, str]
 ) -> None:
-    """Register the metrics for the pools; `about` has the labels of `uac_sandbox_info`."""
+    """Register the metrics for the pools; `about` contains the labels of `uac_sandbox_info`."""
     ABOUT.info(dict(about))
     registry.register(Pools(pools))
 
 
 class Pools(Collector):
-    """State and counters of this process's pools, read on each scrape."""
+    """A collector that reads the state and counters of this process's pools on each scrape."""
 
     def __init__(self, pools: Callable[[], Iterable["Pool"]]) -> None:
         self._pools = pools
 
     def describe(self) -> Iterable[Metric]:
-        """Describe nothing in advance, so that registering reads nothing."""
+        """Describe nothing in advance, so that registering the collector reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics, totalled over all pools."""
         sandboxes = GaugeMetricFamily(
             "uac_sandbox_pool_sandboxes",
-            "Existing sandboxes, by state and, where it matters, hash seed.",
+            "Existing sandboxes, by state and, where relevant, hash seed.",
             labels=["state", "hash_seed"],
         )
         claims = CounterMetricFamily(
-            "uac_sandbox_claims", "Claims on sandboxes, by what was available.", labels=["found"]
+            "uac_sandbox_claims", "Claims on sandboxes, by what the pool had.", labels=["found"]
         )
         destroyed = CounterMetricFamily(
             "uac_sandbox_destroyed", "Sandboxes destroyed, by reason.", labels=["reason"]

@@ -12,7 +12,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Read(Collector):
-    """Metrics read by functions; if one function fails, the others' metrics are still served.
+    """Metrics read by functions; if one fails, the other functions' metrics are still served.
 
     The functions run in a separate thread, whose database connection is closed afterwards.
     """
@@ -21,11 +21,11 @@ class Read(Collector):
         self._reads = reads
 
     def describe(self) -> Iterable[Metric]:
-        """Describe nothing in advance, so that registering reads nothing."""
+        """Describe nothing in advance, so that registering the collector reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics, all read over one database connection."""
+        """Yield the metrics, all of them read over a single database connection."""
         try:
             for read in self._reads:
                 try:

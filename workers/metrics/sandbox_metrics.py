@@ -21,7 +21,7 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
-# Histogram buckets in seconds, from a millisecond to the longest request time limit.
+# Histogram buckets in seconds, from a millisecond to the longest time limit for a request.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -43,7 +43,7 @@ START_FAILURES = Counter("uac_sandbox_start_failures", "Sandboxes that failed to
 
 REQUEST_SECONDS = Histogram(
     "uac_sandbox_request_seconds",
-    "Time from sending a request to a sandbox until it answers.",
+    "Time from sending a request to a sandbox until the response.",
     ["operation"],
     buckets=BUCKETS,
 )
@@ -57,14 +57,14 @@ REQUESTS = Counter(
 
 
 USABLE = Gauge(
-    "uac_sandbox_usable", "1 while the engine answers; at 0, other workers do this worker's work."
+    "uac_sandbox_usable", "1 while the engine responds; at 0, other workers take over the work."
 )
 
 
 def measured(
     operation: str,
 ) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
-    """Return a decorator that records the duration and outcome of a request of this kind."""
+    """Return a decorator that records the duration and outcome of requests for this operation."""
     seconds = REQUEST_SECONDS.labels(operation)
 
     def decorate(request: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:

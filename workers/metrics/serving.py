@@ -1,4 +1,4 @@
-"""Serve Prometheus metrics: each of the server's processes uses its own port, if one is set."""
+"""Serve Prometheus metrics: each of the server's processes uses its own port, if configured."""
 
 import structlog
 from django.conf import settings
@@ -17,10 +17,10 @@ logger = structlog.get_logger(__name__)
 
 
 def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
-    """Serve metrics for the whole server, and those in `registry` (by default, this process's own).
+    """Serve server-wide metrics, and those in `registry` (by default, this process's own metrics).
 
-    Returns whether the metrics are served. If the port is taken, that is logged but doesn't stop
-    the process.
+    Returns whether the metrics are served. If the port is already in use, this is logged but
+    doesn't stop the process.
     """
     address, port = settings.UAC_METRICS_ADDRESS, settings.UAC_METRICS_PORT
     if not port:
@@ -37,12 +37,12 @@ def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
 
 
 def serve(address: str, port: int, registry: CollectorRegistry) -> None:
-    """Serve the metrics from now on, in a separate thread; raise OSError if the port is taken."""
+    """Start serving the metrics in a separate thread; raise OSError if the port is in use."""
     start_http_server(port, address, registry)
 
 
 def own_process() -> CollectorRegistry:
-    """Return a registry of the metrics that every process has; sandbox metrics are not included."""
+    """Return a registry of the metrics common to all processes, without the sandbox metrics."""
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)

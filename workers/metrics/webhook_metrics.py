@@ -1,6 +1,6 @@
 """Prometheus metrics for webhooks, read from the delivery log on each scrape.
 
-This way, the figures cover the whole server. No label names a workspace or an endpoint.
+This way, the metrics cover the whole server. No label identifies a workspace or an endpoint.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from workers.metrics.reading_metrics import Read
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served along with this process's own."""
+    """Register these metrics, to be served along with the process's own metrics."""
     registry.register(Read(_messages))
 
 
 def _messages() -> Iterator[Metric]:
-    """Yield messages and endpoints by state, and the age of the oldest pending message."""
+    """Yield the number of messages and endpoints by state, and the oldest pending message's age."""
     messages = GaugeMetricFamily(
         "uac_webhook_messages",
-        "Messages in the delivery log, by state; held: the endpoint is disabled.",
+        "Messages in the delivery log, by state; held: their endpoint is disabled.",
         labels=["state"],
     )
     held = Q(state=DeliveryState.PENDING, endpoint__enabled=False)

@@ -1,7 +1,8 @@
-"""Prometheus metrics for the workers' work, by kind: how much is waiting, held, failing or dead.
+"""Prometheus metrics for the workers' work, by kind: how much is waiting, claimed, failing or dead.
 
-They are read from the database and Redis on each scrape, so any process can report on the whole
-server, even if the workers that do the work are dead. No label names a user or a workspace.
+The metrics are read from the database and Redis on each scrape, so any process can report on the
+whole server, even if the workers for these tasks are down. No label identifies a user or a
+workspace.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ logger = structlog.get_logger(__name__)
 
 
 def register(registry: CollectorRegistry) -> None:
-    """Register the metrics, to be served along with this process's own."""
+    """Register these metrics, to be served along with the process's own metrics."""
     registry.register(Read(_of_work, _of_server, _of_queues))
 
 
@@ -29,11 +30,11 @@ def _of_work() -> Iterator[Metric]:
         name: GaugeMetricFamily(f"uac_work_{name}", text, labels=["kind", "queue"])
         for name, text in (
             ("waiting", "Due work that no worker has claimed."),
-            ("oldest_seconds", "Time that the oldest due work has waited for a worker."),
+            ("oldest_seconds", "How long the oldest due work has been waiting for a worker."),
             ("held", "Work that a worker has claimed."),
             ("longest_seconds", "Upper bound on the time since the oldest held work was claimed."),
             ("failing", "Work that has failed repeatedly and is still retried."),
-            ("dead", "Work that failed permanently and that staff have not handled."),
+            ("dead", "Work that failed permanently and was not handled by staff yet."),
         )
     }
     for one in stuck.standings():
@@ -67,7 +68,7 @@ def _of_server() -> Iterator[Metric]:
         "Maximum number of connections to the database.",
         value=most,
     )
-    raised = GaugeMetricFamily("uac_alarm", "1: the alarm is raised.", labels=["alarm"])
+    raised = GaugeMetricFamily("uac_alarm", "1 if the alarm is raised.", labels=["alarm"])
     for alarm in alarms.raised():
         raised.add_metric([alarm.name], 1)
     yield raised
@@ -79,7 +80,7 @@ def _of_queues() -> Iterator[Metric]:
     except (redis.RedisError, Error) as error:
         logger.warning("queue_metrics_not_read", error=str(error))
         found = []
-    yield GaugeMetricFamily("uac_redis_up", "1 if Redis answers.", value=bool(found))
+    yield GaugeMetricFamily("uac_redis_up", "1 if Redis responds.", value=bool(found))
     hints = GaugeMetricFamily("uac_queue_hints", "Wake-up hints in a queue.", labels=["queue"])
     oldest = GaugeMetricFamily(
         "uac_queue_oldest_seconds", "Age of the oldest wake-up hint.", labels=["queue"]

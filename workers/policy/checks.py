@@ -1,8 +1,8 @@
 """The static policy for users' projects: what Python code may contain in each kind of file.
 
-The policy keeps a project deterministic, readable and honest with its type checker, and says early
-and in plain words what to change. It isn't meant to be a security boundary: code that slips through
-runs in the sandbox, which is one.
+The policy keeps a project deterministic and readable, prevents it from deceiving its type checker,
+and reports problems early, in plain words. The policy isn't meant to be a security boundary: the
+sandbox, in which all code runs, is one.
 """
 
 import io
@@ -28,7 +28,7 @@ class Violation:
 QUERY_PATH = "<query>"
 
 _DIRECTIVE = re.compile(r"#\s*(?:(?:type|mypy|pyright|pytype|ty)\s*:|pyre-)")
-_ENCODING = re.compile(r"coding[:=]")  # in a comment in the first two lines of a file
+_ENCODING = re.compile(r"coding[:=]")  # only in a comment in the first two lines of a file
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 _KINDS = (
@@ -39,7 +39,7 @@ _KINDS = (
     ("constraint", re.compile(r"constraints/\w+\.py")),
     ("test", re.compile(r"tests/test_\w+\.py")),
 )
-# A workspace's constraint files, which don't belong to any project.
+# Patterns for the paths of a workspace's constraint files, which don't belong to any project.
 _WORKSPACE_KINDS = (
     ("workspace constraint", re.compile(r"workspace/constraints/\w+\.py")),
     ("workspace test", re.compile(r"workspace/tests/test_\w+\.py")),
@@ -47,7 +47,7 @@ _WORKSPACE_KINDS = (
 
 
 def check_policy(path: str, source: str) -> list[Violation]:
-    """Return the violations in one file of a project, sorted by line."""
+    """Return the policy violations in one file of a project, sorted by line."""
     kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
     if kind is None:
         message = (
@@ -59,10 +59,11 @@ def check_policy(path: str, source: str) -> list[Violation]:
 
 
 def check_workspace_policy(path: str, source: str) -> list[Violation]:
-    """Return the violations in a workspace constraint or its tests, sorted by line.
+    """Return the policy violations in a workspace constraint or its tests, sorted by line.
 
-    Raises KeyError for any other path. These files import nothing from a project: a constraint
-    declares classes for the records that it needs (`memory.project.shapes` verifies these classes).
+    Raises KeyError for any other path. These files import nothing from a project: instead, a
+    workspace constraint declares classes for the records that it needs (`memory.project.shapes`
+    verifies these classes).
     """
     kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
     if not kinds:
@@ -71,7 +72,7 @@ def check_workspace_policy(path: str, source: str) -> list[Violation]:
 
 
 def check_query(code: str) -> list[Violation]:
-    """Return the violations in a query, sorted by line."""
+    """Return the policy violations in a query, sorted by line."""
     return _check(QUERY_PATH, code, "query")
 
 
@@ -100,7 +101,7 @@ def _check_text(text: str, kind: str) -> Iterator[Breach]:
         if found := _UNPRINTABLE.search(line):
             name = f"U+{ord(found[0]):04X}"
             yield number, "syntax", f"the control character {name}: write an escape such as '\\n'"
-            return  # from here on, Python may count lines differently
+            return  # Python may count lines differently from here on
     if kind == "query":
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

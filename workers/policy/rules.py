@@ -45,7 +45,7 @@ Breach = tuple[int, str, str]  # line, code, message
 
 
 def check_tree(kind: str, tree: ast.Module) -> Iterator[Breach]:
-    """Yield each place where a file's syntax tree breaks the rules for this kind of file."""
+    """Yield each violation, in a file's syntax tree, of the rules for this kind of file."""
     return _Policy(kind, tree).check()
 
 
@@ -71,7 +71,7 @@ class _Policy:
         self.in_place = set(map(id, self.uses_of_classes()))
 
     def check(self) -> Iterator[Breach]:
-        if self.kind == "manifest":  # a manifest is generated, and never run
+        if self.kind == "manifest":  # a manifest is generated, and never executed
             return
         qualified = {
             id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
@@ -115,7 +115,7 @@ class _Policy:
                 case ast.Expr(value=value):  # a query's value, which is not used in the code
                     yield from list_type_calls(value)
 
-    # Rules for every node, wherever it is in the tree.
+    # Rules for every node, regardless of its position in the tree.
 
     def check_node(self, node: ast.AST, qualified: bool) -> Iterator[tuple[str, str]]:
         match node:
@@ -169,7 +169,7 @@ class _Policy:
     def check_use(
         self, node: ast.Name | ast.Attribute, qualified: bool
     ) -> Iterator[tuple[str, str]]:
-        """Reject modules, and anything that builds classes, if they are passed around as values."""
+        """Reject the use of modules, and of anything that builds classes, as values."""
         origin = self.origin(node) or ""
         if (
             origin in LIBRARY
@@ -231,8 +231,8 @@ class _Policy:
         elif self.is_own_module(module):
             for name in names:
                 yield from self.check_attribute(name)
-                # A collection may be called `calendar`; the names of other modules are reserved, so
-                # here they can't refer to records.
+                # A collection may be called `calendar`, so this name may refer to records; the
+                # names of other modules are reserved and can't.
                 if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
                     yield "import", f"{module} only imports the module {name}: write import {name}"
         elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
@@ -269,7 +269,7 @@ class _Policy:
             yield "import", f"{module}.{name} is not allowed: use another name of {module}"
 
     def is_type_checking(self, node: ast.stmt) -> TypeGuard[ast.If]:
-        """Return whether this is `if TYPE_CHECKING:` around imports for quoted annotations."""
+        """Return whether a node is `if TYPE_CHECKING:` around imports for quoted annotations."""
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
                 return self.kind == "schema" and all(
@@ -336,7 +336,7 @@ class _Policy:
                 f"class {node.name} has keyword arguments: a class may have only bases",
             )
 
-    # Rules for what a module does when it is imported: it may only define things.
+    # Rules for what a module does when it is imported: it may only contain definitions.
 
     def check_top_level(self, statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
         if is_docstring(statement):
@@ -410,7 +410,7 @@ class _Policy:
             yield from self.check_pure(node.value)
 
     def check_pure(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
-        """Reject expressions that run on import, except literals, names and constructor calls."""
+        """Reject expressions evaluated on import, except literals, names and constructor calls."""
         match node:
             case ast.Constant() | ast.Name() | ast.Lambda():
                 return  # a lambda's body does not run
@@ -452,7 +452,8 @@ class _Policy:
     def check_factories(self, keywords: list[ast.keyword]) -> Iterator[tuple[ast.AST, str]]:
         """Reject default factories that run code.
 
-        A default factory runs when a state file with a record that omits the field is imported.
+        A default factory runs whenever a state file is imported that has a record without the
+        field.
         """
         for keyword in keywords:
             match keyword:
@@ -465,7 +466,7 @@ class _Policy:
                         yield keyword.value, message
 
     def origin(self, node: ast.expr) -> str | None:
-        """Return the full name that an expression refers to, as far as the imports show it."""
+        """Return the full name that an expression refers to, as far as the imports reveal it."""
         match node:
             case ast.Name(id=name):
                 return self.origins.get(name, name)
@@ -508,7 +509,7 @@ class _Policy:
             yield node.lineno, "check", "check returns Iterator[Alert]: write -> Iterator[Alert]"
 
     def check_instant(self, node: ast.FunctionDef) -> Iterator[Breach]:
-        """Require that `check` in a user's own constraint takes only the day or the moment."""
+        """Require that `check` in a user's own constraint takes only `today` or `now`."""
         parameters = parameters_of(node)
         annotations = {"today": "datetime.date", "now": "datetime.datetime"}
         plain = [argument.arg for argument in node.args.args] if not node.args.defaults else []

@@ -1,4 +1,4 @@
-"""Recognize what an expression or definition in a syntax tree is, as far as the syntax tells."""
+"""Classify expressions and definitions in a syntax tree, as far as the syntax alone allows."""
 
 import ast
 import re
@@ -29,14 +29,14 @@ def list_bound_names(statements: list[ast.stmt]) -> Iterator[str]:
 
 
 def root_name(node: ast.expr) -> str:
-    """Return the name that a dotted or subscripted expression begins with, or ''."""
+    """Return the name at the beginning of a dotted or subscripted expression, or ''."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def list_called(decorators: list[ast.expr]) -> Iterator[ast.expr]:
-    """Yield each decorator; if it is a call, yield the function that is called."""
+    """Yield each decorator or, if the decorator is a call, the function that is called."""
     for decorator in decorators:
         yield decorator.func if isinstance(decorator, ast.Call) else decorator
 
@@ -51,7 +51,7 @@ def list_type_calls(*values: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a string, or the class str, as far as its syntax tells."""
+    """Return whether the syntax shows that an expression is a string, or the class str."""
     match node:
         case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name(id="str"):
             return True
@@ -59,7 +59,7 @@ def is_text(node: ast.expr) -> bool:
 
 
 def is_one_value(arguments: list[ast.expr]) -> bool:
-    """Return whether a call has one positional argument, not starred."""
+    """Return whether a call has exactly one positional argument, which isn't starred."""
     return len(arguments) == 1 and not isinstance(arguments[0], ast.Starred)
 
 
@@ -73,7 +73,7 @@ def is_docstring(node: ast.stmt) -> bool:
 
 
 def list_format_attributes(text: str) -> Iterator[str]:
-    """Yield the attributes that a format string reads from its values, also in nested fields."""
+    """Yield the attributes that a format string reads from its values, even in nested fields."""
     try:
         for _, field, specification, _ in string.Formatter().parse(text):
             yield from re.split(r"[.\[\]]", field or "")[1:]

@@ -81,22 +81,22 @@ FORBIDDEN_NAMES = _names(
     "eval exec compile open input globals locals vars dir getattr setattr delattr breakpoint"
     " memoryview help exit quit"
 )
-# Forbidden only as calls, since variables often have these names: the calls' results vary from
-# process to process.
+# Forbidden only as calls, since variables often have these names: what these functions return
+# varies from process to process.
 FORBIDDEN_CALLS = _names("id hash")
-# These build classes when called with more than one value; names in string arguments would not be
-# checked.
+# These functions build classes when called with more than one value; names in their string
+# arguments would not be checked.
 CLASS_BUILDERS = _names(
     "type builtins.type enum.Enum enum.Flag enum.IntEnum enum.IntFlag enum.StrEnum"
     " typing.NamedTuple typing.TypedDict"
 )
-# Names that type checkers assume to be true, wherever they come from.
+# Names that type checkers assume to be true, no matter where they are imported from.
 TYPE_CHECKER_NAMES = _names("TYPE_CHECKING MYPY")
 CLOCK = _names(
     "now today utcnow fromtimestamp utcfromtimestamp localtime gmtime time_ns monotonic"
     " perf_counter"
 )
-# Modules that an allowed module exposes as attributes.
+# Modules that are exposed as attributes of an allowed module.
 INNER_MODULES = _names("sys builtins importlib subprocess")
 # Attributes that lead from a generator, an exception or a function to frames, and from there to all
 # modules.

@@ -1,4 +1,4 @@
-"""Parse a sandbox's answers; raise ProtocolError if a field is invalid."""
+"""Parse the responses from a sandbox; raise ProtocolError if a field is invalid."""
 
 import datetime
 from types import NoneType
@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return an answer's field `name`, whose type must be exactly `kind`."""
+    """Return a response's field `name`, whose type must be exactly `kind`."""
     found = value.get(name)
     if type(found) is not kind:
         raise ProtocolError(f"{name} is not a {kind.__name__}")
@@ -31,7 +31,7 @@ def take_field(value: dict[str, Any], name: str, kind: type[Value]) -> Value:
 
 
 def read_pair(value: Any) -> tuple[str, str] | None:
-    """Return the value as a pair of strings, or None if it is null."""
+    """Return the value as a pair of strings, or None if the value is null."""
     if value is None:
         return None
     if not (isinstance(value, list) and [type(item) for item in value] == [str, str]):
@@ -40,7 +40,7 @@ def read_pair(value: Any) -> tuple[str, str] | None:
 
 
 def take_objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return an answer's field `name`, which must be a list of objects."""
+    """Return a response's field `name`, which must be a list of objects."""
     found: list[Any] = take_field(value, name, list)
     if not all(isinstance(item, dict) for item in found):
         raise ProtocolError(f"{name} is not a list of objects")
@@ -51,13 +51,13 @@ def _number(value: dict[str, Any], name: str) -> float:
     found = value.get(name)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise ProtocolError(f"{name} is not a number")
-    if not 0 <= found <= protocol.MAX_INTEGER:  # false for infinity and NaN
+    if not 0 <= found <= protocol.MAX_INTEGER:  # also rejects infinity and NaN
         raise ProtocolError(f"{name} is not a number from 0 to {protocol.MAX_INTEGER}")
     return float(found)
 
 
 def take_integer(value: dict[str, Any], name: str) -> int:
-    """Return an answer's field `name`, which must be a non-negative integer."""
+    """Return a response's field `name`, which must be a non-negative integer."""
     found = take_field(value, name, int)
     if not 0 <= found <= protocol.MAX_INTEGER:
         raise ProtocolError(f"{name} is not an integer from 0 to {protocol.MAX_INTEGER}")
@@ -65,7 +65,7 @@ def take_integer(value: dict[str, Any], name: str) -> int:
 
 
 def read_usage(answer: dict[str, Any]) -> Usage:
-    """Return the resources that a request used and the output that it printed."""
+    """Return the resources used by a request, and the output that it printed."""
     return Usage(
         stdout=take_field(answer, "stdout", str),
         load_seconds=_number(answer, "load_seconds"),
@@ -76,7 +76,7 @@ def read_usage(answer: dict[str, Any]) -> Usage:
 
 
 def read_error(value: Any) -> UserError | None:
-    """Return the error in the user's code, or None if there was none."""
+    """Return the error raised by the user's code, or None if there was no error."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -151,7 +151,7 @@ def _foreseen_change(value: dict[str, Any], findings: int) -> ForeseenChange:
 
 
 def _is_earlier(one: str, other: str) -> bool:
-    """Return whether `one` is before `other`; False if one is a day and the other a moment."""
+    """Return whether `one` is before `other`; False if one is a date and the other a timestamp."""
     if (len(one) == len("2026-01-01")) != (len(other) == len("2026-01-01")):
         return False
     return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(other)
@@ -163,9 +163,9 @@ def _moment(text: str) -> str:
         if len(text) == len("2026-01-01"):
             datetime.date.fromisoformat(text)
         elif datetime.datetime.fromisoformat(text).utcoffset() != datetime.timedelta():
-            raise ProtocolError("a moment is not in UTC")
+            raise ProtocolError("a timestamp is not in UTC")
     except ValueError:
-        raise ProtocolError("neither a day nor a moment") from None
+        raise ProtocolError("neither a date nor a timestamp") from None
     return text
 
 
@@ -182,7 +182,7 @@ def _alert(value: dict[str, Any]) -> FoundAlert:
 
 
 def read_rests_on(value: dict[str, Any]) -> RestsOn:
-    """Return the records and collections that are the evidence for an answer."""
+    """Return the records and collections that are the evidence for a query's answer."""
     records = tuple(map(_columns, take_objects(value, "records")))
     collections = [
         (
@@ -210,8 +210,8 @@ def _columns(value: dict[str, Any]) -> EvidenceColumns:
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:
-    # Build the evidence by position rather than by keyword, which is faster: a request may wait for
-    # thousands of records.
+    # Build the Evidence tuple by position rather than by keyword, which is faster: a request may be
+    # waiting for thousands of records to be parsed.
     texts: list[Any] = [value.get(name) for name in ("class", "domain", "collection", "key")]
     if not all(type(text) is str for text in texts):
         raise ProtocolError("class, domain, collection or key is not a str")

@@ -1,10 +1,10 @@
-"""Build the images in which users' code runs: `python -m workers.sandbox.build [--base IMAGE]`.
+"""Build the images that run users' code: `python -m workers.sandbox.build [--base IMAGE]`.
 
 The sandbox image is built from `sandbox_image/Dockerfile` on a base image with Python. If the
 engine neither has the base image that the Dockerfile names nor can pull it, a base image is built
-from the packages of this Debian or Ubuntu system: an interpreter, its libraries and the time zone
-database, without a shell. The type checker's image is built from `typecheck_image/Dockerfile` on
-the sandbox image.
+from the packages of this Debian or Ubuntu system: it contains an interpreter, its libraries and the
+time zone database, but no shell. The type checker's image is built from
+`typecheck_image/Dockerfile` on the sandbox image.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ENGINE_SECONDS = 300
 
 
 class ImageNotBuilt(Exception):
-    """An image could not be built; the message says why and what to do."""
+    """An image could not be built; the message gives the reason and the remedy."""
 
 
 def ensure_image(
@@ -73,9 +73,9 @@ def ensure_typecheck_image(
 
 @contextmanager
 def _engine() -> Iterator[docker.DockerClient]:
-    """Yield a client of the engine.
+    """Yield a client of the Docker engine.
 
-    Within the context, ImageNotBuilt is raised if the engine doesn't answer or rejects a request.
+    Within the context, ImageNotBuilt is raised if the engine doesn't respond or rejects a request.
     """
     try:
         with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
@@ -120,7 +120,7 @@ def _has(client: docker.DockerClient, image: str) -> bool:
 
 
 def _available_base(client: docker.DockerClient) -> str | None:
-    """Pull the Dockerfile's base image; return its name, or None if it is unavailable."""
+    """Pull the Dockerfile's base image; return the image's name, or None if it is unavailable."""
     found = re.search(r"^ARG BASE=(\S+)$", (SOURCES / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     base = found[1]
@@ -132,19 +132,19 @@ def _available_base(client: docker.DockerClient) -> str | None:
 
 
 def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -> str:
-    """Build a base image from Debian packages and return its name; this needs no privileges."""
-    say("no registry answers: building a base image from this system's own packages")
+    """Build a base image from Debian packages and return its name; requires no privileges."""
+    say("no registry responds: building a base image from this system's own packages")
     with tempfile.TemporaryDirectory(prefix="uac-image-") as folder:
         root = Path(folder) / "root"
         told = root / "var" / "lib" / "dpkg" / "status.d"
         told.mkdir(parents=True)
         for package in _download(Path(folder)):
             run_program(["dpkg-deb", "--extract", str(package), str(root)])
-            # Record the package in the image, where image scanners look for it.
+            # Record the package in the image, in the place where image scanners look for packages.
             (told / package.name.partition("_")[0]).write_text(
                 run_program(["dpkg-deb", "--field", str(package)])
             )
-        # Packages built for a merged /usr rely on these links, which another package provides.
+        # Packages built for a merged /usr rely on these symlinks, which another package provides.
         for name in ("lib", "lib64", "bin"):
             if (root / "usr" / name).exists() and not (root / name).exists():
                 (root / name).symlink_to(f"usr/{name}")
@@ -158,7 +158,7 @@ def _base_of_packages(client: docker.DockerClient, say: Callable[[str], None]) -
 
 def _download(folder: Path) -> list[Path]:
     """Download the Debian packages of Python and its dependencies; return the files' paths."""
-    # Use the system's package lists or, if it has none, download our own, which needs no
+    # Use the system's package lists or, if there are none, download our own, which requires no
     # privileges.
     lists = folder / "lists"
     lists.mkdir()
@@ -180,12 +180,13 @@ def _download(folder: Path) -> list[Path]:
             failure = error
     raise ImageNotBuilt(
         "there is no base image with Python, and none can be built from this system's packages:"
-        f" {failure}. Name one of the engine's images: python -m workers.sandbox.build --base IMAGE"
+        f" {failure}. Specify one of the engine's images:"
+        " python -m workers.sandbox.build --base IMAGE"
     )
 
 
 def _dependencies(package: str, pattern: str, options: Sequence[str]) -> list[str]:
-    """Return the names of a package's dependencies that match a pattern."""
+    """Return the names of those of a package's dependencies that match the pattern."""
     listed = run_program(["apt-cache", *options, "depends", "--important", package])
     return [
         name
@@ -203,7 +204,7 @@ def _packed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def run_program(command: list[str], folder: Path | None = None) -> str:
-    """Run a program and return its output; raise ImageNotBuilt if it is absent or fails."""
+    """Run a program and return its output; raise ImageNotBuilt if it isn't installed or fails."""
     try:
         finished = subprocess.run(  # noqa: S603  # nosec B603 # Debian's tools
             command, cwd=folder, capture_output=True, text=True, check=False

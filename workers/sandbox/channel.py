@@ -7,21 +7,21 @@ class Channel(Protocol):
     """A byte channel between this process and the runner in a sandbox."""
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all of the data.
+        """Send all of the data to the runner.
 
-        Raises EOFError if the runner has exited, TimeoutError if the deadline passes first.
+        Raises EOFError if the runner has exited, and TimeoutError if the deadline passes first.
         """
         ...
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """Receive `count` bytes, or fewer at the end of the stream.
+        """Receive `count` bytes from the runner, or fewer at the end of the stream.
 
         Raises TimeoutError if the bytes do not arrive before the deadline.
         """
         ...
 
     def has_ended(self) -> bool:
-        """Return whether the runner has exited, without waiting for it.
+        """Return immediately whether the runner has exited.
 
         Output that the runner has already written can still be read.
         """

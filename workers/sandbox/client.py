@@ -1,7 +1,7 @@
-"""The host's end of the protocol: a sandbox behind a byte channel, whichever runner it uses.
+"""The host's end of the protocol: a sandbox behind a byte channel, whichever runner is in use.
 
-Every answer is checked before it is used: its size before it is read, then its nesting depth, its
-id and its structure. If an answer fails a check, its sandbox is destroyed.
+Every response is checked before it is used: its size before it is read, then its nesting depth, ID
+and structure. If a response fails a check, the sandbox is destroyed.
 """
 
 import dataclasses
@@ -51,26 +51,26 @@ from workers.sandbox.results import (
 HELLO_BYTES = 4096
 START_SECONDS = 20.0
 # The runner enforces the limits on its children; the host waits this many seconds longer before it
-# gives up on the runner. Only the host limits the time that a load takes.
+# gives up on the runner. Only the host limits how long loading may take.
 GRACE_SECONDS = 5.0
-# Maximum size of everything in an answer except its result: printed output, an error, and the frame
-# around them.
+# Maximum size of everything in a response except the result: printed output, an error, and the
+# frame around them.
 ANSWER_OVERHEAD_BYTES = 512 * 1024
 
-# Outcomes that mean that user code was stopped from outside. A sandbox is not kept after one of
-# these.
+# Outcomes that mean that user code was stopped from outside. After any of these, the sandbox is not
+# reused.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
-# Maximum number of values in an answer; this many take at most 100 MB of memory. The answer's size
-# in bytes is bounded by the limits for its kind of request. All objects of a foreign project are
-# read in a single answer, so that answer may contain more values.
+# Maximum number of values in a response; this many values take at most 100 MB of memory. The
+# response's size in bytes is bounded by the limits for the kind of request. All objects of a
+# foreign project are sent in a single response, which may therefore contain more values.
 MAX_VALUES = 1_000_000
 MAX_FOREIGN_VALUES = 2_000_000
 MAX_COMPILED_VALUES = 100  # plus one value per file, for its bytecode
 
 
 class ChannelSandbox:
-    """A Sandbox behind a channel; its deadlines are on the monotonic clock."""
+    """A Sandbox behind a byte channel; deadlines are on the monotonic clock."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class ChannelSandbox:
         hash_seed: int,
         memory_bytes: int | None = None,
     ) -> None:
-        """Wait for the runner's hello; raise SandboxError if none arrives or it is not as expected.
+        """Wait for the runner's hello; raise SandboxError if it is missing or not as expected.
 
-        No request gets more memory than `memory_bytes`, whatever its limits say.
+        No request gets more memory than `memory_bytes`, whatever the request's limits are.
         """
         self.runner_name = runner_name
         self.image_digest = image_digest
@@ -270,7 +270,7 @@ class ChannelSandbox:
             self._note(result.error for result in results)
             if [result.path for result in results] != list(paths):
                 raise ProtocolError("forecasts for constraints other than those requested")
-            # Allow one more day on either side, to cover every time zone.
+            # Allow one extra day on either side, to cover every time zone.
             day = datetime.timedelta(days=1)
             first, last = (
                 (moment.astimezone(datetime.UTC).date() + more).isoformat()
@@ -344,7 +344,7 @@ class ChannelSandbox:
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
         """See `Sandbox.run_foreign`."""
-        if self._memory_bytes is not None:  # the runner must parse the result in this memory
+        if self._memory_bytes is not None:  # the runner needs it to parse the result
             most = min(limits.result_bytes, self._memory_bytes // 8)
             limits = dataclasses.replace(limits, result_bytes=most)
         answer = self._request(
@@ -369,9 +369,9 @@ class ChannelSandbox:
         /,
         **parameters: Any,
     ) -> dict[str, Any]:
-        """Send a request and return the answer; raise SandboxError unless its outcome is "ok".
+        """Send a request and return the response; raise SandboxError unless the outcome is "ok".
 
-        The answer may contain at most `most` values.
+        The response may contain at most `most` values.
         """
         self._id += 1
         loads = operation in ("compile", "load")
@@ -396,7 +396,7 @@ class ChannelSandbox:
                 if not loads:
                     self._coming = None
                 elif outcome == "ok":
-                    raise ProtocolError("an answer with missing or invalid fields")
+                    raise ProtocolError("a response with missing or invalid fields")
             if outcome == "ok":
                 return answer
             if outcome not in protocol.OUTCOMES:
@@ -404,9 +404,9 @@ class ChannelSandbox:
             usage = read_usage(answer) if "stdout" in answer else None
             error = read_error(answer.get("error"))
         self._spent |= outcome in STOPPED
-        # Compiling and loading run no loops of the user's code, so a timeout there means that the
-        # machine is slow. And if the runner fails to read a request before any user code has run,
-        # user code cannot be to blame.
+        # Compiling and loading execute no loops in the user's code, so a timeout there means that
+        # the machine is slow. And if the runner fails to read a request before any user code has
+        # run, user code cannot be to blame.
         ours = loads and outcome in ("timeout", "protocol_error")
         raise SandboxError(outcome, message, error, usage, infrastructure=ours)
 
@@ -431,7 +431,7 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
 
 
 def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
-    """Return whether the paths are distinct and all name project constraints or bound ones."""
+    """Return whether the paths are distinct and all name either project or bound constraints."""
     return len(set(paths)) == len(paths) and all(
         path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
     )

@@ -3,15 +3,16 @@
     confine.py FOLDER_OF_SANDBOX_IMAGE TIME_ZONES HOST_PID
 
 The script first imports everything that a runner needs, then forks for each sandbox that the host
-requests on standard input, which is a socket. The request is one byte, sent along with the
-descriptors of the sandbox's three standard streams; the answer is the process id of the sandbox's
-watcher, sent along with a descriptor of that process.
+requests on standard input, which is a socket. A request is one byte, sent along with file
+descriptors for the sandbox's three standard streams; the response is the process ID of the
+sandbox's watcher, sent along with a pidfd for that process.
 
 Each fork results in two processes, a runner and its watcher. Where the kernel allows it, the runner
-has namespaces of its own: it sees no network, no other process, and no part of the file system
-except the standard library and the time zone database, both read-only. It never runs as root. The
-watcher, which is the forked process itself, runs no user code. It waits until the host closes the
-runner's standard input, the host dies, or the runner dies, and then kills all remaining processes.
+has its own namespaces: it sees no network, no other process, and no part of the file system except
+the standard library and the time zone database, both read-only. It never runs as root. The watcher,
+which is the forked process itself, runs no user code. It waits until the host closes the runner's
+standard input, the host dies, or the runner dies, and then kills all of the sandbox's remaining
+processes.
 """
 
 import ctypes
@@ -50,11 +51,11 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 NOBODY = 65534
 
-# First byte of an answer to the host: whether the sandbox was started.
+# First byte of a response to the host: whether the sandbox was started.
 STARTED = b"+"
 FAILED = b"-"
 
-# Mount point of the runner's root file system: a folder that exists on every system, contains no
+# Mount point of the runner's root file system: a directory that exists on every system, contains no
 # libraries and isn't needed by the runner.
 ROOT = Path("/proc")
 
@@ -62,7 +63,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> NoReturn:
-    """Fork a sandbox for every request from the host, until the host disconnects."""
+    """Fork a sandbox process for every request from the host, until the host disconnects."""
     package_folder, zones, host_pid = sys.argv[1:]
     host = os.pidfd_open(os.getppid())
     if os.getppid() != int(host_pid):
@@ -81,7 +82,7 @@ def main() -> NoReturn:
     poller = select.poll()
     poller.register(requests, select.POLLIN)
     poller.register(host, select.POLLIN)
-    watchers: dict[int, int] = {}  # descriptor of the watcher's process → its process id
+    watchers: dict[int, int] = {}  # pidfd of each watcher → its process ID
     while True:
         ready = {descriptor for descriptor, _ in poller.poll()}
         for descriptor in ready & watchers.keys():
@@ -113,7 +114,7 @@ def main() -> NoReturn:
 
 
 def start(host: int, zones: str, streams: list[int]) -> NoReturn:
-    """In the newly forked process, start a confined runner on these streams, and watch it."""
+    """In the newly forked process, start a confined runner on these streams and watch it."""
     try:
         os.setsid()
         for number, descriptor in enumerate(streams):
@@ -126,7 +127,7 @@ def start(host: int, zones: str, streams: list[int]) -> NoReturn:
 
 
 def watch(host: int, zones: str) -> NoReturn:
-    """Start a confined runner on the standard streams, and watch it."""
+    """Start a confined runner on the standard streams, and watch the runner until it exits."""
     from sandbox_image import processes, runner
 
     isolated = enter_namespaces()
@@ -153,7 +154,7 @@ def watch(host: int, zones: str) -> NoReturn:
     os.close(answers)
     runner.silence()
     poller = select.poll()
-    poller.register(requests, 0)  # only to notice a hang-up; the data is for the runner to read
+    poller.register(requests, 0)  # only to detect a hang-up; the data is for the runner to read
     poller.register(host, select.POLLIN)
     poller.register(os.pidfd_open(pid), select.POLLIN)
     poller.poll()
@@ -164,7 +165,7 @@ def watch(host: int, zones: str) -> NoReturn:
 
 
 def enter_namespaces() -> bool:
-    """Enter new namespaces if the kernel allows it; return whether it did.
+    """Enter new namespaces if the kernel allows it; return whether this succeeded.
 
     The new PID namespace takes effect at the next fork.
     """
@@ -180,9 +181,9 @@ def enter_namespaces() -> bool:
 
 
 def enter_root(zones: str) -> None:
-    """Replace the root with a read-only file system that contains only the folders needed.
+    """Replace the root with a read-only file system that contains only the required directories.
 
-    The folders keep their paths, so that this interpreter still finds them.
+    The directories keep their paths, so that the running interpreter still finds them.
     """
     needed = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), zones}
     os.umask(0o022)
@@ -202,7 +203,7 @@ def enter_root(zones: str) -> None:
 def mount(
     source: str | None, target: Path, kind: str | None, flags: int, options: str | None = None
 ) -> None:
-    """Mount a file system; raise OSError if the kernel refuses."""
+    """Mount a file system; raise OSError if the kernel refuses to."""
     arguments = [text.encode() if text is not None else None for text in (source, kind, options)]
     if libc.mount(arguments[0], bytes(target), arguments[1], flags, arguments[2]) != 0:
         number = ctypes.get_errno()

@@ -1,4 +1,4 @@
-"""The template from which every container is created: its user, its limits, what it can see.
+"""The template from which every container is created: user, limits, and what is visible inside.
 
 `seccomp.json` lists the permitted system calls.
 """
@@ -15,24 +15,24 @@ from docker.types import LogConfig, Ulimit
 from workers.sandbox import ownership
 from workers.sandbox.limits import DEFAULT_SHAPE, MEBIBYTE, Shape
 
-# Limit, in seconds, on the CPU time of the runner itself, which needs it only to load code. The
-# limit ends an endless loop in loaded code even if the worker was killed. The child processes that
-# run user code are counted separately, and have lower limits.
+# Limit, in seconds, on the runner's own CPU time, which it needs only to load code. The limit ends
+# an endless loop in loaded code even if the worker was killed. Child processes that run user code
+# are limited separately, to less time.
 LIFETIME_CPU_SECONDS = 120
-# The folder that user code may write to if its workspace allows one; the runner empties it after
-# every use.
+# The scratch directory that user code may write to if the workspace allows it; the runner empties
+# the directory after every use.
 SCRATCH = "/tmp"  # noqa: S108  # nosec B108 # in the container
-# So few files are allowed that emptying the folder takes almost no time.
+# The number of files is kept low (nr_inodes) so that emptying the directory takes almost no time.
 SCRATCH_OPTIONS = "rw,noexec,nosuid,nodev,mode=1777,nr_inodes=1024"
-# User ids of containers: within the 65,536 ids that a container gets if the engine uses user
-# namespaces or runs rootless.
+# Container user IDs: within the 65,536 IDs that a container gets if the engine uses user namespaces
+# or runs rootless.
 USER_IDS = range(10_000, 60_000)
 
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
 # Kernel files to hide, since they describe the machine or its other users, or could be written to.
-# This list replaces the engine's own, so it begins with the engine's entries. All that stays
-# visible is the container's own control groups in /sys and the container's processes in /proc.
+# This list replaces the engine's default list, so it begins with the engine's entries. Only the
+# container's own control groups in /sys and the container's processes in /proc stay visible.
 MASKED_PATHS = [
     *("/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
@@ -57,20 +57,20 @@ MASKED_PATHS = [
     *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
 ]
 
-# Lowest limit to set on the size of a file, in bytes: even if user code may write no files, crun
-# writes one of a kilobyte under this limit.
+# Lowest file size limit to set, in bytes: even if user code may write no files, crun itself writes
+# a file of one kilobyte under this limit.
 CRUN_BYTES = 64 * 1024
 # Number of processes and threads per container that gVisor itself needs.
 PIDS_OF_GVISOR = 224
 # gVisor masks no paths, describes the processors, lets a process open whatever another process of
-# the same user has open, and has a writable /tmp. So empty, read-only folders are mounted over
+# the same user has open, and has a writable /tmp. So we mount empty, read-only directories over
 # these paths.
 _HIDDEN = ("/proc", "/sys", "/tmp")  # noqa: S108  # nosec B108 # in the container
 HIDDEN_UNDER_GVISOR = dict.fromkeys(_HIDDEN, "ro,size=4k")
 
 
 def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
-    """Return the template for the containers of all sandboxes, as the engine's API expects it."""
+    """Return the template for all sandbox containers, in the format of the engine's API."""
     memory = shape.memory_mib * MEBIBYTE
     scratch = shape.tmpfs_mib * MEBIBYTE
     user_id = secrets.choice(USER_IDS)
@@ -87,20 +87,20 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
         "OpenStdin": True,
         "StdinOnce": True,
         "Tty": False,
-        # The runner has nothing to save, and as the container's first process it ignores milder
-        # signals: with one of these, stopping or restarting the engine would take ten seconds
-        # longer.
+        # Stop the runner with SIGKILL: it has nothing to save and, as the container's first
+        # process, ignores milder signals, with which stopping or restarting the engine would take
+        # ten seconds longer.
         "StopSignal": "SIGKILL",
         "HostConfig": {
-            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # an empty name means the engine's default
+            "Runtime": settings.UAC_SANDBOX_RUNTIME,  # "" means the engine's default runtime
             "NetworkMode": "none",
             "IpcMode": "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true", f"seccomp={_profile(scratch)}"],
             "MaskedPaths": MASKED_PATHS,
-            # The other paths in the engine's own list of read-only paths are masked here; crun
-            # would leave this one writable.
+            # The other paths in the engine's own list of read-only paths are masked above; crun
+            # would leave this path writable.
             "ReadonlyPaths": ["/sys/fs/cgroup"],
             "Tmpfs": {
                 **(HIDDEN_UNDER_GVISOR if is_gvisor() else {}),
@@ -126,7 +126,7 @@ def container_config(image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -
 
 
 def _profile(scratch: int) -> str:
-    """Return the seccomp profile, which also allows removing files if there is a scratch folder."""
+    """Return the seccomp profile, which also permits removing files if `scratch` is set."""
     text = SECCOMP_PROFILE.read_text()
     if not scratch:
         return text

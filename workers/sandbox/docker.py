@@ -1,10 +1,10 @@
-"""The Docker runner: every sandbox is a hardened container of its own.
+"""The Docker runner: every sandbox is a separate, hardened container.
 
 A container serves one user and is never reused for another. It has no network, no capabilities and
-no way to gain any, no writable file system, a user id of its own, and few permitted system calls
-(`seccomp.json`). Before any code is sent, the runner reports from inside whether the kernel
-enforces this: an engine that cannot read the seccomp profile silently runs containers without a
-filter.
+no way to gain any, no writable file system, its own user ID, and few permitted system calls
+(`seccomp.json`). Before any code is sent, the runner reports from inside the container whether the
+kernel enforces these restrictions: an engine that cannot read the seccomp profile silently runs
+containers without a filter.
 """
 
 import contextlib
@@ -34,21 +34,22 @@ from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 logger = structlog.get_logger(__name__)
 
 ENGINE_SECONDS = 30
-# If the engine takes longer than this, in seconds, to answer a ping, it counts as down.
+# If the engine takes longer than this, in seconds, to respond to a ping, it is considered down.
 PING_SECONDS = 4
 READ_BYTES = 1024 * 1024
 LAST_WORDS_BYTES = 4096
 
-# What the runner reports if its container is confined.
+# The properties that the runner reports if its container is confined.
 CONFINED = {"seccomp": 2, "no_new_privileges": 1, "capabilities": 0}
 
 _thread = threading.local()
-# A child that used its parent's connection after a fork would read answers meant for the parent.
+# Don't share a client across forks: a child that used its parent's connection would read responses
+# meant for the parent.
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
 
 def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
-    """Start a fresh container; raise SandboxError if it does not start or is not confined.
+    """Start a fresh container; raise SandboxError if it fails to start or is not confined.
 
     Closing the sandbox removes the container.
     """
@@ -91,7 +92,7 @@ def check_confined(hello: Mapping[str, Any]) -> None:
 def open_sandbox(
     *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
 ) -> AbstractContextManager[Sandbox]:
-    """Start a container, removed on leaving the context; raise SandboxError if none starts."""
+    """Start a container, to be removed on leaving the context; raise SandboxError on failure."""
     return closing(start(hash_seed=hash_seed, shape=shape))
 
 
@@ -112,7 +113,7 @@ def unavailable() -> str | None:
 
 
 def problem() -> str:
-    """Return why the engine cannot be used at the moment; "" if it answers in time."""
+    """Return why the engine cannot be used at the moment; "" if it responds in time."""
     try:
         with _engine_errors():
             client = getattr(_thread, "watched", None)
@@ -125,11 +126,11 @@ def problem() -> str:
 
 
 def reap() -> int:
-    """Remove the containers that killed workers left behind, and return their number.
+    """Remove the containers that killed workers left behind; return how many were removed.
 
-    Most containers exit by themselves when their worker's connection ends. The exceptions are
-    containers that were not started yet, and containers whose code kept the runner from seeing the
-    end of its input.
+    Most containers exit on their own when their worker's connection closes. The exceptions are
+    containers that had not been started yet, and containers whose code kept the runner from seeing
+    the end of its input.
     """
     with _engine_errors():
         engine = _engine()
@@ -143,7 +144,7 @@ def reap() -> int:
                 engine.api.remove_container(container, force=True, v=True)
             except NotFound:
                 pass
-            except APIError as error:  # this failure must not prevent the removal of the others
+            except APIError as error:  # still remove the remaining containers
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
                 continue
             ownership.abandoned.discard(container)
@@ -151,10 +152,10 @@ def reap() -> int:
 
 
 class ContainerChannel:
-    """A container and the one connection to its standard streams.
+    """A container and the single connection to its standard streams.
 
-    The engine closes the runner's input when the connection ends, either by `close` or because this
-    process was killed. Then the runner exits, and the container with it.
+    The engine closes the runner's input when the connection is closed, either by `close` or because
+    this process was killed. The runner then exits, and the container with it.
     """
 
     def __init__(self, image: str, hash_seed: int, shape: Shape = DEFAULT_SHAPE) -> None:
@@ -168,13 +169,13 @@ class ContainerChannel:
 
     @property
     def container(self) -> str:
-        """Return the id of the container."""
+        """Return the ID of the container."""
         assert self._container is not None
         return self._container
 
     @property
     def last_words(self) -> str:
-        """Return the end of the runner's error output: a traceback, if the runner did not start."""
+        """Return the end of the runner's stderr: a traceback, if the runner failed to start."""
         return self._frames.errors.decode(errors="replace").strip()[-1000:]
 
     def start(self) -> None:
@@ -184,7 +185,7 @@ class ContainerChannel:
             config = container_config(self._image, self._hash_seed, self._shape)
             created = engine.create_container_from_config(config)  # type: ignore[no-untyped-call]
             self._container = created["Id"]
-            if created.get("Warnings"):  # if the engine cannot set a limit, it only warns
+            if created.get("Warnings"):  # if the engine cannot apply a limit, it only warns
                 raise SandboxError(
                     "killed",
                     f"the Docker engine cannot apply all limits: {created['Warnings']}",
@@ -195,14 +196,14 @@ class ContainerChannel:
                 self._container, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             )
             self._stream = cast("socket.SocketIO", stream)
-            # Over TLS the stream itself is the socket.
+            # Over TLS, the stream object itself is the socket.
             self._socket = getattr(stream, "_sock", stream)
             engine.start(self._container)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all of the data.
+        """Send all of the data to the runner.
 
-        Raises EOFError if the container is gone, TimeoutError if the deadline passes.
+        Raises EOFError if the container is gone, and TimeoutError if the deadline passes first.
         """
         connection = self._connected(deadline)
         try:
@@ -211,7 +212,7 @@ class ContainerChannel:
             raise EOFError from None
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """Receive `count` bytes, or fewer at the end of the stream.
+        """Receive `count` bytes from the runner, or fewer at the end of the stream.
 
         Raises TimeoutError if the bytes do not arrive before the deadline.
         """
@@ -226,7 +227,7 @@ class ContainerChannel:
         return self._frames.take(count)
 
     def has_ended(self) -> bool:
-        """Return whether the runner is known to have exited."""
+        """Return whether the runner is known to have exited, without waiting for it."""
         if self._socket is None:
             return True
         self._socket.settimeout(0)
@@ -239,8 +240,8 @@ class ContainerChannel:
 
     def close(self) -> None:
         """Remove the container; may be called more than once."""
-        # Close the connection first: while it is open and unread, the engine may hang when it kills
-        # the container.
+        # Close the connection first: while the connection is open and unread, the engine may hang
+        # when killing the container.
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -261,7 +262,7 @@ class ContainerChannel:
                 logger.warning("sandbox_not_removed", container=container[:12], error=str(error))
 
     def _connected(self, deadline: float) -> socket.socket:
-        """Return the connection, set to time out at the deadline."""
+        """Return the connection's socket, set to time out at the deadline."""
         if self._socket is None:
             raise EOFError
         left = deadline - time.monotonic()
@@ -274,19 +275,19 @@ class ContainerChannel:
 class _Frames:
     """Decodes the engine's frames: each has a stream number, a length, and a part of that stream.
 
-    The streams are standard output and standard error.
+    The two streams are standard output and standard error.
     https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach
     """
 
     def __init__(self) -> None:
         self.output = bytearray()
-        self.errors = bytearray()  # only the last LAST_WORDS_BYTES
+        self.errors = bytearray()  # only the last LAST_WORDS_BYTES of it
         self._header = bytearray()
         self._stream = 0
         self._left = 0
 
     def feed(self, data: bytes) -> None:
-        """Append received bytes to the streams that they belong to."""
+        """Decode received bytes, and append them to the streams that they belong to."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -313,16 +314,16 @@ class _Frames:
 
 @functools.cache
 def _image() -> str:
-    """Return the id of the sandbox image, which is looked up only once.
+    """Return the ID of the sandbox image, which is looked up only once.
 
-    Thus bytecode that this process has compiled stays valid even if the name moves to another
-    image.
+    This way, bytecode that this process has compiled stays valid even if the image's name is moved
+    to another image.
     """
     return image_id(settings.UAC_SANDBOX_IMAGE or default_image(), setting="UAC_SANDBOX_IMAGE")
 
 
 def image_id(name: str, *, setting: str) -> str:
-    """Return the id of an image; raise SandboxError if the engine has no image of that name."""
+    """Return the ID of an image; raise SandboxError if the engine has no image of that name."""
     with _engine_errors():
         try:
             return str(_engine().images.get(name).id)
@@ -330,7 +331,7 @@ def image_id(name: str, *, setting: str) -> str:
             raise SandboxError(
                 "killed",
                 f"the Docker engine has no image {name}: build it with"
-                f" `python -m workers.sandbox.build`, or name another one in {setting}",
+                f" `python -m workers.sandbox.build`, or name another image in {setting}",
                 infrastructure=True,
             ) from None
 
@@ -340,7 +341,7 @@ def _digest_of(image: str) -> str:
 
 
 def _engine() -> docker.DockerClient:
-    """Return this thread's own client of the engine."""
+    """Return the current thread's own client of the Docker engine."""
     client = getattr(_thread, "client", None)
     if client is None:
         client = _thread.client = docker.from_env(timeout=ENGINE_SECONDS)
@@ -350,20 +351,20 @@ def _engine() -> docker.DockerClient:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """In this context, raise SandboxError if the engine does not answer or refuses a request."""
+    """In this context, raise SandboxError if the engine does not respond or rejects a request."""
     try:
         yield
     except APIError as error:
         if isinstance(error, ImageNotFound):
-            _image.cache_clear()  # the image was removed: look it up again next time
+            _image.cache_clear()  # the image may have been removed: look up its ID again next time
         raise SandboxError(
             "killed",
-            f"the Docker engine refused a request: {error.explanation}",
+            f"the Docker engine rejected a request: {error.explanation}",
             infrastructure=True,
         ) from error
     except SandboxError:
         raise
-    except Exception as error:  # not only the docker library's errors: a proxy may have answered
+    except Exception as error:  # not only the library's errors: a proxy may have responded
         raise SandboxError(
             "killed", f"the Docker engine does not answer: {error}", infrastructure=True
         ) from error

@@ -224,7 +224,7 @@ def test_the_workspace_shows_what_holds_and_what_was_spent(
     assert "6 concurrent calls without a budget" in words
     assert (
         "Today: 460 tokens in 2 calls, cost 0.001000; estimated for calls without a response:"
-        " 1,500 tokens; reserved for calls under way: 1,500 tokens"
+        " 1,500 tokens; reserved for calls in progress: 1,500 tokens"
     ) in words
 
 

@@ -349,7 +349,7 @@ def test_who_may_not_view_alerts_is_told_nothing_until_they_may(
 
     assert tick() == 0
     subscription.refresh_from_db()
-    assert "eve may not view alerts" in subscription.last_error
+    assert "eve has no permission to view alerts" in subscription.last_error
 
     who.user_permissions.add(Permission.objects.get(codename="view_alert"))
     later(MINUTE)

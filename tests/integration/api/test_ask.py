@@ -390,7 +390,7 @@ PAGE = "<html><head><title>502</title></head><body>" + "<p>nginx</p>" * 500 + "<
         (status(404, "Who?"), 503, "UnknownModel", [NOT_AT_FAULT, "UAC_LLM_MODEL"], "Who?"),
         (status(429, "Slow down."), 503, "RateLimited", [NOT_AT_FAULT, "Ask again"], "Slow down."),
         (status(500, "Oops."), 503, "ProviderUnavailable", ["failed", NOT_AT_FAULT], "Oops."),
-        (hangs(), 503, "TimedOut", ["did not answer in time", NOT_AT_FAULT], None),
+        (hangs(), 503, "TimedOut", ["did not respond in time", NOT_AT_FAULT], None),
         (drops(), 503, "ConnectionLost", ["connection was dropped", NOT_AT_FAULT], None),
         (raw(PAGE, "text/html"), 503, "InvalidAnswer", ["not come from a language model"], None),
         (raw('{"choices": [{"mess'), 503, "InvalidAnswer", [NOT_AT_FAULT, "proxy"], None),

@@ -146,7 +146,7 @@ def test_update_that_no_cited_entry_speaks_of_is_refused(
     assert finding["code"] == "ungrounded_update"
     assert (finding["record"], finding["field"]) == (WHERE, "drug_class")
     assert finding["entry"] == jazz
-    assert "cite the entry that says so" in finding["fix"]
+    assert "cite the entry that supports the change" in finding["fix"]
     assert fields_of("health.allergies")["pen"]["drug_class"] == "penicillin"
     assert is_open(allergy)
 

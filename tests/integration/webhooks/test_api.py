@@ -165,7 +165,7 @@ def test_the_delivery_log_tells_every_call(user: MemoryUser, manager: APIClient)
         endpoint = WebhookEndpoint.objects.get()
         send(endpoint)
         (waits,) = manager.get(path_of(made, "deliveries/?state=pending")).data["results"]
-        assert waits["last_error"] == "The endpoint answered 500."
+        assert waits["last_error"] == "The endpoint returned 500."
         assert waits["next_attempt_at"] > waits["created_at"]
         send_when_due(endpoint)
 

@@ -183,8 +183,8 @@ def test_what_fails_is_sent_again_with_the_same_id_and_body(
     assert [call.verified(secret)["type"] for call in server.received] == ["alert.opened"] * 3
     calls = list(DeliveryAttempt.objects.order_by("at").values_list("status", "error", "answer"))
     assert calls == [
-        (500, "The endpoint answered 500.", "oops"),
-        (None, "There was no answer in time (5 s).", ""),
+        (500, "The endpoint returned 500.", "oops"),
+        (None, "There was no response in time (5 s).", ""),
         (200, "", ""),
     ]
     assert told(endpoint) == [("alert.opened", "delivered")]
@@ -209,7 +209,7 @@ def test_the_waits_grow_to_three_days_and_then_it_is_given_up(
         assert 0.9 * about - 5 < wait < 1.1 * about + 1
     assert 2.9 < sum(expected) / 86400 < 3.3
     assert told(endpoint) == [("alert.opened", "given_up")]
-    assert the_delivery(endpoint).last_error == "The endpoint answered 500."
+    assert the_delivery(endpoint).last_error == "The endpoint returned 500."
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_worker_killed_after_sending_has_sent_for_nothing(
     assert len(server.received) == 1
     assert told(endpoint) == [("alert.opened", "delivered")]
     # And if it was only slow, it does not write over its successor.
-    late = Attempt(at=timezone.now(), seconds=1, status=500, error="The endpoint answered 500.")
+    late = Attempt(at=timezone.now(), seconds=1, status=500, error="The endpoint returned 500.")
     with pytest.raises(leases.LeaseLost):
         delivery_attempts.record(dead, late)
     assert told(endpoint) == [("alert.opened", "delivered")]
@@ -329,7 +329,7 @@ def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
         send(endpoint)
         endpoint.refresh_from_db()
         assert endpoint.enabled is False
-        assert endpoint.disabled_reason == "The endpoint responded with 410 Gone."
+        assert endpoint.disabled_reason == "The endpoint returned 410 Gone."
         assert {delivery.standing for delivery in endpoint.deliveries.all()} == {"held"}
         assert dispatching.hint_deliveries() == 0
         send_when_due(endpoint)
@@ -385,7 +385,7 @@ def test_so_many_go_at_a_time_and_one_to_an_endpoint_that_fails(
     claimed = [delivery_attempts.claim(str(endpoint.pk)) for _ in range(3)]
     assert [delivery is not None for delivery in claimed] == [True, True, False]
 
-    failed = Attempt(at=timezone.now(), seconds=1, status=500, error="The endpoint answered 500.")
+    failed = Attempt(at=timezone.now(), seconds=1, status=500, error="The endpoint returned 500.")
     assert claimed[0] is not None
     delivery_attempts.record(claimed[0], failed)
     WebhookEndpoint.objects.update(not_before=None)

@@ -72,10 +72,10 @@ def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "status", "error"),
     [
-        (answers(500, b"oops"), 500, "The endpoint answered 500."),
-        (answers(410), 410, "The endpoint answered 410."),
-        (answers(429, retry_after="7"), 429, "The endpoint answered 429."),
-        (says(b""), None, "The connection was closed without an answer."),
+        (answers(500, b"oops"), 500, "The endpoint returned 500."),
+        (answers(410), 410, "The endpoint returned 410."),
+        (answers(429, retry_after="7"), 429, "The endpoint returned 429."),
+        (says(b""), None, "The connection was closed without a response."),
         (says(b"SSH-2.0-OpenSSH_9.2\r\n"), None, "BadStatusLine"),
         (says(b"\x00\xff" * 50 + b"\r\n\r\n"), None, "BadStatusLine"),
         (says(b"HTTP/1.1 200 " + b"x" * 100_000), None, "longer than"),
@@ -113,7 +113,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_failure(behaviour: Behaviour)
         answer = post(server.url, seconds=1)
         took = time.monotonic() - began
 
-    assert (answer.status, answer.error) == (None, "There was no answer in time (1 s).")
+    assert (answer.status, answer.error) == (None, "There was no response in time (1 s).")
     assert took < scaled(40)  # a small part of the header would have come
 
 

@@ -89,7 +89,7 @@ def test_other_words_do_not(text: str, retirement: Retirement) -> None:
 
     assert (finding.code, finding.blocking) == ("ungrounded_retirement", True)
     assert (finding.record, finding.entry) == (retirement.record_id, 1)
-    assert "cite the entry that says so" in finding.fix
+    assert "cite the entry that supports the retirement" in finding.fix
 
 
 def test_the_speaker_is_no_part_of_what_is_said() -> None:
