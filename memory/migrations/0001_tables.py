@@ -611,7 +611,7 @@ class Migration(migrations.Migration):
                         ],
                         db_default="recorded",
                         default="recorded",
-                        help_text="Whether an entry counts from when it was recorded or from when it occurred.",
+                        help_text="Whether entries take effect when they were recorded or when they occurred.",
                         max_length=16,
                     ),
                 ),
@@ -809,7 +809,7 @@ class Migration(migrations.Migration):
                     "redacting_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when the newest version has been withheld because it may contain redacted content.",
+                        help_text="When the newest version was withheld because it may contain redacted content.",
                         null=True,
                     ),
                 ),
@@ -1098,7 +1098,8 @@ class Migration(migrations.Migration):
                 (
                     "due_at",
                     models.DateTimeField(
-                        help_text="When the next forecast is due; empty if none is.", null=True
+                        help_text="When the next forecast is due; empty if no forecast is due.",
+                        null=True,
                     ),
                 ),
                 (
@@ -1344,7 +1345,7 @@ class Migration(migrations.Migration):
                     "looks",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many of these versions the constraint ran on because the data it reads had changed.",
+                        help_text="How many versions in the period the constraint ran on because the data it reads had changed.",
                     ),
                 ),
                 (
@@ -1359,7 +1360,7 @@ class Migration(migrations.Migration):
                     "left_out",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="How many findings were not kept because there were too many.",
+                        help_text="How many findings were not stored because there were too many.",
                     ),
                 ),
                 (
@@ -1631,7 +1632,7 @@ class Migration(migrations.Migration):
                 (
                     "seq",
                     models.BigIntegerField(
-                        help_text="The number of that entry's copy in the other user's log."
+                        help_text="The number of the first entry's copy in the other user's log."
                     ),
                 ),
                 (
@@ -1813,7 +1814,7 @@ class Migration(migrations.Migration):
                 (
                     "version",
                     models.IntegerField(
-                        help_text="The version made without the redacted entries; empty if the project contained nothing from them.",
+                        help_text="The version created without the redacted entries; empty if nothing in the project came from them.",
                         null=True,
                     ),
                 ),
@@ -2042,12 +2043,12 @@ class Migration(migrations.Migration):
                 (
                     "work",
                     models.UUIDField(
-                        help_text="The id of the piece of work; all calls made for it have the same id."
+                        help_text="The id of the task that the call was made for; all of its calls share this id."
                     ),
                 ),
                 (
                     "turn",
-                    models.IntegerField(help_text="The request's number within the piece of work."),
+                    models.IntegerField(help_text="The request's number within the task."),
                 ),
                 (
                     "attempt",
@@ -2103,7 +2104,7 @@ class Migration(migrations.Migration):
                             ("refused", "refused by the model or its filter"),
                             ("rate_limited", "provider's rate limit reached"),
                             ("unavailable", "provider failed or overloaded"),
-                            ("timeout", "no answer in time"),
+                            ("timeout", "no response in time"),
                             ("connection_lost", "no connection, or connection lost"),
                             ("invalid_answer", "unreadable answer"),
                             ("wrong_key", "API key rejected"),
@@ -2161,7 +2162,7 @@ class Migration(migrations.Migration):
                 (
                     "seconds",
                     models.FloatField(
-                        help_text="Seconds from the request to the answer.", null=True
+                        help_text="Seconds from the request to the response.", null=True
                     ),
                 ),
                 ("prompt", models.BinaryField(null=True)),
@@ -2838,7 +2839,7 @@ class Migration(migrations.Migration):
                     "failing_since",
                     models.DateTimeField(
                         editable=False,
-                        help_text="Since when all calls to the endpoint have failed; empty if the last one succeeded.",
+                        help_text="When the current streak of failures began; empty if the last call succeeded.",
                         null=True,
                     ),
                 ),
@@ -3003,7 +3004,7 @@ class Migration(migrations.Migration):
                     "percentage",
                     models.PositiveSmallIntegerField(
                         default=0,
-                        help_text="The rollout percentage: the share of users for whom the constraint is enabled. Raising it only adds users.",
+                        help_text="Rollout percentage: the percentage of users with the constraint enabled. Raising it only adds users.",
                     ),
                 ),
                 (
@@ -3368,7 +3369,7 @@ class Migration(migrations.Migration):
                             ("refused", "refused by the model or its filter"),
                             ("rate_limited", "provider's rate limit reached"),
                             ("unavailable", "provider failed or overloaded"),
-                            ("timeout", "no answer in time"),
+                            ("timeout", "no response in time"),
                             ("connection_lost", "no connection, or connection lost"),
                             ("invalid_answer", "unreadable answer"),
                             ("wrong_key", "API key rejected"),
