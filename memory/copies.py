@@ -34,7 +34,7 @@ def merged_into(user: MemoryUser) -> list[MemoryUser]:
 
 
 def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
-    """Lock the rows of these users' families (see `family`); return them by primary key.
+    """Lock the rows of these users' families (see `family`); return a dict keyed by primary key.
 
     All callers lock in the same order, so they cannot deadlock. Raises MemoryUser.DoesNotExist if
     one of the users was erased in the meantime.
@@ -47,7 +47,7 @@ def lock_families(user_pks: Collection[int]) -> dict[int, MemoryUser]:
 
 
 def lock(user_pks: Iterable[int]) -> dict[int, MemoryUser]:
-    """Lock these users' rows in key order, to avoid deadlocks; return them by primary key.
+    """Lock these users' rows in key order, to avoid deadlocks; return a dict keyed by primary key.
 
     Raises MemoryUser.DoesNotExist if one of the users was erased in the meantime.
     """

@@ -143,7 +143,7 @@ def _production() -> Iterator[CheckMessage]:
     secret = _secret_key()
     if secret and (len(secret) < 50 or len(set(secret)) < 10):
         yield Error(
-            "SECRET_KEY is too weak: it is used to sign sessions and to hash API keys.",
+            "SECRET_KEY, which signs sessions and hashes API keys, is too weak.",
             hint="Use at least 50 random characters.",
             id="uac.E011",
         )

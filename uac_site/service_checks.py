@@ -133,7 +133,7 @@ def of_redis() -> Iterator[CheckMessage]:
         yield Warning(
             "The Redis server at REDIS_URL is full: no wake-up notifications can be sent, so all"
             " work is delayed.",
-            hint="Raise its maxmemory. The queues shrink as workers process them.",
+            hint="Increase its maxmemory. The queues drain as workers process their tasks.",
             id="uac.W029",
         )
     except redis.ResponseError as error:

@@ -91,7 +91,7 @@ def deliver(endpoint_pk: str) -> None:
 
 @shared_task(name="workers.tasks.judge_workspace_constraint")
 def judge_workspace_constraint(version_id: str) -> None:
-    """Judge a workspace constraint version."""
+    """Check a new version of a workspace constraint, as the gate does."""
     workspace_constraints.judge_waiting(version_id)
 
 

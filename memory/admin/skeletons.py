@@ -152,7 +152,7 @@ def of_user(run: Run | None) -> dict[str, str]:
 
 
 def _example(outline: Outline, holder: tuple[str, str, str]) -> tuple[str, list[str]]:
-    """Return a line that creates an example record with all required fields, and its imports."""
+    """Return code that creates an example record with all required fields, and imports for it."""
     domain_name, _, class_name = holder
     domain = outline.domains[domain_name]
     needs, fields = [class_name], []

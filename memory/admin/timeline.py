@@ -103,7 +103,7 @@ def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEv
 
 
 def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
-    """Return the day an entry occurred, if it was recorded long before or after; else None."""
+    """Return the date an entry is about if it was recorded much earlier or later, else None."""
     if not isinstance(row, LogEntry) or abs(row.occurred_at - row.recorded_at) <= LATE:
         return None
     return row.occurred_at.astimezone(zone).date()

@@ -119,10 +119,10 @@ def read(
     rejected: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
 ) -> EventPage:
-    """Return at most `most` (by default PAGE) events about these alerts, numbered above `after`.
+    """Return the next events about these alerts, up to `most` (default: PAGE).
 
-    The events that `rejected` selects are included, too. For erased users, only the events that
-    report erased alerts are returned.
+    Only events with numbers greater than `after` are returned, including those in `rejected`. For
+    erased users, only the events that report erased alerts are returned.
     """
     most = most or PAGE
     # Read the newest number first: every event up to it is already visible, and later events get

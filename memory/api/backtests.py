@@ -294,7 +294,7 @@ class BacktestFindings(generics.ListAPIView[BacktestFinding]):
     ordering = ["opened_at", "id"]
 
     def get_queryset(self) -> QuerySet[BacktestFinding]:
-        """Return the findings of the backtest in the URL; raises Http404 if it does not exist."""
+        """Return the findings of the URL's backtest; raises Http404 if it does not exist."""
         if getattr(self, "swagger_fake_view", False):
             return BacktestFinding.objects.none()
         backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])

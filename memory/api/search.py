@@ -156,8 +156,8 @@ class MeaningSerializer(serializers.Serializer[Meaning]):
 
     model = serializers.CharField(
         allow_null=True,
-        help_text="The embedding model, or two while logs are being re-embedded; null if the"
-        " results are based on words alone.",
+        help_text="The embedding model, or both models while logs are being re-embedded; null"
+        " if the results come from keyword search only.",
     )
     compared = serializers.IntegerField(
         help_text="The number of passages compared with the query by meaning."

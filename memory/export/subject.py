@@ -289,7 +289,7 @@ def write(user: MemoryUser) -> IO[bytes]:
 
 
 def download(user: MemoryUser) -> FileResponse:
-    """Return the HTTP response that downloads the zip; raises BeingRedacted as `write` does."""
+    """Return a response that serves the zip as a download; like `write`, raises BeingRedacted."""
     content = write(user)
     response = FileResponse(
         content,

@@ -188,7 +188,7 @@ class _Draft:
     def fit_object(
         self, name: str, data: Mapping[str, object], *, is_record: bool
     ) -> dict[str, Value]:
-        """Return a new object's fields, creating or changing the object's class to fit them."""
+        """Return a new object's fields, after adding them to its class definition if necessary."""
         if name not in self.domain.classes:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
@@ -202,7 +202,7 @@ class _Draft:
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True
     ) -> dict[str, Value]:
-        """Return the given fields of an object, changing the object's class to fit them."""
+        """Return the given fields, after adapting the object's class definition if necessary."""
         if self.domain.classes[name].is_record != is_record:
             kind = "not a record class" if is_record else "a record class"
             raise EditError(

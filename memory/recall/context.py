@@ -74,7 +74,7 @@ _SIGNS = re.compile(r'[][();:,"]')
 
 @dataclass(frozen=True)
 class ContextPart:
-    """A part of the block, its counts of included and omitted lines, and the entries it cites."""
+    """Part of the block, with the number of lines included and omitted and the entries cited."""
 
     name: str
     text: str

@@ -207,8 +207,8 @@ def retry(run: Run) -> None:
     """Requeue a run; raises NotToBeRetried unless it has failed permanently."""
     if not try_again(Run.objects.filter(pk=run.pk)):
         raise NotToBeRetried(
-            "Only a run that failed permanently (abandoned) can be retried. Send a new request"
-            " instead."
+            "Only abandoned runs, which are no longer retried automatically, can be retried by"
+            " hand. Send a new request instead."
         )
     task = ANSWER_TASK if run.kind in BY_MODEL else TASK
     whose = {"workspace_pk": run.user.workspace_id, "user_pk": run.user_id}

@@ -186,7 +186,7 @@ def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:
-    """Return the time of the next attempt; None means after the usual delay following a failure."""
+    """Return the time of the next attempt, or None to wait for the usual delay after a failure."""
     now = timezone.now()
     match failure:
         case BudgetExhausted(until=until):

@@ -24,7 +24,7 @@ class UnreachedAlert:
     source: str
     line: int
 
-    fix = "add a test with a state that causes the alert, and assert the alert"
+    fix = "add a test with a state that triggers the alert, and assert that it is raised"
 
     @property
     def message(self) -> str:

@@ -136,10 +136,10 @@ def report_failure(run: Run, error: Mapping[str, Any]) -> None:
 
 
 def try_one(run: Run) -> None:
-    """Run a single constraint's current source on the run's state, as of `run.instant`.
+    """Evaluate a constraint's current source against the run's state, as of `run.instant`.
 
     The findings don't open, change or resolve any alerts. Raises SandboxError if this host has no
-    sandbox for the run and another host may have one.
+    sandbox for the run but another host might.
     """
     started = time.monotonic()
     path = run.input["constraint"]

@@ -317,7 +317,7 @@ class _Policy:
             case ast.Attribute(attr="format"):
                 yield (
                     "attribute",
-                    ".format() of something other than a string literal: use an f-string",
+                    ".format() called on something other than a string literal: use an f-string",
                 )
 
     def check_definition(self, node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[str, str]]:
@@ -442,7 +442,7 @@ class _Policy:
                 pass
             case _:
                 text = ast.unparse(node)[:60]
-                yield node, f"{text!r} runs on import: write a literal, or use it in a function"
+                yield node, f"{text!r} runs on import: write a literal, or move it into a function"
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.keyword):
                 yield from self.check_pure(child.value)

@@ -116,7 +116,7 @@ def check_runtime() -> str:
     arguments = about.get("runtimeArgs") or []
     if any(argument.lstrip("-").startswith("ignore-cgroups") for argument in arguments):
         raise Failed(
-            f"{name} runs with {' '.join(arguments)}: nothing limits memory or processes",
+            f"{name} runs with {' '.join(arguments)}: memory and processes are not limited",
             "remove --ignore-cgroups from the runtimeArgs in /etc/docker/daemon.json",
         )
     path = about.get("path", name)

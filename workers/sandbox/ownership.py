@@ -1,4 +1,4 @@
-"""Which worker owns a container, judging by its label, and whether it is a leftover."""
+"""Which worker owns a container, according to its label, and whether it is orphaned."""
 
 import functools
 import os

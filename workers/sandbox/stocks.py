@@ -38,7 +38,7 @@ class Stocks(OrderedDict[SandboxSpec, Stock]):
     """The stock of each kind, least recently claimed first; callers hold the pool's lock."""
 
     def __init__(self, limits: PoolLimits, shape: Shape) -> None:
-        """Observe these limits; `shape` is the shape of the pool's own kind of sandbox."""
+        """Keep within these limits; `shape` is the shape of the pool's default sandboxes."""
         super().__init__()
         self.limits = limits
         self.shape = shape

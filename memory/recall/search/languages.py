@@ -20,7 +20,7 @@ class Language:
     function_words: frozenset[str]
     """Words unrelated to a text's topic, including all fields below except the last two."""
     questions: frozenset[str]
-    """Words that begin a complete question: question words and auxiliaries."""
+    """Words that begin a complete question: question words and auxiliary verbs."""
     first_person: frozenset[str]
     openers: frozenset[str]
     """Words that connect a question to the previous one: and, but."""

@@ -124,4 +124,4 @@ def _read_header(block: bytes) -> tuple[str, int, int, int]:
         start = _HEADER.size + length
         return bytes(block[_HEADER.size : start]).decode(), number, dimensions, start
     except struct.error as error:
-        raise ValueError(f"a block of vectors that cannot be read: {error}") from None
+        raise ValueError(f"cannot read a block of vectors: {error}") from None
