@@ -108,4 +108,4 @@ def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> No
     with request_slots.WAITING.take(workspace_pk) as admitted:
         while admitted and (left := deadline - time.monotonic()) > 0 and not settled():
             time.sleep(min(interval, left))
-            interval = min(interval * 1.5, 0.25)
+            interval = min(interval * 1.5, 0.1)
