@@ -177,7 +177,7 @@ def test_a_resolver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: [over.wait(3600)][1:])
     began = time.monotonic()
 
-    with pytest.raises(NotFound, match="no answer"):
+    with pytest.raises(NotFound, match="no response"):
         destinations.look_up("a.example", 443, 0.2)
 
     over.set()

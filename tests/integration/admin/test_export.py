@@ -10,6 +10,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from memory.admission.request_slots import Places
+from memory.api import computing
 from memory.models import MemoryUser
 from memory.users import create_user
 from tests.integration.admin.conftest import Rows, page_url, text_of
@@ -67,8 +69,9 @@ def test_who_may_not_see_the_files_gets_none(
 
 
 def test_who_reads_downloads_slowly_leaves_threads_to_others(
-    admin_client: Client, staff: Any, rows: Rows
+    admin_client: Client, staff: Any, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
     # Given a member of the staff who reads nothing of what was asked for
     user = rows[MemoryUser]
     addresses = [url_of(user), reverse("admin:memory_memoryuser_subject_access", args=[user.pk])]

@@ -139,8 +139,8 @@ def test_snoozed_and_no_longer_found_it_resolves_and_never_wakes(user: MemoryUse
 @pytest.mark.parametrize(
     ("wait", "words"),
     [
-        (datetime.timedelta(0), "has passed"),
-        (-HOUR, "has passed"),
+        (datetime.timedelta(0), "already passed"),
+        (-HOUR, "already passed"),
         (datetime.timedelta(days=367), "366 days"),
     ],
 )

@@ -108,7 +108,7 @@ def test_snoozed_until_a_moment_or_until_it_changes(api: APIClient, alert: Alert
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        ({"until": "2020-01-01T00:00:00Z"}, "until", "has passed"),
+        ({"until": "2020-01-01T00:00:00Z"}, "until", "already passed"),
         ({"until": "2999-01-01T00:00:00Z"}, "until", "366 days"),
         ({"until": "tomorrow"}, "until", "wrong format"),
         ({"until": 5}, "until", "a string"),

@@ -497,7 +497,7 @@ def test_a_proposal_that_is_under_way_is_closed_and_nothing_may_cite_the_entry_a
 
     closed = api.get(f"/v1/runs/{waiting}/").data
     assert (closed["status"], closed["outcome"]) == ("done", "superseded")
-    assert "try again" in closed["error"]["message"]
+    assert "Try again" in closed["error"]["message"]
     assert found() == []
     again = api.post(f"{USER}checkpoints/?wait=0", {"edits": edits}).data["id"]
     work()

@@ -420,7 +420,7 @@ def test_another_workspaces_slow_model_holds_up_nobody(
 
     monkeypatch.setattr("memory.work.hints.wait_done", wait)
 
-    assert "not answer in time" in ask()["completion"]["problem"]
+    assert "not respond in time" in ask()["completion"]["problem"]
     assert answers[1]["completion"] == {"by": "model", "problem": None}
     assert len(server.requests) == 1
 

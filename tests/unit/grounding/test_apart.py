@@ -128,5 +128,5 @@ def test_a_process_that_fails_says_nothing_of_the_texts(monkeypatch: pytest.Monk
 
 def test_nor_does_a_machine_that_is_too_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "WALL_SECONDS", 0.01)
-    with pytest.raises(apart.ReadingFailed, match="no answer within"):
+    with pytest.raises(apart.ReadingFailed, match="no result within"):
         apart.unfounded(cited(SLOW, claims=20))

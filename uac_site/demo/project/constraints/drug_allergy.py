@@ -8,7 +8,7 @@ from uac import Alert, critical
 
 
 def check(today: datetime.date) -> Iterator[Alert]:
-    """A prescribed medicine must not belong to a drug class that the person is allergic to."""
+    """A prescribed medicine must not belong to a class of drugs the person is allergic to."""
     for medication in medications:
         for allergy in allergies:
             if allergy.drug_class and medication.drug_class == allergy.drug_class:
