@@ -190,7 +190,7 @@ def test_mem0s_client_is_told_the_same(held: None, live_database: str, user: Mem
         answer = api.post("/mem0/v3/memories/add/", body)
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert "try again" in answer.json()["detail"]
+    assert "Try again" in answer.json()["detail"]
     released()
     assert not LogEntry.objects.exists()
 
@@ -201,7 +201,7 @@ def test_a_page_of_the_admin_says_so_too(held: None, live_database: str) -> None
         answer = client.post("/admin/login/", {"username": "eve", "password": "secret"})
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
-    assert b"try again" in answer.content
+    assert b"Try again" in answer.content
 
 
 def test_a_database_that_is_gone_is_not_taken_for_a_fault_of_ours(
