@@ -160,7 +160,7 @@ def test_a_receiver_that_does_not_read_ends_in_time_too() -> None:
             f"http://127.0.0.1:{deaf.getsockname()[1]}/", seconds=5, body=b"x" * 30_000_000
         )
 
-    assert "no answer in time" in answer.error
+    assert "no response in time" in answer.error
     assert time.monotonic() - began < scaled(30)
 
 
