@@ -191,7 +191,7 @@ OUTCOMES = [
     ("import os\nos.kill(os.getpid(), 40)", {}, "killed", "signal 40"),
     ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", {}, "killed", "SIGKILL"),
     ("import ctypes\nctypes.string_at(0)", {}, "killed", "SIGSEGV"),
-    ("import os\nos.closerange(3, 100)\n1", {}, "killed", "ended"),
+    ("import os\nos.closerange(3, 100)\n1", {}, "killed", "exited"),
 ]  # fmt: skip
 
 
