@@ -1,38 +1,9 @@
 """Admin screens for staff, one module per aggregate, as in `memory.models`."""
 
-from django.contrib import admin
+from importlib import import_module
+from pkgutil import iter_modules
 
-from memory.admin import (
-    alert_events,
-    alerts,
-    api_keys,
-    backtest_results,
-    backtests,
-    checkpoints,
-    erasures,
-    feedback,
-    forecasts,
-    hosts,
-    idempotency,
-    lanes,
-    llm,
-    log,
-    merges,
-    operations,
-    pauses,
-    records,
-    redactions,
-    runs,
-    search,
-    staff,
-    staff_mail,
-    usage,
-    users,
-    webhooks,
-    workspace_constraint_versions,
-    workspace_constraints,
-    workspaces,
-)
+from django.contrib import admin
 
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
@@ -41,34 +12,6 @@ admin.site.index_title = "People's memories"
 admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 
-__all__ = [
-    "alert_events",
-    "alerts",
-    "api_keys",
-    "backtest_results",
-    "backtests",
-    "checkpoints",
-    "erasures",
-    "feedback",
-    "forecasts",
-    "hosts",
-    "idempotency",
-    "lanes",
-    "llm",
-    "log",
-    "merges",
-    "operations",
-    "pauses",
-    "records",
-    "redactions",
-    "runs",
-    "search",
-    "staff",
-    "staff_mail",
-    "usage",
-    "users",
-    "webhooks",
-    "workspace_constraint_versions",
-    "workspace_constraints",
-    "workspaces",
-]
+# Each module registers its screens.
+for module in iter_modules(__path__, f"{__name__}."):
+    import_module(module.name)

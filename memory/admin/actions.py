@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 
+from memory.admin.display import counted
 from memory.admin.links import list_url, page_url
 from memory.models.staff import AuditKind
 from memory.staff import audit
@@ -93,6 +94,16 @@ def confirmed_reason(request: HttpRequest) -> str:
     if not reason:
         messages.error(request, "Nothing was done: give a reason.")
     return reason
+
+
+def report(
+    request: HttpRequest, noun: str, done: int, chosen: int, what: str, otherwise: str
+) -> None:
+    """Say how many rows an action has changed, and how many it skipped for the reason given."""
+    if done:
+        messages.success(request, f"{counted(done, noun)} {what}.")
+    if done < chosen:
+        messages.warning(request, f"{counted(chosen - done, noun)} skipped: {otherwise}.")
 
 
 def staff_of(request: HttpRequest) -> str:

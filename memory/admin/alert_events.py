@@ -1,14 +1,13 @@
 """Admin screens for alert events: a single alert's history and the whole feed."""
 
-from typing import Any
-
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from memory.admin.base import ReadOnlyAdmin
-from memory.admin.display import NOTHING, badge, facts, inline, lines, shortened
+from memory.admin.base import ReadOnlyAdmin, ReadOnlyInline
+from memory.admin.columns import badge_column, column
+from memory.admin.display import NOTHING, facts, inline, lines, shortened
 from memory.admin.links import entry_pages, link, link_to_rejected
 from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, EventCounter
@@ -17,43 +16,24 @@ from memory.models import Alert, AlertEvent, EventCounter
 class _Step:
     """Columns shared by the event list and the history on an alert's page."""
 
-    @admin.display(description="step", ordering="kind")
-    def step(self, event: AlertEvent) -> str:
-        """Show the event's kind."""
-        return badge(event.kind, event.get_kind_display())
-
-    @admin.display(description="run")
-    def by_run(self, event: AlertEvent) -> str:
-        """Link to the run that caused the event."""
-        return link(event.run)
+    step = badge_column("kind", "step", "kind")
+    by_run = column("run", link, "run")
 
     @admin.display(description="detail")
     def details(self, event: AlertEvent) -> str:
-        """Show the event's details, such as what changed or why."""
         return facts(event.detail) or NOTHING
 
 
-class AlertEventInline(_Step, admin.TabularInline[AlertEvent, Alert]):
+class AlertEventInline(_Step, ReadOnlyInline[AlertEvent, Alert]):
     """An alert's history, shown on its page."""
 
     model = AlertEvent
     verbose_name_plural = "history"
-    extra = 0
-    can_delete = False
     fields = ["at", "step", "actor", "by_run", "details"]
     readonly_fields = ["step", "by_run", "details"]
     ordering = ["seq"]
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: events cannot be added to the history manually."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: events in the history cannot be changed."""
-        return False
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Fetch the events' runs in the same query."""
         return super().get_queryset(request).select_related("run")
 
 
@@ -72,30 +52,20 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
         *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
     ]
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
-        """Defer the `entries` column, which lists don't show."""
-        return super().get_queryset(request).defer("entries")
+    actor_name = column("actor", inline, "actor", "actor")
+    user_link = column("person", link, "user")
 
-    @admin.display(description="actor", ordering="actor")
-    def actor_name(self, event: AlertEvent) -> str:
-        """Show who caused the event."""
-        return inline(event.actor)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
+        return super().get_queryset(request).defer("entries")
 
     @admin.display(description="about")
     def about(self, event: AlertEvent) -> str:
-        """Link to the alert or the rejected entries that the event is about."""
         if event.alert is None:
             return link_to_rejected(event)
         return link(event.alert, shortened(str(event.alert)))
 
-    @admin.display(description="user")
-    def user_link(self, event: AlertEvent) -> str:
-        """Link to the user."""
-        return link(event.person)
-
     @admin.display(description="rejected entries")
     def rejected(self, event: AlertEvent) -> str:
-        """List the rejected entries with the reasons they were rejected."""
         named = rejections.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [
@@ -118,7 +88,4 @@ class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
     when_empty = "No alert has been opened yet."
     fields = ["workspace_name", "last_seq"]
 
-    @admin.display(description="workspace", ordering="workspace__name")
-    def workspace_name(self, counter: EventCounter) -> str:
-        """Link to the workspace."""
-        return link(counter.workspace)
+    workspace_name = column("workspace", link, "workspace", "workspace__name")

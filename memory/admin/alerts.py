@@ -12,10 +12,11 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
 from memory.admin import masking
-from memory.admin.actions import NotedActionForm, ask, note_of, staff_of
+from memory.admin.actions import NotedActionForm, ask, note_of, report, staff_of
 from memory.admin.alert_events import AlertEventInline
 from memory.admin.alert_evidence import show_constraint, show_records
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import badge_column, column, row_column
 from memory.admin.display import (
     badge,
     counted,
@@ -85,26 +86,27 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     asking = ["resolve"]
     when_empty = "No constraint has raised an alert yet."
     fieldsets = [
-        (None, {"fields": [("level", "standing", "user_link", "opened_here")]}),
-        ("Evidence", {"fields": ["evidence_tree"]}),
-        ("Constraint", {"fields": ["rule", "found_also", "run_link", "ran_in"]}),
-        ("Feedback", {"fields": ["judged", "verdicts"]}),
-        (
+        section(None, ("level", "standing", "user_link", "opened_here")),
+        section("Evidence", "evidence_tree"),
+        section("Constraint", "rule", "found_also", "run_link", "ran_in"),
+        section("Feedback", "judged", "verdicts"),
+        section(
             "Other times (UTC)",
-            {
-                "classes": ["collapse"],
-                "fields": [
-                    *("open_since", "changed_at", "resolved_at"),
-                    *("snoozed_until", "escalate_at", "escalated_at"),
-                ],
-            },
+            *("open_since", "changed_at", "resolved_at", "snoozed_until", "escalate_at"),
+            "escalated_at",
+            collapsed=True,
         ),
-        ("Identity", {"classes": ["collapse"], "fields": ["id", "fingerprint"]}),
+        section("Identity", "id", "fingerprint", collapsed=True),
     ]
     inlines = [AlertEventInline]
 
+    standing = badge_column("state", "state", BY_STATE)
+    user_link = column("user", link, "user", "user__user_id")
+    evidence_tree = row_column(show_records, "records")
+    rule = row_column(show_constraint, "source")
+    run_link = column("last_run", link, "last reported by")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
-        """Annotate alerts with their last run's sandbox and their constraint's verdict counts."""
         return (
             super()
             .get_queryset(request)
@@ -118,7 +120,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         )
 
     def actions_for(self, row: Alert) -> Collection[str]:
-        """Offer the actions the alert's state allows; if it is resolved for good, only feedback."""
         verdicts = ["useful", "wrong"] if row.kind == AlertKind.FINDING else []
         match row.state:
             case AlertState.OPEN:
@@ -130,17 +131,14 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         return ["reopen", *verdicts] if row.holds_back else verdicts
 
     def subtitle_of(self, alert: Alert) -> str:
-        """Return the alert's message as the page heading; the severity is shown below it."""
         return super().subtitle_of(alert) if masking.is_hidden() else alert.message
 
     @admin.display(description="message", ordering="message")
     def headline(self, alert: Alert) -> str:
-        """Show the alert's message."""
         return inline(shortened(alert.message, 500))
 
     @admin.display(description="severity", ordering=BY_SEVERITY)
     def level(self, alert: Alert) -> str:
-        """Show the severity, the alert's kind (unless it's a finding) and any sandbox warning."""
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
             badges.append(badge(alert.kind, alert.get_kind_display()))
@@ -149,14 +147,8 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             badges.append(sandbox_badge(runner))
         return format_html_join(" ", "{}", ((one,) for one in badges))
 
-    @admin.display(description="state", ordering=BY_STATE)
-    def standing(self, alert: Alert) -> str:
-        """Show the alert's state."""
-        return badge(alert.state, alert.get_state_display())
-
     @admin.display(description="opened")
     def opened_here(self, alert: Alert) -> str:
-        """Show when the alert opened, in the user's time zone."""
         return local_time(alert.opened_at, alert.user)
 
     @admin.display(description="useful")
@@ -167,7 +159,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="verdicts on this alert")
     def judged(self, alert: Alert) -> str:
-        """Show the verdicts that the product and staff have given on this alert."""
         return lines(
             format_html(
                 "{} {}: {} {}",
@@ -179,49 +170,25 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             for one in alert.feedback.all()
         )
 
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, alert: Alert) -> str:
-        """Link to the user."""
-        return link(alert.user)
-
     @admin.display(description="constraint", ordering="constraint")
     def rule_name(self, alert: Alert) -> str:
-        """Show the names of the constraints that raise the alert."""
         return format_html_join(
             ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
         )
 
-    @admin.display(description="records")
-    def evidence_tree(self, alert: Alert) -> str:
-        """List the cited records, each with its fields, its entries and their source messages."""
-        return show_records(alert)
-
-    @admin.display(description="source")
-    def rule(self, alert: Alert) -> str:
-        """Show the constraint's source as of the run that last reported the alert."""
-        return show_constraint(alert)
-
     @admin.display(description="also reported by")
     def found_also(self, alert: Alert) -> str:
-        """List the other constraints that report the same finding, with their messages."""
         return lines(
             format_html("{}: {}", inline(one.constraint), inline(one.message))
             for one in alert.causes[1:]
         )
 
-    @admin.display(description="last reported by")
-    def run_link(self, alert: Alert) -> str:
-        """Link to the run that last reported the alert."""
-        return link(alert.last_run)
-
     @admin.display(description="executed in")
     def ran_in(self, alert: Alert) -> str:
-        """Show the kind of sandbox that the run used, with a warning if it is for development."""
         return sandbox(alert.last_run.runner if alert.last_run else "")
 
     @admin.action(description="Acknowledge the selected alerts", permissions=["operate"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Acknowledge the alerts."""
         self._do(
             request,
             queryset.filter(state__in=[AlertState.OPEN, AlertState.SNOOZED]),
@@ -232,24 +199,20 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Snooze the selected alerts for a day", permissions=["operate"])
     def snooze_for_a_day(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Snooze the alerts for a day."""
         self._snooze(request, queryset, timezone.now() + datetime.timedelta(days=1))
 
     @admin.action(description="Snooze the selected alerts for a week", permissions=["operate"])
     def snooze_for_a_week(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Snooze the alerts for a week."""
         self._snooze(request, queryset, timezone.now() + datetime.timedelta(days=7))
 
     @admin.action(
         description="Snooze the selected alerts until they change", permissions=["operate"]
     )
     def snooze_until_it_changes(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Snooze each alert until its severity or records change."""
         self._snooze(request, queryset, None)
 
     @admin.action(description="Reopen the selected alerts", permissions=["operate"])
     def reopen(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Reopen alerts that were acknowledged, snoozed or manually resolved."""
         self._do(
             request,
             queryset,
@@ -276,12 +239,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.action(description="Mark the selected alerts as useful", permissions=["operate"])
     def useful(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Record that the alerts are useful."""
         self._judge(request, queryset, Verdict.USEFUL)
 
     @admin.action(description="Mark the selected alerts as wrong", permissions=["operate"])
     def wrong(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        """Record that the alerts are wrong."""
         self._judge(request, queryset, Verdict.WRONG)
 
     def _snooze(
@@ -321,11 +282,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             with suppress(lifecycle.AlertNotOpen):
                 act(alert, actor=staff_of(request))
                 done += 1
-        if done:
-            messages.success(request, f"{counted(done, 'alert')} {verb}.")
-        if done < number:
-            left = f"{counted(number - done, 'alert')} skipped"
-            messages.warning(request, f"{left}: {WHY_LEFT.get(verb, 'already resolved')}.")
+        report(request, "alert", done, number, verb, WHY_LEFT.get(verb, "already resolved"))
 
 
 def _ask_to_resolve(request: HttpRequest, chosen: QuerySet[Alert]) -> TemplateResponse | None:

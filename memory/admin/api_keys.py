@@ -10,9 +10,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 
+from memory.admin.actions import report
 from memory.admin.base import MemoryAdmin
 from memory.admin.display import NOTHING, badge, counted
-from memory.admin.filters import PresenceFilter
+from memory.admin.filters import presence_filter
 from memory.models import ApiKey, MemoryUser
 from memory.models.workspaces import Scope
 from memory.staff import access
@@ -53,7 +54,6 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
             scopes.choices = [one for one in Scope.choices if one[0] != Scope.MANAGE]
 
     def clean(self) -> dict[str, Any] | None:
-        """Look up the users that the key is limited to, in the key's workspace."""
         cleaned = super().clean() or self.cleaned_data
         workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
         names = cleaned.get("users", "").split()
@@ -81,14 +81,6 @@ def _names(key: ApiKey) -> list[str]:
     return list(users.order_by("user_id").values_list("user_id", flat=True))
 
 
-class RevokedFilter(PresenceFilter):
-    """A list filter that separates revoked keys from the rest."""
-
-    title = "state"
-    parameter_name = "revoked"
-    field, filled, empty = "revoked_at", "revoked", "not revoked"
-
-
 @admin.register(ApiKey)
 class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     """API keys. A key is shown only once, on creation, and can be revoked but not deleted.
@@ -108,7 +100,10 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
         "expires_at",
         "last_used_at",
     ]
-    list_filter = [RevokedFilter, "workspace"]
+    list_filter = [
+        presence_filter("revoked", "revoked_at", filled="revoked", empty="not revoked"),
+        "workspace",
+    ]
     list_select_related = ["workspace"]
     search_fields = ["name", "prefix", "workspace__name"]
     search_help_text = "Search by name, visible prefix or workspace."
@@ -119,22 +114,18 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
     ]
 
     def actions_for(self, row: ApiKey) -> Collection[str]:
-        """Offer no actions for a revoked key, since revocation is final."""
         return [] if row.revoked_at else ["replace", "revoke"]
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        """Show a key's fields and, for an existing key, its state too."""
         asked = ["workspace", "name", "scopes", "users", "expires_at"]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> list[str]:
-        """Make an existing key's workspace read-only."""
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def get_form(
         self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """Offer only the scopes that the staff member may grant."""
         # Each call returns a new class, so the attribute set here affects only this request.
         form: Any = super().get_form(request, obj, change, **kwargs)
         form.grants_manage = request.user.has_perm(access.GRANT_MANAGE)
@@ -154,13 +145,8 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             return False
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: keys are revoked instead, so that log entries can still link to them."""
-        return False
-
     @admin.display(description="state")
     def standing(self, key: ApiKey) -> str:
-        """Show whether the key is valid, expired or revoked."""
         if key.revoked_at:
             return badge("revoked")
         if key.expires_at and key.expires_at <= timezone.now():
@@ -174,7 +160,6 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="scopes")
     def may(self, key: ApiKey) -> str:
-        """Show the key's scopes, and whether the key is limited to certain users."""
         scopes = ", ".join(key.scopes)
         if key.user_pks is None:
             return scopes
@@ -182,13 +167,11 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.display(description="replaces")
     def replaced(self, key: ApiKey) -> str:
-        """Show the prefix of the key that this key replaces."""
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 
     def save_model(
         self, request: HttpRequest, obj: ApiKey, form: forms.ModelForm[ApiKey], change: bool
     ) -> None:
-        """Create a key and show it once, or save the changes to an existing key."""
         if change:
             super().save_model(request, obj, form, change)
             return
@@ -239,13 +222,9 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
 
     @admin.action(description="Revoke the selected keys", permissions=["operate"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Revoke the keys immediately."""
         valid = list(queryset.filter(revoked_at=None))
-        left = queryset.count() - len(valid)
+        chosen = queryset.count()
         ApiKey.objects.filter(pk__in=[key.pk for key in valid]).update(revoked_at=timezone.now())
         for key in valid:
             self.log_change(request, key, "Revoked.")
-        if valid:
-            messages.success(request, f"{counted(len(valid), 'key')} revoked.")
-        if left:
-            messages.warning(request, f"{counted(left, 'key')} skipped: already revoked.")
+        report(request, "key", len(valid), chosen, "revoked", "already revoked")

@@ -9,6 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import badge_column, column
 from memory.admin.display import badge, counted, inline, lines, preformatted, record_name, shortened
 from memory.admin.links import link, link_to_key, link_to_list
 from memory.models import BacktestFinding, BacktestUser, Checkpoint
@@ -30,8 +31,13 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
         *("looks", "left_out", "told", "why"),
     ]
 
+    name = column("user.user_id", inline, "user", "user__user_id")
+    user_link = column("user", link, "user")
+    backtest_link = column("backtest", link, "backtest")
+    how_far = badge_column("state", "state", "state")
+    why = column("error", preformatted, "why the evaluation failed")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestUser]:
-        """Annotate each row with its number of findings."""
         found = super().get_queryset(request).annotate(number=Count("findings"))
         return found.defer(*_of_version("backtest"))
 
@@ -39,29 +45,8 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
         """Allow the filter used by links from a backtest's page."""
         return lookup == "backtest__id__exact" or super().lookup_allowed(lookup, value, request)
 
-    @admin.display(description="user", ordering="user__user_id")
-    def name(self, row: BacktestUser) -> str:
-        """Show the user's id."""
-        return inline(row.user.user_id)
-
-    @admin.display(description="user")
-    def user_link(self, row: BacktestUser) -> str:
-        """Link to the user."""
-        return link(row.user)
-
-    @admin.display(description="backtest")
-    def backtest_link(self, row: BacktestUser) -> str:
-        """Link to the backtest."""
-        return link(row.backtest)
-
-    @admin.display(description="state", ordering="state")
-    def how_far(self, row: BacktestUser) -> SafeString:
-        """Show the state of the backtest for this user."""
-        return badge(row.state, row.get_state_display())
-
     @admin.display(description="alerts", ordering="number")
     def alerts(self, row: BacktestUser) -> str:
-        """Link to the alerts simulated for this user."""
         number = getattr(row, "number", 0)
         if not number:
             return "none"
@@ -70,7 +55,6 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
 
     @admin.display(description="failures and pauses")
     def told(self, row: BacktestUser) -> SafeString | str:
-        """List the times when the constraint would have failed or been paused, with the reasons."""
         return lines(
             format_html(
                 "{} {} v{} {}",
@@ -81,11 +65,6 @@ class BacktestUserAdmin(ReadOnlyAdmin[BacktestUser]):
             )
             for one in row.problems
         )
-
-    @admin.display(description="why the evaluation failed")
-    def why(self, row: BacktestUser) -> SafeString | str:
-        """Show why the backtest failed for this user."""
-        return preformatted(row.error)
 
 
 @admin.register(BacktestFinding)
@@ -104,8 +83,10 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
         *("records", "steps", "resolved_at", "resolved_version", "fingerprint"),
     ]
 
+    user_link = column("result.user", link, "user", "result__user__user_id")
+    backtest_link = column("result.backtest", link, "backtest")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[BacktestFinding]:
-        """Defer the columns that are not shown."""
         return super().get_queryset(request).defer(*_of_version("result__backtest"))
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
@@ -123,25 +104,13 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
         """Show the highest severity that the alert reached."""
         return badge(finding.severity)
 
-    @admin.display(description="user", ordering="result__user__user_id")
-    def user_link(self, finding: BacktestFinding) -> str:
-        """Link to the user."""
-        return link(finding.result.user)
-
-    @admin.display(description="backtest")
-    def backtest_link(self, finding: BacktestFinding) -> str:
-        """Link to the backtest."""
-        return link(finding.result.backtest)
-
     @admin.display(description="version")
     def in_version(self, finding: BacktestFinding) -> str:
-        """Link to the project version in which the alert opened."""
         known = checkpoint_keys([finding]).get((finding.result.user_id, finding.version))
         return link_to_key(Checkpoint, known, f"v{finding.version}")
 
     @admin.display(description="records")
     def records(self, finding: BacktestFinding) -> SafeString | str:
-        """List the records in the alert's evidence."""
         return lines(
             format_html(
                 "{} in {}",
@@ -153,7 +122,6 @@ class BacktestFindingAdmin(ReadOnlyAdmin[BacktestFinding]):
 
     @admin.display(description="changes")
     def steps(self, finding: BacktestFinding) -> SafeString | str:
-        """List the changes to the alert's severity and records."""
         return lines(
             format_html(
                 "{} v{} {} {}",

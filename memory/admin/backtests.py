@@ -5,10 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Q, QuerySet
 from django.forms import Script
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import HttpRequest, JsonResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -16,10 +15,12 @@ from django.views.decorators.http import require_GET
 
 from memory.admin.actions import staff_of
 from memory.admin.backtest_results import checkpoint_keys
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import column
 from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, shortened
 from memory.admin.links import link, link_to_key, link_to_list
 from memory.admin.masking import name_of
+from memory.admin.rows import cached_on_row
 from memory.constraints import workspace_constraints
 from memory.models import Backtest, BacktestFinding, BacktestUser, Blob, Checkpoint
 from memory.models.alerts import Severity, severity_rank
@@ -47,24 +48,24 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         " passed its checks."
     )
     fieldsets = [
-        (None, {"fields": ["of_what", "workspace", "progress", "concluded", "period", "on"]}),
-        (
+        section(None, "of_what", "workspace", "progress", "concluded", "period", "on"),
+        section(
             "Alerts that the constraint would have raised",
-            {"fields": ["fired", "severities", "months", "busiest", "still_open"]},
+            *("fired", "severities", "months", "busiest", "still_open"),
         ),
-        ("Affected users", {"fields": ["most", "findings"]}),
-        ("Users without a result", {"fields": ["problems"]}),
-        (
+        section("Affected users", "most", "findings"),
+        section("Users without a result", "problems"),
+        section(
             "Work status",
-            {
-                "classes": ["collapse"],
-                "fields": [
-                    *("created_by_whom", "created_at", "started_at", "finished_at"),
-                    *("attempts", "run_after", "error"),
-                ],
-            },
+            *("created_by_whom", "created_at", "started_at", "finished_at", "attempts"),
+            *("run_after", "error"),
+            collapsed=True,
         ),
     ]
+
+    workspace = column("workspace", link, "workspace", "workspace__name")
+    created_by_whom = column("created_by", inline, "created by", "created_by")
+    error = column("last_error", preformatted, "last error")
 
     class Media:
         """The script that updates the displayed progress while the backtest runs."""
@@ -72,7 +73,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         js = [Script("memory/progress.js", defer=True)]
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the endpoint that the page polls while the backtest runs."""
         view = self.admin_site.admin_view(require_GET(self.progress_view))
         return [
             path("<uuid:pk>/progress/", view, name="memory_backtest_progress"),
@@ -80,12 +80,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         ]
 
     def progress_view(self, request: HttpRequest, pk: UUID) -> JsonResponse:
-        """Return the backtest's progress as JSON, for the polling script."""
-        backtest = self.get_object(request, str(pk))
-        if backtest is None:
-            raise Http404("There is no such backtest.")
-        if not self.has_view_permission(request, backtest):
-            raise PermissionDenied
+        backtest = self.seen_or_refuse(request, pk)
         done, of = _users(backtest)
         return JsonResponse(
             {
@@ -97,7 +92,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
-        """Annotate each backtest with its total number of users and how many of them are done."""
         done = ~Q(users__state=UserState.WAITING)
         return (
             super()
@@ -107,7 +101,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
 
     def actions_for(self, row: Backtest) -> Collection[str]:
-        """Offer to cancel a running backtest; afterwards, to rerun it or approve its version."""
         if row.state in GOING_ON:
             return ["cancel"]
         version = row.version
@@ -115,20 +108,14 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         approve = ["approve"] if able and row.state == BacktestState.FINISHED else []
         return [*approve, "start_again"]
 
-    def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may approve constraints."""
-        return request.user.has_perm("memory.approve_workspaceconstraint")
-
     @admin.display(description="backtest", ordering="constraint")
     def name(self, backtest: Backtest) -> str:
-        """Show the constraint with its version or, for a user's own constraint, with the user."""
         if backtest.version is not None:
             return str(backtest.version)
         return inline(f"{backtest.constraint} of {backtest.user}")
 
     @admin.display(description="constraint")
     def of_what(self, backtest: Backtest) -> str:
-        """Link to the version or, for a user's own constraint, to its source and the user."""
         if backtest.version is not None:
             return link(backtest.version)
         texts = Blob.objects.filter(user=backtest.user, hash=backtest.source_hash)
@@ -136,14 +123,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         source = link_to_key(Blob, key, backtest.constraint)
         return format_html("{} of {}", source, link(backtest.user))
 
-    @admin.display(description="workspace", ordering="workspace__name")
-    def workspace(self, backtest: Backtest) -> str:
-        """Link to the workspace."""
-        return link(backtest.workspace)
-
     @admin.display(description="state", ordering="state")
     def how_far(self, backtest: Backtest) -> SafeString:
-        """Show the state, with a progress bar while the backtest runs."""
         shown = badge(backtest.state, backtest.get_state_display())
         done, of = _users(backtest)
         if backtest.state not in GOING_ON or not of:
@@ -169,32 +150,23 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="users")
     def on(self, backtest: Backtest) -> str:
-        """Show the number of users that the constraint applies to."""
         of = getattr(backtest, "of_users", 0)
         if backtest.version_id is None:
             return counted(of, "user")
         return f"applies to {of} of {counted(backtest.looked_at, 'user')}"
 
-    @admin.display(description="created by", ordering="created_by")
-    def created_by_whom(self, backtest: Backtest) -> str:
-        """Show who started the backtest."""
-        return inline(backtest.created_by)
-
     @admin.display(description="conclusion")
     def concluded(self, backtest: Backtest) -> str:
-        """Show the backtest's conclusion in one sentence."""
         return inline(backtest_reports.conclusion(backtest))
 
     @admin.display(description="period")
     def period(self, backtest: Backtest) -> str:
-        """Show the period that the backtest covers."""
         since = _summary(backtest)["since"]
         began = f", with history since {since:%Y-%m-%d}" if since else ""
         return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
 
     @admin.display(description="alerts")
     def fired(self, backtest: Backtest) -> str:
-        """Show how many alerts there would have been, and for how many users."""
         found = _summary(backtest)
         more = f" (and {found['left_out']:,} more that were not kept)" if found["left_out"] else ""
         sample = " (a sample)" if found["sampled"] else ""
@@ -204,7 +176,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by severity")
     def severities(self, backtest: Backtest) -> SafeString | str:
-        """Show the number of alerts at each severity, most severe first."""
         by_severity = _summary(backtest)["by_severity"]
         return lines(
             format_html("{} {}", badge(severity), by_severity[severity])
@@ -213,7 +184,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="by month")
     def months(self, backtest: Backtest) -> SafeString | str:
-        """Show, as bars, how many alerts would have opened in each month."""
         by_month = _summary(backtest)["by_month"]
         if not by_month:
             return NOTHING
@@ -227,7 +197,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="busiest day")
     def busiest(self, backtest: Backtest) -> str:
-        """Show the day when the most alerts would have opened."""
         busiest = _summary(backtest)["busiest"]
         if busiest is None:
             return NOTHING
@@ -235,12 +204,10 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="still open at the end of the period")
     def still_open(self, backtest: Backtest) -> str:
-        """Show the number of alerts that would have been open at the end of the period."""
         return counted(_summary(backtest)["open"], "alert")
 
     @admin.display(description="users with the most alerts")
     def most(self, backtest: Backtest) -> SafeString | str:
-        """Link to the users who would have had the most alerts, and to the list of all users."""
         found = (
             backtest.users.select_related("user")
             .annotate(number=Count("findings"))
@@ -256,7 +223,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
-        """List the earliest simulated alerts, each with its user and version."""
         found = list(
             backtest_reports.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1]
         )
@@ -281,7 +247,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.display(description="problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
-        """List the constraint's failures and pauses, and the users it couldn't run for."""
         found = _summary(backtest)
         rows: list[SafeString | str] = [
             format_html(
@@ -297,14 +262,8 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             rows.append(f"{counted(found['troubled'], 'user')} with problems in total")
         return lines(rows)
 
-    @admin.display(description="last error")
-    def error(self, backtest: Backtest) -> SafeString | str:
-        """Show the error from the last attempt."""
-        return preformatted(backtest.last_error)
-
     @admin.action(description="Approve the backtested versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Make the backtested versions live."""
         for backtest in queryset:
             if backtest.version is None:
                 messages.warning(request, "A user's own constraint goes live without approval.")
@@ -313,7 +272,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.action(description="Cancel the selected backtests", permissions=["approve"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Cancel running backtests."""
         for backtest in queryset:
             try:
                 backtests.cancel(backtest, by=staff_of(request))
@@ -324,7 +282,6 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
 
     @admin.action(description="Start the selected backtests again", permissions=["approve"])
     def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
-        """Start another backtest with the same arguments."""
         for backtest in queryset:
             if backtest.version is not None:
                 start_backtest(request, backtest.version, backtest.days, backtest.most_users)
@@ -380,9 +337,6 @@ def _so_far(backtest: Backtest) -> str:
     return f"{backtest.get_state_display()}: {done} of {counted(of, 'user')}"
 
 
+@cached_on_row
 def _summary(backtest: Backtest) -> dict[str, Any]:
-    """Return the backtest's summary, which is computed only once per page."""
-    if not hasattr(backtest, "summed_up"):
-        backtest.summed_up = backtest_reports.summary(backtest)  # type: ignore[attr-defined]
-    found: dict[str, Any] = backtest.summed_up  # type: ignore[attr-defined]
-    return found
+    return backtest_reports.summary(backtest)

@@ -10,10 +10,10 @@ from django.contrib.admin.utils import NotRelationField, get_model_from_relation
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import AdminSplitDateTime
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.db import models
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.html import format_html
@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 
 from memory.admin import masking
 from memory.admin.actions import audit_action, note_of
+from memory.admin.columns import column
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened, visible
 from memory.admin.filters import OwnChoicesFilter, WorkFilter
 from memory.admin.links import list_url, page_url
@@ -34,8 +35,20 @@ from memory.texts import MAX_REASON
 from memory.work import stuck
 
 Row = TypeVar("Row", bound=models.Model)
+Parent = TypeVar("Parent", bound=models.Model)
 Work = TypeVar("Work", bound=LeasedWork)
 Paused = TypeVar("Paused", Pause, PausedConstraint)
+
+
+def section(
+    title: str | None,
+    *fields: str | tuple[str, ...],
+    collapsed: bool = False,
+    description: str | None = None,
+) -> tuple[str | None, Any]:
+    """Return a section of a row's page; a tuple of fields stands in one line."""
+    classes = ["collapse"] if collapsed else []
+    return title, {"fields": [*fields], "classes": classes, "description": description}
 
 
 class LabelledSplitDateTime(AdminSplitDateTime):
@@ -107,10 +120,22 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
             kwargs["required"] = True
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
+    def seen_or_refuse(self, request: HttpRequest, pk: object, *, allowed: bool = True) -> Row:
+        """Return a row for one of the model's own pages.
+
+        Raises Http404 if the staff member sees no such row, and PermissionDenied if they may not
+        view rows of this model or the page itself is not `allowed`.
+        """
+        row = self.get_object(request, str(pk))
+        if row is None:
+            raise Http404(f"There is no such {self.opts.verbose_name}.")
+        if not (self.has_view_permission(request, row) and allowed):
+            raise PermissionDenied
+        return row
+
     # -- Hidden content ------------------------------------------------------------------------
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """For staff who may not see content, mask the columns that contain it."""
         names = super().get_list_display(request)
         return names if access.sees_content(request.user) else masking.masked(self, names)
 
@@ -122,7 +147,6 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return masking.masked(self, names)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:
-        """Make hidden fields read-only."""
         names = super().get_readonly_fields(request, obj)
         if access.sees_content(request.user):
             return names
@@ -185,11 +209,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     # -- Lists and pages -----------------------------------------------------------------------
 
     def subtitle_of(self, row: Row) -> str:
-        """Return the heading for a row's page."""
         return masking.name_of(row)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Use a list class that keeps the rows in place right after an action."""
         return SteadyChangeList
 
     def actions_for(self, row: Row) -> Collection[str]:
@@ -246,7 +268,6 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the changes staff have made to a row; audit the view."""
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data:
             response.context_data["title"] = "Change history"
@@ -260,12 +281,19 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def _subject(self, row: Row) -> audit.Subject:
         return audit.subject_of(self.model._base_manager.filter(pk=row.pk))
 
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: rows are revoked, disabled or erased, since other rows refer to them."""
+        return False
+
     # -- Actions -------------------------------------------------------------------------------
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """Return whether the staff member may use actions; this requires the change permission."""
         name = f"{self.opts.app_label}.change_{self.opts.model_name}"
         return request.user.has_perm(name)
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions, each wrapped so that it is audited whether or not it succeeds."""
@@ -321,15 +349,9 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
     """A screen for rows that only the server writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: only the server adds rows."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: only the server changes rows."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: rows are deleted only by the server, for example by an erasure."""
         return False
 
     def get_object(
@@ -348,23 +370,33 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
         return row
 
 
+class ReadOnlyInline(admin.TabularInline[Row, Parent]):
+    """Rows that only the server writes, shown on the page of the row that they belong to."""
+
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
 class PausedAdmin(ReadOnlyAdmin[Paused]):
     """A screen for pauses; subclasses define `resume`."""
 
     actions = ["resume"]
 
     def actions_for(self, row: Paused) -> Collection[str]:
-        """Offer to resume a pause that is still in effect."""
         return [] if row.resumed_at else ["resume"]
 
     @admin.display(description="state", ordering="resumed_at")
     def standing(self, row: Paused) -> str:
-        """Show whether the pause is still in effect."""
         return badge("resolved", "resumed") if row.resumed_at else badge("paused")
 
     @admin.display(description="reason", ordering="reason")
     def why(self, row: Paused) -> str:
-        """Show the reason for the pause."""
         return inline(shortened(row.reason))
 
 
@@ -373,18 +405,13 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
 
     actions = ["try_now"]
 
-    def actions_for(self, row: Work) -> Collection[str]:
-        """Offer to retry unfinished work."""
-        return self.actions if getattr(row, "due_at", None) is not None else []
+    error = column("last_error", preformatted, "last error")
 
-    @admin.display(description="last error")
-    def error(self, row: Work) -> str:
-        """Show the error from the last attempt."""
-        return preformatted(row.last_error)
+    def actions_for(self, row: Work) -> Collection[str]:
+        return self.actions if getattr(row, "due_at", None) is not None else []
 
     @admin.action(description="Retry now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Work]) -> None:
-        """Retry unfinished work now."""
         due = queryset.filter(due_at__isnull=False)
         number = due.update(run_after=timezone.now(), hinted_at=None)
         tried = counted(number, str(self.opts.verbose_name))

@@ -1,6 +1,6 @@
 """Admin screens for project versions, their files and their bytecode."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -16,12 +16,14 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
 from memory.admin.actions import ask, note_of, staff_of
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import column, row_column
 from memory.admin.diffs import show_files, show_records
 from memory.admin.display import (
     NOTHING,
     counted,
     durations,
+    first_lines,
     gate,
     inline,
     lines,
@@ -71,29 +73,24 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     asking = ["restore"]
     when_empty = "No version has been accepted yet."
     fieldsets = [
-        (
+        section(
             None,
-            {
-                "fields": [
-                    "user_link",
-                    "version_name",
-                    "parent_link",
-                    "children_links",
-                    "came_from",
-                    "changes",
-                    "created_at",
-                ]
-            },
+            *("user_link", "version_name", "parent_link", "children_links", "came_from", "changes"),
+            "created_at",
         ),
-        ("Gate", {"fields": ["checks", "counts", "checked_in"]}),
-        ("Changes", {"fields": ["record_changes", "all_edits", "file_changes"]}),
-        ("Language model calls", {"fields": ["attempts"]}),
-        ("Related", {"fields": ["cited", "settled", "seen", "runs"]}),
-        ("The project", {"fields": ["files"]}),
+        section("Gate", "checks", "counts", "checked_in"),
+        section("Changes", "record_changes", "all_edits", "file_changes"),
+        section("Language model calls", "attempts"),
+        section("Related", "cited", "settled", "seen", "runs"),
+        section("The project", "files"),
     ]
 
+    user_link = column("user", link, "user", "user__user_id")
+    checks = column("verdict", gate, "checks")
+    all_edits = column("edits", show_edits, "edits")
+    attempts = row_column(show_attempts, "calls")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
-        """Defer columns that lists do not show; annotate the first edit and the number of edits."""
         return (
             super()
             .get_queryset(request)
@@ -114,7 +111,6 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         return checkpoint
 
     def actions_for(self, row: Checkpoint) -> Collection[str]:
-        """Offer a rollback for every version but the newest."""
         return [] if row.pk == row.user.head_id else super().actions_for(row)
 
     @admin.action(description="Roll back to this version…", permissions=["operate"])
@@ -145,39 +141,28 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="version", ordering="version")
     def version_name(self, checkpoint: Checkpoint) -> str:
-        """Show the version's name, such as v7."""
         return f"v{checkpoint.version}"
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, checkpoint: Checkpoint) -> str:
-        """Link to the user."""
-        return link(checkpoint.user)
 
     @admin.display(description="origin", ordering="origin")
     def came_from(self, checkpoint: Checkpoint) -> str:
-        """Show the version's origin."""
         return checkpoint.get_origin_display()
 
     @admin.display(description="entries considered", ordering="seen_seq")
     def seen(self, checkpoint: Checkpoint) -> str:
-        """Show the newest entry that the version takes into account."""
         return f"up to #{checkpoint.seen_seq}"
 
     @admin.display(description="built on")
     def parent_link(self, checkpoint: Checkpoint) -> str:
-        """Link to the parent version."""
         return _version(checkpoint.parent)
 
     @admin.display(description="next")
     def children_links(self, checkpoint: Checkpoint) -> str:
-        """Link to the versions built on this version."""
         return lines(
             _version(child) for child in checkpoint.children.order_by("version").defer(*HEAVY)
         )
 
     @admin.display(description="changes")
     def changes(self, checkpoint: Checkpoint) -> str:
-        """Show how many records changed; if no record changed, describe the edits."""
         counts = checkpoint.verdict.get("counts", {})
         changed = ", ".join(
             f"{counts[f'records_{verb}']} {verb}"
@@ -195,14 +180,8 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         more = f" and {counted(number - 1, 'more edit')}" if number > 1 else ""
         return format_html("{}{}", edit_title(first), more)
 
-    @admin.display(description="checks")
-    def checks(self, checkpoint: Checkpoint) -> str:
-        """Show each gate check with its result."""
-        return gate(checkpoint.verdict)
-
     @admin.display(description="work")
     def counts(self, checkpoint: Checkpoint) -> str:
-        """Show how many files the gate processed, and how long each stage took."""
         counts = checkpoint.verdict.get("counts", {})
         files = ", ".join(
             f"{counts[f'files_{verb}']} {verb}"
@@ -213,23 +192,19 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="executed in")
     def kind_of_sandbox(self, checkpoint: Checkpoint) -> str:
-        """Show the kind of sandbox that the gate used."""
         return sandbox_badge(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="executed in")
     def checked_in(self, checkpoint: Checkpoint) -> str:
-        """Show the kind of sandbox that the gate used, with a warning if it is for development."""
         return sandbox(checkpoint.verdict.get("runner", ""))
 
     @admin.display(description="entries cited")
     def cited(self, checkpoint: Checkpoint) -> str:
-        """Link to the entries that the edits cite."""
         seqs = {seq for edit in checkpoint.edits for seq in edit.get("sources", [])}
         return links_to_entries(checkpoint.user, seqs)
 
     @admin.display(description="entries settled")
     def settled(self, checkpoint: Checkpoint) -> str:
-        """Link to the outcomes of the entries that this version settled."""
         number = checkpoint.outcomes.count()
         return link_to_list(
             EntryOutcome, counted(number, "outcome"), checkpoint__id__exact=checkpoint.pk
@@ -237,42 +212,27 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     @admin.display(description="runs")
     def runs(self, checkpoint: Checkpoint) -> str:
-        """Link to the runs that used this version."""
         number = checkpoint.runs.count()
         return link_to_list(Run, counted(number, "run"), checkpoint__id__exact=checkpoint.pk)
 
-    @admin.display(description="edits")
-    def all_edits(self, checkpoint: Checkpoint) -> str:
-        """Show the edits that produced this version."""
-        return show_edits(checkpoint.edits)
-
     @admin.display(description="records")
     def record_changes(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show the records that were added, changed and retired, each with its entries."""
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_records(checkpoint.parent, checkpoint)
 
     @admin.display(description="files, side by side")
     def file_changes(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each changed file next to its previous text."""
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_files(checkpoint.parent, checkpoint)
 
-    @admin.display(description="calls")
-    def attempts(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Show each model call made while creating this version, with its outcome and usage."""
-        return show_attempts(checkpoint)
-
     @admin.display(description="files")
     def files(self, checkpoint: Checkpoint) -> SafeString | str:
-        """Link to the files of this version."""
         number = counted(len(checkpoint.tree), "file")
         return format_html('<a href="{}">Browse {}</a>', project_url(checkpoint.pk), number)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page that shows a version's files."""
         view = self.admin_site.admin_view(require_GET(self.project_view))
         return [
             path("<int:pk>/project/", view, name="memory_checkpoint_project"),
@@ -280,7 +240,6 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         ]
 
     def project_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the version's files."""
         checkpoint = self.get_object(request, str(pk))
         if checkpoint is None or checkpoint.user.erased_at is not None:
             raise Http404("There is no such version.")
@@ -302,13 +261,6 @@ def _place(record: RecordId) -> SafeString:
     )
 
 
-def _first(items: Iterable[SafeString | str]) -> SafeString | str:
-    """Show the first items, and the number of items left out."""
-    every = list(items)
-    more = len(every) - MAX_LEFT_OUT
-    return lines([*every[:MAX_LEFT_OUT], f"… and {more} more"] if more > 0 else every)
-
-
 def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateResponse:
     """Return the confirmation page, which shows what rolling back to this version would do.
 
@@ -325,9 +277,9 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
         verb="Roll back to this version",
         person=link(checkpoint.user),
         newest=checkpoint.user.head,
-        records=_first(content(_place(one)) for one in left_out.records),
-        alerts=_first(link_to_alert(one) for one in left_out.alerts),
-        may_resolve=_first(link_to_alert(one) for one in left_out.may_resolve),
+        records=first_lines([content(_place(one)) for one in left_out.records], MAX_LEFT_OUT),
+        alerts=first_lines(list(map(link_to_alert, left_out.alerts)), MAX_LEFT_OUT),
+        may_resolve=first_lines(list(map(link_to_alert, left_out.may_resolve)), MAX_LEFT_OUT),
         entries=links_to_entries(checkpoint.user, left_out.entries),
     )
 
@@ -345,36 +297,28 @@ class BlobAdmin(ReadOnlyAdmin[Blob]):
     when_empty = "No project has a file yet."
     fields = ["user_link", "used_as", "hash", "size", "shown"]
 
+    user_link = column("user", link, "user", "user__user_id")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Blob]:
-        """Defer the content: lists show only its size."""
         return super().get_queryset(request).defer("content").annotate(characters=Length("content"))
 
     @admin.display(description="hash", ordering="hash")
     def short_hash(self, blob: Blob) -> str:
-        """Show the beginning of the hash."""
         return blob.hash[:12]
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, blob: Blob) -> str:
-        """Link to the user."""
-        return link(blob.user)
 
     @admin.display(description="paths in the newest version")
     def used_as(self, blob: Blob) -> str:
-        """List the files that have this content in the user's newest version."""
         head = blob.user.head
         tree = head.tree if head else {}
         return lines(inline(name) for name in sorted(tree) if tree[name] == blob.hash)
 
     @admin.display(description="characters")
     def size(self, blob: Blob) -> str:
-        """Show the number of characters in the file."""
         characters = getattr(blob, "characters", 0)
         return TOLD if characters is None else f"{characters:,}"
 
     @admin.display(description="content")
     def shown(self, blob: Blob) -> str:
-        """Show the file's content."""
         return TOLD if blob.content is None else source(blob.content)
 
 
@@ -391,8 +335,10 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
     when_empty = "No file has been compiled yet."
     fields = ["user_link", "file", "source_file", "image_digest", "size"]
 
+    file = column("path", inline, "file", "path")
+    user_link = column("user", link, "user", "user__user_id")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Bytecode]:
-        """Defer the bytecode, which is not human-readable."""
         blob = Blob.objects.filter(user=OuterRef("user"), hash=OuterRef("source_hash"))
         return (
             super()
@@ -401,22 +347,10 @@ class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
             .annotate(bytes=Length("code"), blob_id=Subquery(blob.values("pk")[:1]))
         )
 
-    @admin.display(description="file", ordering="path")
-    def file(self, bytecode: Bytecode) -> str:
-        """Show the file's path."""
-        return inline(bytecode.path)
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, bytecode: Bytecode) -> str:
-        """Link to the user."""
-        return link(bytecode.user)
-
     @admin.display(description="compiled from")
     def source_file(self, bytecode: Bytecode) -> str:
-        """Link to the source that the file was compiled from."""
         return link_to_key(Blob, getattr(bytecode, "blob_id", None), bytecode.source_hash[:12])
 
     @admin.display(description="size")
     def size(self, bytecode: Bytecode) -> str:
-        """Show the size of the bytecode."""
         return filesizeformat(getattr(bytecode, "bytes", 0))

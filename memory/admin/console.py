@@ -66,7 +66,6 @@ class QueryForm(forms.Form):
     at = forms.CharField(required=False, max_length=100)
 
     def clean_code(self) -> str:
-        """Return the code with LF line endings."""
         code = str(self.cleaned_data["code"]).replace("\r\n", "\n")
         if not code.strip():
             raise forms.ValidationError(self.fields["code"].error_messages["required"])

@@ -24,81 +24,34 @@ NOTHING = "–"
 # text.
 MAX_TEXT = 100_000
 
+# The values of each colour; all others are plain.
 _TONES = {
-    # Alert severities and states.
-    "critical": "bad",
-    "warning": "caution",
-    "info": "note",
-    "open": "strong",
-    "opened": "strong",
-    "changed": "note",
-    "acknowledged": "note",
-    "resolved": "good",
-    "snoozed": "plain",
-    "reopened": "strong",
-    "escalated": "bad",
-    "feedback": "note",
-    "constraint_error": "bad",
-    "constraint_paused": "caution",
-    "paused": "caution",
-    "useful": "good",
-    "wrong": "bad",
-    # Entry outcomes.
-    "covered": "good",
-    "pending": "caution",
-    "rejected": "bad",
-    # Run states and outcomes.
-    "queued": "plain",
-    "running": "note",
-    "ok": "good",
-    "superseded": "plain",
-    "cancelled": "plain",
-    "user_error": "bad",
-    "timeout": "bad",
-    "out_of_memory": "bad",
-    "output_limit": "bad",
-    "result_limit": "bad",
-    "alert_limit": "bad",
-    "killed": "bad",
-    "input_limit": "bad",
-    "protocol_error": "bad",
-    "abandoned": "bad",
-    # Outcomes of language model calls.
-    "started": "note",
-    "invalid_call": "caution",
-    "truncated": "bad",
-    "empty": "bad",
-    "refused": "bad",
-    "rate_limited": "caution",
-    "unavailable": "bad",
-    "connection_lost": "bad",
-    "invalid_answer": "bad",
-    "wrong_key": "bad",
-    "no_credit": "bad",
-    "unknown_model": "bad",
-    "too_long": "bad",
-    "interrupted": "bad",
-    # States of workspace constraint versions.
-    "checking": "note",
-    "approved": "good",
-    # Backtest states.
-    "finished": "good",
-    "done": "good",
-    "error": "bad",
-    "redacted": "caution",
-    "unknown": "caution",
-    # Gate check results, file changes, work states and API key states.
-    "passed": "good",
-    "failed": "bad",
-    "new": "good",
-    "waiting": "note",
-    "failing": "bad",
-    "due": "note",
-    "working": "note",
-    "stopped": "bad",
-    "valid": "good",
-    "expired": "caution",
-    "revoked": "bad",
+    value: tone
+    for tone, values in {
+        "strong": ["open", "opened", "reopened"],
+        "good": [
+            *("resolved", "useful", "covered", "ok", "approved", "finished", "done", "passed"),
+            *("new", "valid"),
+        ],
+        "note": [
+            *("info", "changed", "acknowledged", "feedback", "running", "started", "checking"),
+            *("waiting", "due", "working"),
+        ],
+        "caution": [
+            *("warning", "constraint_paused", "paused", "pending", "invalid_call", "rate_limited"),
+            *("redacted", "unknown", "expired"),
+        ],
+        "bad": [
+            *("critical", "escalated", "constraint_error", "wrong", "rejected", "failed"),
+            *("failing", "error", "stopped", "revoked"),
+            # Outcomes of runs and of language model calls.
+            *("user_error", "timeout", "out_of_memory", "output_limit", "result_limit"),
+            *("alert_limit", "killed", "input_limit", "protocol_error", "abandoned", "truncated"),
+            *("empty", "refused", "unavailable", "connection_lost", "invalid_answer"),
+            *("wrong_key", "no_credit", "unknown_model", "too_long", "interrupted"),
+        ],
+    }.items()
+    for value in values
 }
 
 
@@ -170,6 +123,12 @@ def lines(items: Iterable[SafeString | str]) -> SafeString | str:
     """Return the items as a list, one below the other."""
     rows = format_html_join("", "<li>{}</li>", ((item,) for item in items))
     return format_html('<ul class="lines">{}</ul>', rows) if rows else NOTHING
+
+
+def first_lines(items: Sequence[SafeString | str], most: int) -> SafeString | str:
+    """Return the first items as a list, followed by the number of items left out."""
+    more = len(items) - most
+    return lines([*items[:most], f"… and {more} more"] if more > 0 else items)
 
 
 def facts(values: Mapping[str, Any]) -> str:

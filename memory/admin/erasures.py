@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
-from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
 from memory.admin.actions import ask, confirmed_reason, staff_of
-from memory.admin.base import WorkAdmin
+from memory.admin.base import WorkAdmin, section
+from memory.admin.columns import column
 from memory.admin.display import badge, counted, inline, lines
-from memory.admin.filters import PresenceFilter
+from memory.admin.filters import UnderWayFilter
 from memory.admin.links import link
 from memory.models import MemoryUser, UserErasure
 from memory.privacy import user_erasure
@@ -47,14 +47,9 @@ def erase_chosen(
         except (user_erasure.ErasureRefused, UserMerged) as error:
             messages.error(request, f"Nothing was done for {user}. {error}")
             continue
-        StaffAction.objects.create(
-            user_id=int(str(request.user.pk)),
-            content_type=ContentType.objects.get_for_model(row),
-            object_id=str(row.pk),
-            object_repr=str(row),
-            action_flag=CHANGE,
-            change_message="Erased a user.",  # omit the reason, which not everyone may see
-        )
+        # The message omits the reason, which not everyone may see.
+        by = int(str(request.user.pk))
+        StaffAction.objects.log_actions(by, [row], CHANGE, "Erased a user.", single_object=True)
         messages.success(request, format_html("The user was erased: {}", link(row)))
     return None
 
@@ -95,14 +90,6 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
     )
 
 
-class StateFilter(PresenceFilter):
-    """A list filter that separates erasures in progress from finished ones."""
-
-    title = "state"
-    parameter_name = "state"
-    field, filled, empty = "due_at", "under way", "done"
-
-
 @admin.register(UserErasure)
 class UserErasureAdmin(WorkAdmin[UserErasure]):
     """Erasure records: who requested them, why, and how many rows were erased."""
@@ -110,7 +97,7 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
     list_display = ["created_at", "user_name", "workspace", "how_far", "wanted_by"]
     list_display_links = ["created_at", "user_name"]
     list_filter = [
-        StateFilter,
+        UnderWayFilter,
         ("created_at", admin.DateFieldListFilter),
         "user__workspace",
     ]
@@ -122,38 +109,24 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
     ordering = ["-created_at", "-id"]
     when_empty = "No user has been erased yet."
     fieldsets = [
-        (None, {"fields": ["user_name", "workspace", "how_far", "by", "reason", "created_at"]}),
-        ("What was deleted", {"fields": ["finished_at", "log", "numbers"]}),
-        (
-            "Work status",
-            {
-                "classes": ["collapse"],
-                "fields": ["waits_for", "attempts", "run_after", "error"],
-            },
-        ),
+        section(None, "user_name", "workspace", "how_far", "by", "reason", "created_at"),
+        section("What was deleted", "finished_at", "log", "numbers"),
+        section("Work status", "waits_for", "attempts", "run_after", "error", collapsed=True),
     ]
+
+    workspace = column("user.workspace", link, "workspace", "user__workspace__name")
+    wanted_by = column("by", inline, "by", "by")
 
     @admin.display(description="user")
     def user_name(self, row: UserErasure) -> str:
         """Show the user's public id, which also identifies the user in backups."""
         return inline(str(row.user.public_id))
 
-    @admin.display(description="workspace", ordering="user__workspace__name")
-    def workspace(self, row: UserErasure) -> str:
-        """Link to the workspace."""
-        return link(row.user.workspace)
-
     @admin.display(description="state", ordering="due_at")
     def how_far(self, row: UserErasure) -> str:
-        """Show whether everything has been erased."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
-
-    @admin.display(description="by", ordering="by")
-    def wanted_by(self, row: UserErasure) -> str:
-        """Show who requested the erasure."""
-        return inline(row.by)
 
     @admin.display(description="the log")
     def log(self, row: UserErasure) -> str:
@@ -167,7 +140,6 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
 
     @admin.display(description="rows")
     def numbers(self, row: UserErasure) -> str:
-        """Show how many rows of each kind were erased."""
         return lines(
             inline(f"{name.replace('_', ' ')}: {number}")
             for name, number in sorted(row.counts.items())

@@ -1,24 +1,17 @@
 """Feedback on alerts, and constraints that are paused because they are too noisy."""
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from memory.admin.actions import NotedActionForm, note_of, staff_of
-from memory.admin.base import PausedAdmin, ReadOnlyAdmin
-from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
-from memory.admin.filters import PresenceFilter
+from memory.admin.actions import NotedActionForm, note_of, report, staff_of
+from memory.admin.base import PausedAdmin, ReadOnlyAdmin, section
+from memory.admin.columns import badge_column, beginning, column
+from memory.admin.display import inline, preformatted, shortened
+from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
 from memory.alerting import paused_constraints
 from memory.models import AlertFeedback, PausedConstraint
-
-
-class ResumedFilter(PresenceFilter):
-    """A list filter that separates constraints that are still paused from resumed ones."""
-
-    title = "state"
-    parameter_name = "resumed"
-    field, filled, empty = "resumed_at", "resumed", "paused"
 
 
 @admin.register(PausedConstraint)
@@ -35,32 +28,20 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
     action_note = "Reason (kept in the history)"
     when_empty = "No constraint has been paused for being too noisy yet."
     fieldsets = [
-        (None, {"fields": ["name", "standing", "user_link", "reason"]}),
-        (
-            "Times",
-            {"fields": [("paused_at", "paused_by"), ("resumed_at", "resumed_by"), "because"]},
-        ),
-        ("Identity", {"classes": ["collapse"], "fields": ["id", "source_hash"]}),
+        section(None, "name", "standing", "user_link", "reason"),
+        section("Times", ("paused_at", "paused_by"), ("resumed_at", "resumed_by"), "because"),
+        section("Identity", "id", "source_hash", collapsed=True),
     ]
+
+    user_link = column("user", link, "user", "user__user_id")
+    because = column("resumed_because", preformatted, "reason for resuming")
 
     @admin.display(description="constraint", ordering="constraint")
     def name(self, paused: PausedConstraint) -> str:
-        """Show the constraint's name."""
         return inline(paused.constraint.removeprefix("constraints/").removesuffix(".py"))
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, paused: PausedConstraint) -> str:
-        """Link to the user."""
-        return link(paused.user)
-
-    @admin.display(description="reason for resuming")
-    def because(self, paused: PausedConstraint) -> str:
-        """Show why the constraint was resumed."""
-        return preformatted(paused.resumed_because)
 
     @admin.action(description="Resume the selected constraints", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[PausedConstraint]) -> None:
-        """Resume the constraints and run them."""
         chosen, done = list(queryset), 0
         for paused in chosen:
             try:
@@ -70,11 +51,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
             except paused_constraints.NotPaused:
                 continue
             done += 1
-        if done:
-            messages.success(request, f"{counted(done, 'constraint')} resumed.")
-        if done < len(chosen):
-            left = counted(len(chosen) - done, "constraint")
-            messages.warning(request, f"{left} skipped: already resumed.")
+        report(request, "constraint", done, len(chosen), "resumed", "already resumed")
 
 
 @admin.register(AlertFeedback)
@@ -90,22 +67,10 @@ class AlertFeedbackAdmin(ReadOnlyAdmin[AlertFeedback]):
     when_empty = "There is no feedback on alerts yet."
     fields = ["alert_link", "verdict_badge", "judge", "actor_name", "at", "remark"]
 
-    @admin.display(description="verdict", ordering="verdict")
-    def verdict_badge(self, given: AlertFeedback) -> str:
-        """Show the verdict on the alert."""
-        return badge(given.verdict, given.get_verdict_display())
+    verdict_badge = badge_column("verdict", "verdict", "verdict")
+    actor_name = column("actor", inline, "by", "actor")
+    remark = column("note", beginning, "note")
 
     @admin.display(description="alert")
     def alert_link(self, given: AlertFeedback) -> str:
-        """Link to the alert."""
         return link(given.alert, shortened(str(given.alert)))
-
-    @admin.display(description="by", ordering="actor")
-    def actor_name(self, given: AlertFeedback) -> str:
-        """Show the person or API key that gave the feedback."""
-        return inline(given.actor)
-
-    @admin.display(description="note")
-    def remark(self, given: AlertFeedback) -> str:
-        """Show the note given with the feedback."""
-        return inline(shortened(given.note)) if given.note else NOTHING

@@ -18,7 +18,6 @@ class OwnChoicesFilter(admin.RelatedFieldListFilter):
     def field_choices(
         self, field: Any, request: HttpRequest, model_admin: Any
     ) -> list[tuple[str, Any]]:
-        """Return the choices that the staff member may see."""
         found = super().field_choices(field, request, model_admin)
         model = get_model_from_relation(field)
         if model not in access.PLACES or access.sees_all(request.user):
@@ -35,7 +34,6 @@ class WorkFilter(admin.SimpleListFilter):
     parameter_name = "work"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the choices: each state of each kind of work that this model stores."""
         kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
         return [
             (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
@@ -44,7 +42,6 @@ class WorkFilter(admin.SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows in the chosen state."""
         name, _, how = (self.value() or "").partition(".")
         kind = stuck.KINDS.get(name)
         if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
@@ -56,16 +53,29 @@ class WorkFilter(admin.SimpleListFilter):
 class PresenceFilter(admin.SimpleListFilter):
     """A list filter that separates rows where a field is set from rows where it is empty."""
 
+    title = "state"
     field: str
     filled: str
     empty: str
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the two choices, with their labels."""
         return [("yes", self.filled), ("no", self.empty)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the rows that match the choice."""
         if self.value() not in ("yes", "no"):
             return None
         return queryset.filter(**{f"{self.field}__isnull": self.value() == "no"})
+
+
+def presence_filter(
+    parameter: str, field: str, *, filled: str, empty: str
+) -> type[admin.SimpleListFilter]:
+    """Return a filter by whether a field is set, with the labels of its two choices."""
+    options = {"parameter_name": parameter, "field": field, "filled": filled, "empty": empty}
+    return type("PresenceFilter", (PresenceFilter,), options)
+
+
+# Separates requested work that is still due from finished work.
+UnderWayFilter = presence_filter("state", "due_at", filled="under way", empty="done")
+# Separates pauses that have ended from pauses in effect.
+ResumedFilter = presence_filter("resumed", "resumed_at", filled="resumed", empty="paused")

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 
 from memory.admin import masking
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import column, row_column
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -22,6 +23,7 @@ from memory.admin.display import (
     rule_of,
     shortened,
 )
+from memory.admin.filters import PresenceFilter
 from memory.admin.links import link
 from memory.admin.rows import rows_for
 from memory.models import Alert, Forecast, MemoryUser
@@ -108,20 +110,16 @@ def of_version(forecast: Forecast) -> SafeString | str:
     return format_html("{} (the newest is v{})", shown, newer.version if newer else "?")
 
 
-class DailyFilter(admin.SimpleListFilter):
+class DailyFilter(PresenceFilter):
     """A list filter that separates users whose constraints still run daily from the rest."""
 
     title = "runs"
     parameter_name = "daily"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the filter's choices."""
-        return [("yes", "daily"), ("no", "as forecast")]
+    filled, empty = "daily", "as forecast"
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Forecast]
     ) -> QuerySet[Forecast] | None:
-        """Keep the forecasts that match the choice."""
         if self.value() not in ("yes", "no"):
             return None
         return queryset.filter(needs_daily=self.value() == "yes")
@@ -145,8 +143,11 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
         *("due_at", "attempts", "run_after", "error"),
     ]
 
+    user_link = column("user", link, "user", "user__user_id")
+    version = row_column(of_version, "version")
+    error = column("last_error", preformatted, "last error")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
-        """Defer the columns that lists do not show."""
         return super().get_queryset(request).defer("results", "timeline")
 
     def get_object(
@@ -160,24 +161,12 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
             forecast.__dict__["_told"] = events, alerts
         return forecast
 
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, forecast: Forecast) -> str:
-        """Link to the user."""
-        return link(forecast.user)
-
-    @admin.display(description="version")
-    def version(self, forecast: Forecast) -> SafeString | str:
-        """Link to the version the forecast is based on, and note if there is a newer version."""
-        return of_version(forecast)
-
     @admin.display(description="runs", ordering="needs_daily")
     def runs(self, forecast: Forecast) -> str:
-        """Show whether the constraints run daily or only at the forecast times."""
         return "daily" if forecast.needs_daily else "as forecast"
 
     @admin.display(description="forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
-        """List the forecast events: which alerts open, change and resolve."""
         told, alerts = forecast.__dict__["_told"]
         rows = [event(one, alerts) for one in told[:LISTED]]
         more = len(told) - len(rows)
@@ -185,17 +174,10 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
 
     @admin.display(description="constraints without a complete forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
-        """List the constraints whose forecasts are missing or incomplete, with the reasons."""
         return lines(unforeseen(forecast))
 
     @admin.display(description="took")
     def took(self, forecast: Forecast) -> str:
-        """Show how long the forecast took to compute, and how many constraint calls it required."""
         if not forecast.timings:
             return NOTHING
         return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})
-
-    @admin.display(description="last error")
-    def error(self, forecast: Forecast) -> SafeString | str:
-        """Show the error from the last attempt."""
-        return preformatted(forecast.last_error)

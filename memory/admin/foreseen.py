@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from memory.admin.display import counted
 from memory.admin.forecasts import alerts_among, event
-from memory.admin.rows import heavy
+from memory.admin.rows import cached_on_row, heavy
 from memory.models import Alert, Forecast, MemoryUser
 from memory.models.alerts import severity_rank
 from memory.temporal import forecasts
@@ -47,13 +47,11 @@ class Day:
 
     @property
     def severity(self) -> str:
-        """The highest severity among the day's events."""
         found = [one["severity"] for one in self.events if one["severity"]]
         return max(found, key=severity_rank) if found else ""
 
     @property
     def listed(self) -> Iterator[SafeString | str]:
-        """The day's events, in chronological order."""
         yield from (event(one, self.alerts) for one in self.events[:LISTED])
         more = len(self.events) - LISTED
         if more > 0:
@@ -87,29 +85,23 @@ class Calendar:
 
     @property
     def number(self) -> int:
-        """The total number of events in these months."""
         return sum(len(day.events) for month in self.months for day in month.days)
 
 
+@cached_on_row
 def forecast_of(user: MemoryUser) -> Forecast | None:
-    """Return the user's forecast, cached on `user`, or None if the user has no forecast."""
-    if "_forecast" not in user.__dict__:
-        rows = Forecast.objects.filter(user=user).select_related("checkpoint")
-        found = rows.defer(*heavy("checkpoint")).first()
-        if found is not None:
-            found.user = user
-        user.__dict__["_forecast"] = found
-    forecast: Forecast | None = user.__dict__["_forecast"]
+    """Return the user's forecast, or None if the user has no forecast."""
+    rows = Forecast.objects.filter(user=user).select_related("checkpoint")
+    forecast = rows.defer(*heavy("checkpoint")).first()
     if forecast is None or forecast.start is None or forecast.known_until is None:
         return None
+    forecast.user = user
     return forecast
 
 
 def look_up_alerts(user: MemoryUser, rows: QuerySet[Alert]) -> None:
     """Fetch and cache the alerts in `rows` that the forecast events refer to."""
-    forecast = forecast_of(user)
-    events = events_of(user, forecast) if forecast else []
-    user.__dict__["_foreseen_alerts"] = alerts_among(user, events, rows)
+    user.__dict__["_foreseen_alerts"] = alerts_among(user, events_of(user), rows)
 
 
 def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
@@ -118,14 +110,14 @@ def alerts_of(user: MemoryUser) -> Mapping[str, Alert]:
     return found
 
 
-def events_of(user: MemoryUser, forecast: Forecast) -> Sequence[Mapping[str, Any]]:
-    """Return the events forecast to occur after the constraints' last run, in order; cached."""
-    if "_foreseen" not in user.__dict__:
-        after = user.alerts_instant or forecast.start
-        assert after is not None
-        user.__dict__["_foreseen"] = forecasts.with_causes(forecasts.coming(forecast, after))
-    events: Sequence[Mapping[str, Any]] = user.__dict__["_foreseen"]
-    return events
+@cached_on_row
+def events_of(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
+    """Return the events forecast to occur after the constraints' last run, in order."""
+    forecast = forecast_of(user)
+    after = user.alerts_instant or (forecast.start if forecast else None)
+    if forecast is None or after is None:
+        return []
+    return forecasts.with_causes(forecasts.coming(forecast, after))
 
 
 def calendar_of(user: MemoryUser) -> Calendar | None:
@@ -137,7 +129,7 @@ def calendar_of(user: MemoryUser) -> Calendar | None:
     today = timezone.now().astimezone(zone).date()
     alerts = alerts_of(user)
     by_day: dict[datetime.date, list[Mapping[str, Any]]] = defaultdict(list)
-    for one in events_of(user, forecast):
+    for one in events_of(user):
         by_day[_day_of(one, zone)].append(one)
     return Calendar(
         [_month(first, today, by_day, alerts) for first in _months(today)],

@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -54,6 +54,11 @@ class Figure:
     tone: str = ""
 
 
+def figure(number: float, url: str, tone: str = "") -> Figure:
+    """Return a number, which has a link and a colour unless it is zero."""
+    return Figure(f"{number:,}", url, tone) if number else Figure(f"{number:,}")
+
+
 @dataclass(frozen=True)
 class Series:
     """A chart's bars of one colour: one number per time step, each linked to its rows."""
@@ -64,9 +69,7 @@ class Series:
     links: Sequence[str]
 
     def at(self, place: int) -> Figure:
-        """Return the number for the time step with this index."""
-        number = self.numbers[place]
-        return Figure(f"{number:,}", self.links[place] if number else "")
+        return figure(self.numbers[place], self.links[place])
 
 
 @dataclass(frozen=True)
@@ -80,18 +83,13 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to draw."""
         return not any(any(one.numbers) for one in self.series)
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The data for the script that draws the chart."""
         return {
             "steps": self.steps,
-            "series": [
-                {"name": one.name, "tone": one.tone, "numbers": one.numbers, "links": one.links}
-                for one in self.series
-            ],
+            "series": [asdict(one) for one in self.series],
         }
 
     @property
@@ -165,15 +163,12 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
             {
                 "severity": severity,
                 "numbers": [
-                    Figure(
-                        f"{number:,}",
-                        list_url(Alert, state__exact=state, severity__exact=severity)
-                        if number
-                        else "",
-                        SEVERITY_TONES[severity] if state == LIVE_STATES[0] and number else "",
+                    figure(
+                        counts.get((severity, state), 0),
+                        list_url(Alert, state__exact=state, severity__exact=severity),
+                        SEVERITY_TONES[severity] if state == LIVE_STATES[0] else "",
                     )
                     for state in LIVE_STATES
-                    for number in [counts.get((severity, state), 0)]
                 ],
             }
             for severity in reversed(Severity)
@@ -199,10 +194,10 @@ def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
             "queue": one.kind.queue,
             "oldest": duration(one.oldest) if one.waiting and one.kind.since else "",
             "numbers": [
-                Figure(
-                    f"{number:,}",
-                    list_url(one.kind.model, work=f"{one.kind.name}.{how}") if number else "",
-                    "bad" if how in ("failing", "dead") and number else "",
+                figure(
+                    number,
+                    list_url(one.kind.model, work=f"{one.kind.name}.{how}"),
+                    "bad" if how in ("failing", "dead") else "",
                 )
                 for how, number in numbers.items()
             ],

@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import column, row_column
 from memory.admin.display import badge, inline, pretty, sandbox_badge
 from memory.admin.links import link_to_list
 from memory.models import Run, SandboxHost
@@ -45,37 +46,22 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
     )
     fields = ["host", "state", "seen_at", "started_at", "threads", "said", "executed"]
 
-    @admin.display(description="host", ordering="name")
-    def host(self, host: SandboxHost) -> str:
-        """Show the worker's name."""
-        return inline(host.name)
-
-    @admin.display(description="state", ordering="seen_at")
-    def state(self, host: SandboxHost) -> SafeString:
-        """Show whether the host is alive and accepts work."""
-        return state_of(host)
+    host = column("name", inline, "host", "name")
+    state = row_column(state_of, "state", "seen_at")
+    said = column("report", pretty, "report on the sandboxes")
 
     @admin.display(description="runner")
     def kind_of_sandbox(self, host: SandboxHost) -> str:
-        """Show which kind of sandbox the host uses."""
         return sandbox_badge(str(host.report.get("runner", "")))
 
     @admin.display(description="ready")
     def ready(self, host: SandboxHost) -> Any:
-        """Show how many fresh (single-use) sandboxes are ready."""
         return host.report.get("fresh")
 
     @admin.display(description="kept for users")
     def resident(self, host: SandboxHost) -> Any:
-        """Show how many sandboxes are kept for their users' next requests."""
         return host.report.get("leases")
-
-    @admin.display(description="report on the sandboxes")
-    def said(self, host: SandboxHost) -> str:
-        """Show the host's full report on its sandboxes."""
-        return pretty(host.report)
 
     @admin.display(description="runs")
     def executed(self, host: SandboxHost) -> SafeString:
-        """Link to the runs that the host executed."""
         return link_to_list(Run, "executed runs", host__exact=host.name)

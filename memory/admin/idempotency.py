@@ -3,7 +3,8 @@
 from django.contrib import admin
 
 from memory.admin.base import ReadOnlyAdmin
-from memory.admin.display import NOTHING, inline, pretty
+from memory.admin.columns import column
+from memory.admin.display import inline, pretty
 from memory.admin.links import link
 from memory.models import IdempotencyKey
 
@@ -21,17 +22,6 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin[IdempotencyKey]):
     when_empty = "No request has had an Idempotency-Key in the last few days."
     fields = ["name", "user_link", "workspace", "created_at", "fingerprint", "came_to"]
 
-    @admin.display(description="key", ordering="key")
-    def name(self, key: IdempotencyKey) -> str:
-        """Show the key that the client sent with the request."""
-        return inline(key.key)
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, key: IdempotencyKey) -> str:
-        """Link to the user."""
-        return link(key.user) if key.user else NOTHING
-
-    @admin.display(description="result")
-    def came_to(self, key: IdempotencyKey) -> str:
-        """Show the result of the write."""
-        return pretty(key.reference)
+    name = column("key", inline, "key", "key")
+    user_link = column("user", link, "user", "user__user_id")
+    came_to = column("reference", pretty, "result")

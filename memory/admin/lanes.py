@@ -2,24 +2,18 @@
 
 from collections.abc import Collection
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 
-from memory.admin.base import ReadOnlyAdmin
-from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened
-from memory.admin.filters import PresenceFilter
+from memory.admin.actions import report
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import beginning, column
+from memory.admin.display import badge, preformatted
+from memory.admin.filters import presence_filter
 from memory.admin.links import link
 from memory.models import Lane
 from memory.work import lanes
-
-
-class DueFilter(PresenceFilter):
-    """A list filter that separates lanes with pending work from idle ones."""
-
-    title = "state"
-    parameter_name = "due"
-    field, filled, empty = "due_at", "work pending", "nothing pending"
 
 
 @admin.register(Lane)
@@ -36,7 +30,11 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
         "trouble",
     ]
     list_display_links = ["work"]
-    list_filter = ["name", DueFilter, "user__workspace"]
+    list_filter = [
+        "name",
+        presence_filter("due", "due_at", filled="work pending", empty="nothing pending"),
+        "user__workspace",
+    ]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
     search_help_text = "Search by user id."
@@ -44,39 +42,26 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     actions = ["try_now"]
     when_empty = "There are no users yet."
     fieldsets = [
-        (
-            None,
-            {
-                "fields": [
-                    *("user_link", "work", "standing"),
-                    *("due_at", "waiting", "waiting_since", "done_to"),
-                ]
-            },
+        section(
+            None, "user_link", "work", "standing", "due_at", "waiting", "waiting_since", "done_to"
         ),
-        ("Attempts", {"fields": ["attempts", "run_after", "error"]}),
-        (
-            "Worker",
-            {"fields": ["lease_owner", "lease_expires_at", "token", "hinted_at"]},
-        ),
+        section("Attempts", "attempts", "run_after", "error"),
+        section("Worker", "lease_owner", "lease_expires_at", "token", "hinted_at"),
     ]
 
+    user_link = column("user", link, "user", "user__user_id")
+    trouble = column("last_error", beginning, "last error")
+    error = column("last_error", preformatted, "last error")
+
     def actions_for(self, row: Lane) -> Collection[str]:
-        """Offer to retry the lane's work if any is pending."""
         return ["try_now"] if row.due_at else []
 
     @admin.display(description="work", ordering="name")
     def work(self, lane: Lane) -> str:
-        """Show the kind of work."""
         return lane.get_name_display()
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, lane: Lane) -> str:
-        """Link to the user."""
-        return link(lane.user)
 
     @admin.display(description="state")
     def standing(self, lane: Lane) -> str:
-        """Show whether the lane's work is waiting, in progress or failing."""
         if lane.lease_owner:
             return badge("running", "in progress")
         if lane.due_at is None:
@@ -85,27 +70,11 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     @admin.display(description="processed up to")
     def done_to(self, lane: Lane) -> str:
-        """Show the entry up to which the lane's work is done."""
         return f"#{lane.cursor_seq}"
-
-    @admin.display(description="last error")
-    def trouble(self, lane: Lane) -> str:
-        """Show the beginning of the last error."""
-        return inline(shortened(lane.last_error)) if lane.last_error else NOTHING
-
-    @admin.display(description="last error")
-    def error(self, lane: Lane) -> str:
-        """Show the last error."""
-        return preformatted(lane.last_error)
 
     @admin.action(description="Retry the selected work now", permissions=["operate"])
     def try_now(self, request: HttpRequest, queryset: QuerySet[Lane]) -> None:
         """Make pending work due now, even after failures; the dispatcher then sends a hint."""
         chosen = queryset.count()
         number = lanes.hurry(queryset)
-        if number:
-            messages.success(request, f"{counted(number, 'lane')} will be retried now.")
-        if number < chosen:
-            messages.warning(
-                request, f"{counted(chosen - number, 'lane')} skipped: nothing is pending."
-            )
+        report(request, "lane", number, chosen, "will be retried now", "nothing is pending")

@@ -25,7 +25,8 @@ _MAX_PAGES = 1000
 
 def list_url(model: type[models.Model], /, **filters: Any) -> str:
     """Return the URL of the model's list page with these filters."""
-    return f"{_list_url(model)}?{urlencode(filters)}" if filters else _list_url(model)
+    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    return f"{url}?{urlencode(filters)}" if filters else url
 
 
 def page_url(row: models.Model) -> str:
@@ -49,7 +50,7 @@ def link_to_key(model: type[models.Model], key: Key | None, text: str) -> SafeSt
 
 def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeString:
     """Return a link to the model's list page with these filters."""
-    return format_html('<a href="{}?{}">{}</a>', _list_url(model), urlencode(filters), text)
+    return format_html('<a href="{}">{}</a>', list_url(model, **filters), text)
 
 
 def link_to_rejected(event: AlertEvent) -> SafeString:
@@ -105,7 +106,3 @@ def link_to_alert(alert: Alert) -> SafeString:
 def _page_url(model: type[models.Model], key: Key) -> str:
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
     return reverse(name, args=[quote(key)])
-
-
-def _list_url(model: type[models.Model]) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")

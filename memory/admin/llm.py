@@ -12,7 +12,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.admin import paging
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import beginning, column, row_column
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -21,7 +22,6 @@ from memory.admin.display import (
     lines,
     preformatted,
     pretty,
-    shortened,
     visible,
 )
 from memory.admin.links import link, link_to_list
@@ -51,7 +51,6 @@ class ModelFilter(admin.SimpleListFilter):
     parameter_name = "model"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the models that were called recently."""
         since = timezone.now().date() - datetime.timedelta(days=CHOSEN_DAYS)
         used = rows_for(request, LlmSpending).filter(day__gte=since).order_by("model")
         return [(name, visible(name)) for name in used.values_list("model", flat=True).distinct()]
@@ -59,7 +58,6 @@ class ModelFilter(admin.SimpleListFilter):
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LlmCall]
     ) -> QuerySet[LlmCall] | None:
-        """Keep the calls to the chosen model."""
         return queryset.filter(model=self.value()) if self.value() else None
 
 
@@ -157,44 +155,37 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     ordering = ["-started_at"]
     when_empty = "No language model has been called yet."
 
+    name = row_column(str, "call", "purpose")
+    user_link = column("user", link, "user", "user__user_id")
+    trouble = column("error", beginning, "error")
+    failure = column("error", preformatted, "error")
+    run_link = column("run", link, "run")
+    lane_link = column("lane", link, "lane")
+
     def get_fieldsets(self, request: HttpRequest, obj: LlmCall | None = None) -> Any:
-        """Include the prompt and the response only for staff who may read them."""
-        fieldsets: list[tuple[str | None, dict[str, Any]]] = [
-            (
+        may_read = request.user.has_perm(PROMPTS)
+        return [
+            section(
                 None,
-                {
-                    "fields": [
-                        *("workspace", "user_link", "purpose", "ended", "failure"),
-                        *("model", "answered_by", "question", "beside", "track_record"),
-                    ]
-                },
+                *("workspace", "user_link", "purpose", "ended", "failure"),
+                *("model", "answered_by", "question", "beside", "track_record"),
             ),
-            ("Usage", {"fields": ["tokens_in", "tokens_out", "price", "reserved", "took"]}),
-            ("Purpose", {"fields": ["checkpoint_link", "run_link", "lane_link"]}),
-        ]
-        if request.user.has_perm(PROMPTS):
-            fieldsets.append(("Content", {"fields": ["sent", "said"]}))
-        fieldsets.append(
-            (
+            section("Usage", "tokens_in", "tokens_out", "price", "reserved", "took"),
+            section("Purpose", "checkpoint_link", "run_link", "lane_link"),
+            *([section("Content", "sent", "said")] if may_read else []),
+            section(
                 "More",
-                {
-                    "classes": ["collapse"],
-                    "fields": [
-                        *("id", "work", "prompt_hash", "started_at", "expires_at", "finished_at"),
-                    ],
-                },
-            )
-        )
-        return fieldsets
+                *("id", "work", "prompt_hash", "started_at", "expires_at", "finished_at"),
+                collapsed=True,
+            ),
+        ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LlmCall]:
-        """Defer the columns that lists do not show."""
         return super().get_queryset(request).defer(*CONTENT, *heavy("checkpoint"))
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Show the list, with the totals for all matching calls below it."""
         response = super().changelist_view(request, extra_context)
         found = getattr(response, "context_data", {}).get("cl")
         if found is not None:
@@ -209,41 +200,18 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
             response.context_data["totals"] = totals
         return response
 
-    @admin.display(description="call", ordering="purpose")
-    def name(self, call: LlmCall) -> str:
-        """Show the call's purpose and the beginning of its id."""
-        return str(call)
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, call: LlmCall) -> str:
-        """Link to the user."""
-        return link(call.user)
-
     @admin.display(description="outcome", ordering="outcome")
     def ended(self, call: LlmCall) -> str:
-        """Show the call's outcome or, while the call is in progress, its state."""
         return badge(call.standing, call.standing.label)
-
-    @admin.display(description="error")
-    def trouble(self, call: LlmCall) -> str:
-        """Show the beginning of the call's error."""
-        return inline(shortened(call.error)) if call.error else NOTHING
-
-    @admin.display(description="error")
-    def failure(self, call: LlmCall) -> str:
-        """Show the call's error in full."""
-        return preformatted(call.error)
 
     @admin.display(description="tokens in + out", ordering="input_tokens")
     def tokens(self, call: LlmCall) -> str:
-        """Show how many tokens were sent and received, if the provider reported it."""
         if call.input_tokens is None or call.output_tokens is None:
             return NOTHING
         return f"{call.input_tokens:,} + {call.output_tokens:,}"
 
     @admin.display(description="tokens in")
     def tokens_in(self, call: LlmCall) -> str:
-        """Show the number of prompt tokens, and how many were read from or written to a cache."""
         if call.input_tokens is None:
             return "unknown"
         read, written = call.cache_read_tokens or 0, call.cache_write_tokens or 0
@@ -252,66 +220,46 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
 
     @admin.display(description="tokens out")
     def tokens_out(self, call: LlmCall) -> str:
-        """Show the number of tokens in the response."""
         return "unknown" if call.output_tokens is None else f"{call.output_tokens:,}"
 
     @admin.display(description="cost", ordering="cost")
     def price(self, call: LlmCall) -> str:
-        """Show the call's cost, if it is known."""
         return NOTHING if call.cost is None else money(call.cost)
 
     @admin.display(description="reserved")
     def reserved(self, call: LlmCall) -> str:
-        """Show the tokens and cost reserved while the call was in progress."""
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
     @admin.display(description="took", ordering="seconds")
     def took(self, call: LlmCall) -> str:
-        """Show how long the call took."""
         return NOTHING if call.seconds is None else f"{call.seconds:.2f} s"
 
     @admin.display(description="request")
     def question(self, call: LlmCall) -> str:
-        """Show which of the work's requests the call was made for, and the attempt number."""
         return f"request {call.turn}, attempt {call.attempt}"
 
     @admin.display(description="calls for the same work")
     def beside(self, call: LlmCall) -> str:
-        """Link to all calls for the same task."""
         number = LlmCall.objects.filter(work=call.work).count()
         return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
 
     @admin.display(description="track record")
     def track_record(self, call: LlmCall) -> str:
-        """Show the current track record of the call's model in its workspace."""
         record = track_records.read(call.workspace, call.model)
         return lines(show_track_record(call.workspace, record))
 
     @admin.display(description="version")
     def checkpoint_link(self, call: LlmCall) -> str:
-        """Link to the version that resulted from the call."""
         version = call.checkpoint
         return link(version, f"v{version.version}" if version else None)
 
-    @admin.display(description="run")
-    def run_link(self, call: LlmCall) -> str:
-        """Link to the run that needed the call."""
-        return link(call.run)
-
-    @admin.display(description="lane")
-    def lane_link(self, call: LlmCall) -> str:
-        """Link to the lane that needed the call."""
-        return link(call.lane)
-
     @admin.display(description="prompt")
     def sent(self, call: LlmCall) -> str:
-        """Show the prompt, if it is stored."""
         return _content(call, 0)
 
     @admin.display(description="answer")
     def said(self, call: LlmCall) -> str:
-        """Show the response, if it is stored."""
         return _content(call, 1)
 
 
@@ -388,10 +336,8 @@ class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
 
     @admin.display(description="day", ordering="day")
     def cell(self, spending: LlmSpending) -> str:
-        """Show the day of the calls."""
         return spending.day.isoformat()
 
     @admin.display(description="outcome", ordering="outcome")
     def ended(self, spending: LlmSpending) -> str:
-        """Show the outcome of the calls."""
         return badge(spending.outcome, LlmOutcome(spending.outcome).label)

@@ -10,7 +10,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory import copies, log, reopening
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.actions import staff_of
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import badge_column, column, text
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, summary
 from memory.admin.links import link, link_to_entry, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.redactions import redact_chosen
@@ -33,13 +35,11 @@ class OutcomeFilter(admin.SimpleListFilter):
     def lookups(
         self, request: HttpRequest, model_admin: admin.ModelAdmin[LogEntry]
     ) -> Iterable[tuple[str, str]]:
-        """Return the filter's choices."""
         return [(PENDING, PENDING), *((value, str(label)) for value, label in Outcome.choices)]
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[LogEntry]
     ) -> QuerySet[LogEntry] | None:
-        """Keep the entries with the chosen outcome, or the pending entries."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         if self.value() == PENDING:
             return queryset.filter(~Exists(decided))
@@ -76,40 +76,29 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     dangerous = ["redact"]
     when_empty = "Nothing has been logged yet."
     fieldsets = [
-        (None, {"fields": ["user_link", "number", "kind_name", "outcome", "said"]}),
-        (
+        section(None, "user_link", "number", "kind_name", "outcome", "said"),
+        section(
             "Origin and time",
-            {
-                "fields": [
-                    "written_by",
-                    ("role", "speaker"),
-                    ("session_id", "agent_id"),
-                    "details",
-                    "occurred_at",
-                    "recorded_at",
-                    "redacted_at",
-                ]
-            },
+            "written_by",
+            ("role", "speaker"),
+            ("session_id", "agent_id"),
+            *("details", "occurred_at", "recorded_at", "redacted_at"),
         ),
-        (
-            "Related",
-            {"fields": ["neighbours", "derived", "derivatives", "merged_from", "alerts"]},
-        ),
-        (
-            "Identity",
-            {"classes": ["collapse"], "fields": ["id", "idempotency_key", "chain"]},
-        ),
+        section("Related", "neighbours", "derived", "derivatives", "merged_from", "alerts"),
+        section("Identity", "id", "idempotency_key", "chain", collapsed=True),
     ]
 
+    user_link = column("user", link, "user", "user__user_id")
+    kind_name = badge_column("kind", "kind", "kind")
+    details = column("metadata", pretty, "metadata")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[LogEntry]:
-        """Annotate each entry with its outcome."""
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
         return super().get_queryset(request).annotate(decided_as=decided.values("outcome")[:1])
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LogEntry | None:
-        """Return the entry with the API key that wrote it, if the staff member may see keys."""
         entry = super().get_object(request, object_id, from_field)
         kind, _, prefix = (entry.source or "").partition(":") if entry else ("", "", "")
         if entry is not None and kind == "key":
@@ -117,18 +106,15 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         return entry
 
     def actions_for(self, row: LogEntry) -> Collection[str]:
-        """Offer to redact the entry if it still has content."""
         gone = row.redacted_at is not None or row.kind == EntryKind.REDACTION
         return [] if gone else super().actions_for(row)
 
     @admin.action(description="Redact the selected entries…", permissions=["operate"])
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
-        """Show what else will be removed, then redact the entries once confirmed."""
         return redact_chosen(request, queryset, "redact")
 
     @admin.display(description="merged from")
     def merged_from(self, entry: LogEntry) -> str:
-        """Link to the merged user's entry that this entry was copied from."""
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
@@ -136,32 +122,18 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="entry", ordering="seq")
     def number(self, entry: LogEntry) -> str:
-        """Show the entry's number, formatted as in the API."""
         return f"#{entry.seq}"
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, entry: LogEntry) -> str:
-        """Link to the user."""
-        return link(entry.user)
-
-    @admin.display(description="kind", ordering="kind")
-    def kind_name(self, entry: LogEntry) -> str:
-        """Show the entry's kind."""
-        return badge(entry.kind, entry.get_kind_display())
 
     @admin.display(description="content")
     def says(self, entry: LogEntry) -> str:
-        """Show the beginning of the entry's content."""
         return inline(summary(entry))
 
     @admin.display(description="outcome")
     def decided(self, entry: LogEntry) -> str:
-        """Show the entry's outcome."""
         return badge(getattr(entry, "decided_as", None) or PENDING)
 
     @admin.display(description="outcome")
     def outcome(self, entry: LogEntry) -> str:
-        """Show the entry's outcome, with links to its page and to the version that settled it."""
         outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
             return format_html(
@@ -181,7 +153,6 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="content")
     def said(self, entry: LogEntry) -> str:
-        """Show the entry's text or its typed record."""
         if entry.redacted_at is not None:
             return "(redacted)"
         return format_html(
@@ -190,24 +161,16 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             pretty(entry.data) if entry.data is not None else "",
         )
 
-    @admin.display(description="metadata")
-    def details(self, entry: LogEntry) -> str:
-        """Show the entry's metadata."""
-        return pretty(entry.metadata)
-
     @admin.display(description="adjacent entries")
     def neighbours(self, entry: LogEntry) -> str:
-        """Link to the previous and next entries in the user's log."""
         return links_to_entries(entry.user, [entry.seq - 1, entry.seq + 1])
 
     @admin.display(description="derived from")
     def derived(self, entry: LogEntry) -> str:
-        """Link to the entries that this entry was derived from."""
         return links_to_entries(entry.user, entry.derived_from)
 
     @admin.display(description="source of")
     def derivatives(self, entry: LogEntry) -> str:
-        """Link to the entries that were derived from this entry."""
         made = LogEntry.objects.filter(user=entry.user, derived_from__contains=[entry.seq])
         return links_to_entries(entry.user, made.values_list("seq", flat=True)[:100])
 
@@ -221,7 +184,6 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="origin")
     def written_by(self, entry: LogEntry) -> SafeString | str:
-        """Show who or what wrote the entry, with a link to the API key if one was used."""
         kind, _, name = (entry.source or "").partition(":")
         if kind == "key" and name:
             key: ApiKey | None = entry.__dict__.get("_key")
@@ -241,7 +203,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
 
 def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> None:
-    by = f"staff:{request.user.get_username()}"
+    by = staff_of(request)
     try:
         done = reopening.reopen(user, selection, by=by, reason="reopened by staff")
     except (NothingToReopen, TooManyToReopen, BeingRedacted) as error:
@@ -268,11 +230,14 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     fields = ["result", "why", "says", "user_link", "version", "decided_at"]
     actions = ["reopen", "reopen_all_of_its_version"]
 
+    result = badge_column("outcome", "outcome", "outcome")
+    why = column("reason", text, "reason")
+    user_link = column("user", link, "user", "user__user_id")
+
     @admin.action(
         description="Reopen the selected entries to process them again", permissions=["operate"]
     )
     def reopen(self, request: HttpRequest, queryset: QuerySet[EntryOutcome]) -> None:
-        """Reopen the entries, user by user."""
         by_user: dict[MemoryUser, list[int]] = {}
         for outcome in queryset.select_related("user"):
             by_user.setdefault(outcome.user, []).append(outcome.seq)
@@ -285,7 +250,6 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     def reopen_all_of_its_version(
         self, request: HttpRequest, queryset: QuerySet[EntryOutcome]
     ) -> None:
-        """Reopen all entries that were settled together with the selected entries."""
         rows = EntryOutcome.objects.filter(
             user__in=queryset.values("user"), checkpoint__in=queryset.values("checkpoint")
         )
@@ -304,33 +268,15 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
             .annotate(entry_id=Subquery(entry.values("pk")[:1]))
         )
 
-    @admin.display(description="outcome", ordering="outcome")
-    def result(self, outcome: EntryOutcome) -> str:
-        """Show the outcome of the entry."""
-        return badge(outcome.outcome, outcome.get_outcome_display())
-
-    @admin.display(description="reason")
-    def why(self, outcome: EntryOutcome) -> str:
-        """Show the reason for the outcome."""
-        return inline(outcome.reason) if outcome.reason else NOTHING
-
     @admin.display(description="entry", ordering="seq")
     def entry(self, outcome: EntryOutcome) -> str:
-        """Link to the entry."""
         return link_to_key(LogEntry, getattr(outcome, "entry_id", None), f"#{outcome.seq}")
 
     @admin.display(description="entry")
     def says(self, outcome: EntryOutcome) -> str:
-        """Show the beginning of the entry's content."""
         return links_to_entries(outcome.user, [outcome.seq])
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, outcome: EntryOutcome) -> str:
-        """Link to the user."""
-        return link(outcome.user)
 
     @admin.display(description="version", ordering="checkpoint__version")
     def version(self, outcome: EntryOutcome) -> str:
-        """Link to the version that settled the entry."""
         checkpoint = outcome.checkpoint
         return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)

@@ -16,56 +16,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.admin.utils import label_for_field
+from django.contrib.admin.utils import flatten_fieldsets, label_for_field
 from django.db.models import Model
 from django.utils.safestring import SafeString
 
-from memory.models import (
-    Alarm,
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    ApiKey,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    EventCounter,
-    Forecast,
-    Heartbeat,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LlmSpending,
-    LogEntry,
-    MailCursor,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    RecordLocation,
-    Redaction,
-    Run,
-    SandboxHost,
-    SearchBlock,
-    SearchIndex,
-    SearchSegment,
-    StaffAccess,
-    StaffAudit,
-    StaffSubscription,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-    WorkspaceUse,
-)
+from memory import models
 from memory.privacy.erasure_registry import REGISTRY
 
 HIDDEN = "(hidden)"
@@ -89,8 +44,8 @@ def _names(*names: str) -> frozenset[str]:
 
 # Fields that may reveal content in rows that outlive a user's erasure or belong to no user.
 _BESIDES: dict[type[Model], tuple[str, ...]] = {
-    UserErasure: ("by", "reason"),
-    WorkspaceConstraintVersion: (
+    models.UserErasure: ("by", "reason"),
+    models.WorkspaceConstraintVersion: (
         *("source", "source_hash", "tests", "verdict", "bytecode", "last_error"),
     ),
 }
@@ -102,91 +57,95 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
     # and texts written by the people who run the product.
     **dict.fromkeys(
         [
-            *(Alarm, ApiKey, EventCounter, Heartbeat, LlmSpending, MailCursor, SandboxHost),
-            *(StaffAccess, StaffAudit, StaffSubscription, WebhookEndpoint, WorkspaceUse),
+            *(models.Alarm, models.ApiKey, models.EventCounter, models.Heartbeat),
+            *(models.LlmSpending, models.MailCursor, models.SandboxHost, models.StaffAccess),
+            *(models.StaffAudit, models.StaffSubscription, models.WebhookEndpoint),
+            models.WorkspaceUse,
         ],
         AllBut(),
     ),
     # A workspace constraint belongs to no user, but its text may be derived from what people said,
     # and the list of users it applies to reveals the structure of their projects.
-    WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
-    WorkspaceConstraintVersion: _names(
+    models.WorkspaceConstraint: AllBut(("source", "tests", "found", "versions", "fits")),
+    models.WorkspaceConstraintVersion: _names(
         "name workspace constraint_link standing ran_in durations attempts",
         "created_at judged_at approved_by approved_at",
     ),
     # `precision` is listed per constraint, and the names of users' own constraints reveal what they
     # are about.
-    Workspace: AllBut(("precision",)),
-    MemoryUser: _names(
+    models.Workspace: AllBut(("precision",)),
+    models.MemoryUser: _names(
         "user_id workspace time_zone public_id created_at constraints_due_at merges paused",
         "alerts past_alerts entries covered pending dismissed rejected",
         "calls version checkpoints locations runs lanes",
     ),
-    LogEntry: _names(
+    models.LogEntry: _names(
         "id number user_link kind kind_name decided occurred_at recorded_at redacted_at chain"
     ),
-    EntryOutcome: _names("result entry user_link version decided_at"),
-    Alert: _names(
+    models.EntryOutcome: _names("result entry user_link version decided_at"),
+    models.Alert: _names(
         "id level standing user_link opened_here verdicts run_link ran_in",
         "opened_at open_since changed_at resolved_at snoozed_until escalate_at escalated_at",
     ),
-    AlertEvent: _names("at seq step user_link by_run"),
-    AlertFeedback: _names("at verdict_badge judge"),
-    Pause: _names("of_link standing paused_at resumed_at"),
-    PausedConstraint: _names("id standing user_link paused_at resumed_at"),
-    Checkpoint: _names(
+    models.AlertEvent: _names("at seq step user_link by_run"),
+    models.AlertFeedback: _names("at verdict_badge judge"),
+    models.Pause: _names("of_link standing paused_at resumed_at"),
+    models.PausedConstraint: _names("id standing user_link paused_at resumed_at"),
+    models.Checkpoint: _names(
         "version_name user_link parent_link children_links came_from seen created_at",
         "kind_of_sandbox checked_in counts settled runs attempts",
     ),
-    Blob: _names("user_link size"),
-    Bytecode: _names("user_link image_digest size"),
-    RecordLocation: _names("user_link standing added_in retired_in"),
-    Run: _names(
+    models.Blob: _names("user_link size"),
+    models.Bytecode: _names("user_link image_digest size"),
+    models.RecordLocation: _names("user_link standing added_in retired_in"),
+    models.Run: _names(
         "id name user_link kind came_to checkpoint_link why instant ran_in ran_on kind_of_sandbox",
         "found took durations memory queued_at started_at finished_at who_asked limit_hit",
         _LEASE,
     ),
-    Lane: _names(
+    models.Lane: _names(
         "user_link work standing due_at waiting waiting_since done_to token hinted_at", _LEASE
     ),
-    Forecast: _names(
+    models.Forecast: _names(
         "computed_at user_link version start horizon_days known_until next_change wakes_at runs",
         "took due_at",
         _LEASE,
     ),
-    LlmCall: _names(
+    models.LlmCall: _names(
         "id work name workspace user_link model purpose question beside ended",
         "tokens tokens_in tokens_out price reserved took started_at expires_at finished_at",
         "checkpoint_link run_link lane_link",
     ),
-    Backtest: _names(
+    models.Backtest: _names(
         "workspace how_far progress on period created_at started_at finished_at",
         "fired severities months busiest still_open most",
         _LEASE,
     ),
-    BacktestUser: _names(
+    models.BacktestUser: _names(
         "name user_link alerts how_far problem_count versions backtest_link",
         "since known_until looks left_out",
     ),
-    BacktestFinding: _names(
+    models.BacktestFinding: _names(
         "how_grave user_link backtest_link day opened_at in_version resolved_at resolved_version"
     ),
-    Delivery: _names(
+    models.Delivery: _names(
         "name message_id standing waits_for endpoint_link seq created_at settled_at", _LEASE
     ),
-    DeliveryAttempt: _names("at outcome delivery_link url address took status"),
-    IdempotencyKey: _names("user_link workspace created_at"),
-    Merge: _names("created_at merged_link user_link how_far progress by finished_at", _LEASE),
-    CopiedEntries: _names("merge_link from_seq seq number"),
-    Redaction: _names(
+    models.DeliveryAttempt: _names("at outcome delivery_link url address took status"),
+    models.IdempotencyKey: _names("user_link workspace created_at"),
+    models.Merge: _names(
+        "created_at merged_link user_link how_far progress by finished_at", _LEASE
+    ),
+    models.CopiedEntries: _names("merge_link from_seq seq number"),
+    models.Redaction: _names(
         "created_at number user_link how_far whole by version_link finished_at",
         "records constraints reopened",
         _LEASE,
     ),
-    UserErasure: _names("created_at user_name workspace how_far finished_at log", _LEASE),
-    SearchIndex: _names("user_link covers due_at", _LEASE),
-    SearchSegment: _names("user_link entries postings blocks version created_at"),
-    SearchBlock: _names("number segment_link size"),
+    models.UserErasure: _names("created_at user_name workspace how_far finished_at log", _LEASE),
+    models.SearchIndex: _names("user_link covers due_at", _LEASE),
+    models.SearchSegment: _names("user_link entries postings blocks version created_at"),
+    models.SearchBlock: _names("number segment_link size"),
 }
 
 
@@ -212,7 +171,7 @@ def content(shown: SafeString | str) -> SafeString | str:
 
 def content_fields(model: type[Model]) -> Collection[str]:
     """Return a model's fields that contain content; a user's identity doesn't count as content."""
-    if model is MemoryUser:
+    if model is models.MemoryUser:
         return ()
     erased = REGISTRY[model].content if model in REGISTRY else ()
     return (*erased, *_BESIDES.get(model, ()))
@@ -238,7 +197,6 @@ class Hidden:
         self.short_description = label
 
     def __call__(self, row: Model) -> str:
-        """Return the placeholder for hidden content."""
         return HIDDEN
 
     def __str__(self) -> str:
@@ -269,8 +227,7 @@ def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
         (title, {**options, "fields": masked(model_admin, options["fields"])})
         for title, options in fieldsets
     ]
-    flat = [name for _, options in sets for name in _flat(options["fields"])]
-    return sets, [name for name in flat if isinstance(name, Hidden)]
+    return sets, [name for name in flatten_fieldsets(sets) if isinstance(name, Hidden)]
 
 
 def mask_page(model_admin: Any, context: Any) -> None:
@@ -281,11 +238,3 @@ def mask_page(model_admin: Any, context: Any) -> None:
     for rows in context["inline_admin_formsets"] or ():
         rows.fieldsets, hidden = masked_sets(rows.opts, rows.fieldsets)
         rows.readonly_fields = [*rows.readonly_fields, *hidden]
-
-
-def _flat(names: Sequence[Any]) -> Iterator[Any]:
-    for name in names:
-        if isinstance(name, list):
-            yield from name
-        else:
-            yield name

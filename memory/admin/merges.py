@@ -2,19 +2,12 @@
 
 from django.contrib import admin
 
-from memory.admin.base import ReadOnlyAdmin, WorkAdmin
+from memory.admin.base import ReadOnlyAdmin, WorkAdmin, section
+from memory.admin.columns import column
 from memory.admin.display import badge, inline, lines
-from memory.admin.filters import PresenceFilter
+from memory.admin.filters import UnderWayFilter
 from memory.admin.links import link
 from memory.models import CopiedEntries, Merge
-
-
-class StateFilter(PresenceFilter):
-    """A list filter that separates merges in progress from finished ones."""
-
-    title = "state"
-    parameter_name = "state"
-    field, filled, empty = "due_at", "under way", "done"
 
 
 @admin.register(Merge)
@@ -23,7 +16,7 @@ class MergeAdmin(WorkAdmin[Merge]):
 
     list_display = ["created_at", "merged_link", "user_link", "how_far", "progress", "by"]
     list_filter = [
-        StateFilter,
+        UnderWayFilter,
         ("created_at", admin.DateFieldListFilter),
         "user__workspace",
     ]
@@ -33,44 +26,33 @@ class MergeAdmin(WorkAdmin[Merge]):
     ordering = ["-created_at", "-id"]
     when_empty = "No users have been merged yet."
     fieldsets = [
-        (
-            None,
-            {"fields": ["merged_link", "user_link", "how_far", "progress", "constraints", "by"]},
-        ),
-        (
+        section(None, "merged_link", "user_link", "how_far", "progress", "constraints", "by"),
+        section(
             "Work status",
-            {
-                "classes": ["collapse"],
-                "fields": ["created_at", "finished_at", "attempts", "run_after", "error"],
-            },
+            *("created_at", "finished_at", "attempts", "run_after", "error"),
+            collapsed=True,
         ),
     ]
+
+    user_link = column("user", link, "into", "user__user_id")
 
     @admin.display(description="merged user", ordering="merged__user_id")
     def merged_link(self, row: Merge) -> str:
         """Link to the merged user, whose log accepts no more entries."""
         return link(row.merged)
 
-    @admin.display(description="into", ordering="user__user_id")
-    def user_link(self, row: Merge) -> str:
-        """Link to the user that the other user was merged into."""
-        return link(row.user)
-
     @admin.display(description="state")
     def how_far(self, row: Merge) -> str:
-        """Show whether all entries have been copied, or whether copying them is failing."""
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
 
     @admin.display(description="entries")
     def progress(self, row: Merge) -> str:
-        """Show how many entries have been processed, and how many of them were copied."""
         return f"{row.cursor_seq} of {row.last_seq}, {row.copied} copied"
 
     @admin.display(description="constraints not copied")
     def constraints(self, row: Merge) -> str:
-        """List the merged user's own constraints, which are not copied to the other user."""
         return lines(inline(path) for path in row.left_behind) or "none"
 
 
@@ -87,7 +69,4 @@ class CopiedEntriesAdmin(ReadOnlyAdmin[CopiedEntries]):
     when_empty = "No users have been merged yet."
     fields = ["merge_link", "from_seq", "seq", "number"]
 
-    @admin.display(description="merge", ordering="merge")
-    def merge_link(self, row: CopiedEntries) -> str:
-        """Link to the merge."""
-        return link(row.merge)
+    merge_link = column("merge", link, "merge", "merge")

@@ -18,8 +18,9 @@ from django.urls import URLPattern, path
 
 from memory.admin import masking
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import beginning, column
 from memory.admin.display import NOTHING, badge, inline, preformatted, shortened
-from memory.admin.filters import PresenceFilter
+from memory.admin.filters import presence_filter
 from memory.admin.links import link
 from memory.models import Alarm, Heartbeat
 from memory.models.staff import AuditKind
@@ -37,20 +38,12 @@ MAX_ROWS = 10_000
 ACTIONS = {"try_again": "retried now", "dismiss": "dismissed"}
 
 
-class RaisedFilter(PresenceFilter):
-    """A list filter that separates raised alarms from the rest."""
-
-    title = "state"
-    parameter_name = "raised"
-    field, filled, empty = "raised_at", "raised", "over"
-
-
 @admin.register(Alarm)
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     """Current and past server alarms."""
 
     list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
-    list_filter = [RaisedFilter]
+    list_filter = [presence_filter("raised", "raised_at", filled="raised", empty="over")]
     search_fields = ["name", "detail"]
     search_help_text = "Search by part of an alarm's name or message."
     ordering = [
@@ -62,8 +55,10 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     fields = ["name", "standing", "detail", "raised_at", "seen_at", "cleared_at", "told", "trouble"]
     change_list_template = "admin/memory/alarms.html"
 
+    what = column("detail", inline, "problem")
+    trouble = column("last_error", beginning, "notification error")
+
     def get_urls(self) -> list[URLPattern]:
-        """Add the page that shows all work."""
         view = self.admin_site.admin_view(self.work_view)
         return [path("work/", view, name="memory_work"), *super().get_urls()]
 
@@ -99,25 +94,13 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
 
     @admin.display(description="state")
     def standing(self, alarm: Alarm) -> str:
-        """Show whether the alarm is currently raised."""
         if alarm.raised_at is not None:
             return badge("failing", "raised")
         return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not raised yet")
 
-    @admin.display(description="problem")
-    def what(self, alarm: Alarm) -> str:
-        """Show the problem that the alarm reports."""
-        return inline(alarm.detail)
-
     @admin.display(description="staff notified by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
-        """Show whether staff were notified of the alarm by e-mail."""
         return alarm.is_told
-
-    @admin.display(description="notification error")
-    def trouble(self, alarm: Alarm) -> str:
-        """Show why staff couldn't be notified by e-mail."""
-        return inline(shortened(alarm.last_error)) if alarm.last_error else NOTHING
 
 
 @admin.register(Heartbeat)

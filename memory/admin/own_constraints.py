@@ -63,7 +63,6 @@ class OwnConstraintForm(forms.Form):
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def clean_name(self) -> str:
-        """Return the name if it is valid as the name of a constraint's file."""
         name = str(self.cleaned_data["name"])
         try:
             check_lower_name(name, "constraint")

@@ -20,10 +20,8 @@ class BoundedPaginator(Paginator[Any]):
 
     @cached_property
     def count(self) -> int:
-        """The number of rows that can be paged through."""
         return min(self._found, MAX_ROWS)
 
     @property
     def is_cut(self) -> bool:
-        """Return whether there are more than `MAX_ROWS` rows."""
         return self._found > MAX_ROWS

@@ -3,31 +3,25 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.timezone import localtime
 
-from memory.admin.actions import NotedActionForm, note_of, staff_of
+from memory.admin.actions import NotedActionForm, note_of, report, staff_of
 from memory.admin.base import MemoryAdmin, PausedAdmin
-from memory.admin.display import counted, inline, preformatted, shortened
-from memory.admin.filters import PresenceFilter
+from memory.admin.columns import column
+from memory.admin.display import inline, preformatted, shortened
+from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
 from memory.admin.masking import content
+from memory.admin.rows import cached_on_row
 from memory.admission import pauses
 from memory.models import MemoryUser, Pause, Workspace
 
 Of = TypeVar("Of", MemoryUser, Workspace)
-
-
-class ResumedFilter(PresenceFilter):
-    """A list filter that separates pauses still in effect from pauses that have ended."""
-
-    title = "state"
-    parameter_name = "resumed"
-    field, filled, empty = "resumed_at", "resumed", "paused"
 
 
 @admin.register(Pause)
@@ -46,24 +40,15 @@ class PauseAdmin(PausedAdmin[Pause]):
         *(("paused_at", "paused_by"), ("resumed_at", "resumed_by")),
     ]
 
+    who = column("paused_by", inline, "paused by", "paused_by")
+    because = column("reason", preformatted, "reason")
+
     @admin.display(description="applies to")
     def of_link(self, row: Pause) -> str:
-        """Link to the user or the workspace that is paused."""
         return link(row.user) if row.user else link(row.workspace, f"workspace {row.workspace}")
-
-    @admin.display(description="paused by", ordering="paused_by")
-    def who(self, row: Pause) -> str:
-        """Show who paused the work."""
-        return inline(row.paused_by)
-
-    @admin.display(description="reason")
-    def because(self, row: Pause) -> str:
-        """Show the reason for the pause in full."""
-        return preformatted(row.reason)
 
     @admin.action(description="Resume work", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
-        """Resume work for the selected users and workspaces."""
         rows = queryset.filter(resumed_at=None).select_related("user", "workspace")
         _resume(request, [row.user or row.workspace for row in rows])
 
@@ -75,17 +60,14 @@ class PausableAdmin(MemoryAdmin[Of]):
     action_note = "Reason (for a pause)"
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may pause and resume work."""
         return request.user.has_perm("memory.change_pause")
 
     def pausing_for(self, row: Of) -> list[str]:
-        """Return the action that makes sense for this row: pause or resume."""
         found = pause_of(row)
         return ["resume" if found and _is_of(found, row) else "pause"]
 
     @admin.action(description="Pause work", permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
-        """Pause work for the selected rows, with the note as the reason."""
         rows, why = list(queryset), note_of(request)
         done = [pauses.pause(row, by=staff_of(request), reason=why) for row in rows]
         _tell(
@@ -98,12 +80,10 @@ class PausableAdmin(MemoryAdmin[Of]):
 
     @admin.action(description="Resume work", permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
-        """Resume work for the selected rows."""
         _resume(request, list(queryset))
 
     @admin.display(description="work")
     def paused(self, row: Of) -> str:
-        """Show whether work is paused and, if so, since when, by whom and why."""
         found = pause_of(row)
         if not found:
             return "not paused"
@@ -114,14 +94,10 @@ class PausableAdmin(MemoryAdmin[Of]):
         return format_html("{} {}: {}", link(found, "paused"), by, why)
 
 
+@cached_on_row
 def pause_of(row: MemoryUser | Workspace) -> Pause | None:
-    """Return the pause that applies to `row`, cached on `row`."""
-    if "_pause" not in row.__dict__:
-        row.__dict__["_pause"] = (
-            pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
-        )
-    found: Pause | None = row.__dict__["_pause"]
-    return found
+    """Return the pause that applies to a user or a workspace."""
+    return pauses.of_user(row) if isinstance(row, MemoryUser) else pauses.is_paused(row)
 
 
 def _is_of(found: Pause, row: MemoryUser | Workspace) -> bool:
@@ -141,7 +117,4 @@ def _tell(
     otherwise: str,
 ) -> None:
     kind = "workspace" if any(isinstance(of, Workspace) for of in rows) else "user"
-    if number := sum(done):
-        messages.success(request, f"{counted(number, kind)} {what}.")
-    if left := len(rows) - sum(done):
-        messages.warning(request, f"{counted(left, kind)} skipped: {otherwise}.")
+    report(request, kind, sum(done), len(rows), what, otherwise)

@@ -6,11 +6,13 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 
 from memory.admin import masking
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import column, text
 from memory.admin.display import NOTHING, badge, inline, lines
 from memory.admin.evidence import show_entries
-from memory.admin.filters import PresenceFilter
+from memory.admin.filters import presence_filter
 from memory.admin.links import entry_pages, link, link_to_key, links_to_alerts
+from memory.admin.rows import cached_on_row
 from memory.admin.values import in_words
 from memory.checkpoints import Redacted
 from memory.models import Alert, Checkpoint, RecordLocation
@@ -18,35 +20,33 @@ from memory.privacy.redaction import TOLD
 from memory.provenance import RecordOrigin, trace_record
 
 
-class RetiredFilter(PresenceFilter):
-    """A list filter that separates retired records from active ones."""
-
-    title = "state"
-    parameter_name = "retired"
-    field, filled, empty = "retired_version", "retired", "active"
-
-
 @admin.register(RecordLocation)
 class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     """Active and retired records, with the entries behind them and their files."""
 
     list_display = ["record", "collection_name", "user_link", "file", "added_in", "retired_in"]
-    list_filter = [RetiredFilter, "user__workspace"]
+    list_filter = [
+        presence_filter("retired", "retired_version", filled="retired", empty="active"),
+        "user__workspace",
+    ]
     list_select_related = ["user"]
     search_fields = ["=key", "collection", "user__user_id"]
     search_help_text = "Search by full key, collection or user id."
     ordering = ["-id"]
     when_empty = "No project has a record yet."
     fieldsets = [
-        (None, {"fields": [("standing", "user_link")]}),
-        ("Content", {"fields": ["content"]}),
-        ("Evidence", {"fields": ["entries"]}),
-        ("Derived from the record", {"fields": ["alerts"]}),
-        ("Location", {"fields": ["file", "added_in", "retired_in"]}),
+        section(None, ("standing", "user_link")),
+        section("Content", "content"),
+        section("Evidence", "entries"),
+        section("Derived from the record", "alerts"),
+        section("Location", "file", "added_in", "retired_in"),
     ]
 
+    record = column("key", inline, "record", "key")
+    user_link = column("user", link, "user", "user__user_id")
+    file = column("path", text, "file", "path")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
-        """Annotate each record with the primary keys of the versions that added and retired it."""
         versions = Checkpoint.objects.filter(user=OuterRef("user"))
         added = versions.filter(version=OuterRef("added_version"))
         retired = versions.filter(version=OuterRef("retired_version"))
@@ -60,20 +60,17 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         )
 
     def subtitle_of(self, location: RecordLocation) -> str:
-        """Return the record's key and collection."""
         if masking.is_hidden():
             return super().subtitle_of(location)
         return f"{location.key} in {location.domain}.{location.collection}"
 
     @admin.display(description="state", ordering="retired_version")
     def standing(self, location: RecordLocation) -> str:
-        """Show whether the record is active or retired."""
         is_retired = location.retired_version is not None
         return badge("resolved", "retired") if is_retired else badge("covered", "active")
 
     @admin.display(description="fields")
     def content(self, location: RecordLocation) -> str:
-        """Show each field with the entries that last set it."""
         origin = _origin_of(location)
         if isinstance(origin, str):
             return origin
@@ -104,41 +101,22 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="entries")
     def entries(self, location: RecordLocation) -> str:
-        """Show the entries that the record is based on, and the messages behind those entries."""
         origin = _origin_of(location)
         if isinstance(origin, str):
             return NOTHING
         return lines(show_entries(location.user, origin.entries).values())
 
-    @admin.display(description="record", ordering="key")
-    def record(self, location: RecordLocation) -> str:
-        """Show the record's key."""
-        return inline(location.key)
-
     @admin.display(description="collection", ordering="collection")
     def collection_name(self, location: RecordLocation) -> str:
-        """Show the record's domain and collection."""
         return inline(f"{location.domain}.{location.collection}")
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, location: RecordLocation) -> str:
-        """Link to the user."""
-        return link(location.user)
-
-    @admin.display(description="file", ordering="path")
-    def file(self, location: RecordLocation) -> str:
-        """Show the path of the file that contains the record."""
-        return inline(location.path) if location.path else NOTHING
 
     @admin.display(description="added in", ordering="added_version")
     def added_in(self, location: RecordLocation) -> str:
-        """Link to the version that added the record."""
         key = getattr(location, "added_id", None)
         return link_to_key(Checkpoint, key, f"v{location.added_version}")
 
     @admin.display(description="retired in", ordering="retired_version")
     def retired_in(self, location: RecordLocation) -> str:
-        """Link to the version that retired the record."""
         if location.retired_version is None:
             return NOTHING
         key = getattr(location, "retired_id", None)
@@ -146,7 +124,6 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
 
     @admin.display(description="alerts based on this record")
     def alerts(self, location: RecordLocation) -> str:
-        """Link to the live and past alerts that cite the record."""
         item = {
             "domain": location.domain,
             "collection": location.collection,
@@ -156,16 +133,10 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
         return links_to_alerts(citing)
 
 
+@cached_on_row
 def _origin_of(location: RecordLocation) -> RecordOrigin | str:
-    """Return the record with the entries behind it, or the reason there is nothing to show.
-
-    The record is read only once per page.
-    """
-    found: RecordOrigin | str | None = location.__dict__.get("_origin")
-    if found is None:
-        try:
-            found = trace_record(location) or "no stored version contains the record"
-        except Redacted:
-            found = TOLD
-        location.__dict__["_origin"] = found
-    return found
+    """Return the record with the entries behind it, or the reason there is nothing to show."""
+    try:
+        return trace_record(location) or "no stored version contains the record"
+    except Redacted:
+        return TOLD

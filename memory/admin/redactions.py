@@ -9,9 +9,19 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 
 from memory.admin.actions import ask, confirmed_reason, staff_of
-from memory.admin.base import WorkAdmin
-from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, record_name
-from memory.admin.filters import PresenceFilter
+from memory.admin.base import WorkAdmin, section
+from memory.admin.columns import column
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    first_lines,
+    inline,
+    lines,
+    preformatted,
+    record_name,
+)
+from memory.admin.filters import PresenceFilter, UnderWayFilter
 from memory.admin.links import link, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.masking import content
 from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
@@ -77,26 +87,15 @@ def _what_goes(user: MemoryUser, seqs: list[int]) -> dict[str, object]:
         )
         for one in sorted(traces.head_records)
     ]
-    more = len(records) - _LISTED
     return {
         "user": link(user),
         "entries": links_to_entries(user, seqs),
         "derived": links_to_entries(user, set(whole) - set(seqs)),
-        "records": content(
-            lines([*records[:_LISTED], *([f"… and {more} more"] if more > 0 else [])])
-        ),
+        "records": content(first_lines(records, _LISTED)),
         "constraints": content(lines(inline(name) for name in sorted(traces.head_constraints))),
         "versions": len(traces.versions),
         "alerts": links_to_alerts(Alert.objects.listed().filter(user=user, entries__overlap=whole)),
     }
-
-
-class StateFilter(PresenceFilter):
-    """A list filter that separates redactions in progress from finished ones."""
-
-    title = "state"
-    parameter_name = "state"
-    field, filled, empty = "due_at", "under way", "done"
 
 
 class ProblemFilter(PresenceFilter):
@@ -104,19 +103,17 @@ class ProblemFilter(PresenceFilter):
 
     title = "gate"
     parameter_name = "problem"
+    filled, empty = "objected", "did not object"
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Redaction]
     ) -> QuerySet[Redaction] | None:
-        """Keep the redactions with an objection, or those without one."""
-        if self.value() not in ("yes", "no"):
-            return None
-        return (
-            queryset.exclude(problem="") if self.value() == "yes" else queryset.filter(problem="")
-        )
-
-    filled = "objected"
-    empty = "did not object"
+        match self.value():
+            case "yes":
+                return queryset.exclude(problem="")
+            case "no":
+                return queryset.filter(problem="")
+        return None
 
 
 @admin.register(Redaction)
@@ -125,7 +122,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     list_display = ["created_at", "number", "user_link", "how_far", "whole", "by"]
     list_filter = [
-        StateFilter,
+        UnderWayFilter,
         ProblemFilter,
         ("created_at", admin.DateFieldListFilter),
         "user__workspace",
@@ -136,20 +133,13 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ordering = ["-created_at", "-id"]
     when_empty = "Nothing has been redacted yet."
     fieldsets = [
-        (None, {"fields": ["user_link", "number", "how_far", "by", "reason", "created_at"]}),
-        (
-            "What was redacted",
-            {"fields": ["chosen", "derived", "records", "constraints", "reopened"]},
-        ),
-        ("The project after the redaction", {"fields": ["version_link", "had_against"]}),
-        (
-            "Work status",
-            {
-                "classes": ["collapse"],
-                "fields": ["finished_at", "attempts", "run_after", "error"],
-            },
-        ),
+        section(None, "user_link", "number", "how_far", "by", "reason", "created_at"),
+        section("What was redacted", "chosen", "derived", "records", "constraints", "reopened"),
+        section("The project after the redaction", "version_link", "had_against"),
+        section("Work status", "finished_at", "attempts", "run_after", "error", collapsed=True),
     ]
+
+    user_link = column("user", link, "user", "user__user_id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
         """Annotate rows with their log entries' keys: no table has a foreign key to the log."""
@@ -158,17 +148,10 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="entry", ordering="seq")
     def number(self, row: Redaction) -> str:
-        """Link to the log entry that records the redaction."""
         return link_to_key(LogEntry, getattr(row, "entry_id", None), f"#{row.seq}")
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, row: Redaction) -> str:
-        """Link to the user."""
-        return link(row.user)
 
     @admin.display(description="state", ordering="due_at")
     def how_far(self, row: Redaction) -> str:
-        """Show whether the redaction has removed everything and, if not, why."""
         if row.due_at is None:
             told = "done, despite the gate's objections" if row.problem else "done"
             return badge("redacted" if row.problem else "done", told)
@@ -179,17 +162,14 @@ class RedactionAdmin(WorkAdmin[Redaction]):
 
     @admin.display(description="entries")
     def whole(self, row: Redaction) -> str:
-        """Show the number of redacted entries."""
         return f"{len(row.entries)}"
 
     @admin.display(description="selected")
     def chosen(self, row: Redaction) -> str:
-        """Link to the entries selected for redaction."""
         return links_to_entries(row.user, row.asked)
 
     @admin.display(description="derived from them")
     def derived(self, row: Redaction) -> str:
-        """Link to the entries derived from the selected entries."""
         return links_to_entries(row.user, set(row.entries) - set(row.asked))
 
     @admin.display(description="version")

@@ -1,5 +1,7 @@
 """The rows that a staff member may see, and their large columns."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TypeVar
 
 from django.db import models
@@ -9,6 +11,7 @@ from django.http import HttpRequest
 from memory.staff import access
 
 Row = TypeVar("Row", bound=models.Model)
+Value = TypeVar("Value")
 
 # A checkpoint's large columns, each of which may hold megabytes.
 HEAVY = ("tree", "outline", "edits", "verdict")
@@ -28,3 +31,17 @@ def may_see(request: HttpRequest, model: type[models.Model]) -> bool:
 def heavy(*paths: str) -> list[str]:
     """Return `defer` lookups for the large columns of the checkpoints at these paths."""
     return [f"{path}__{name}" for path in paths for name in HEAVY]
+
+
+def cached_on_row(compute: Callable[[Row], Value]) -> Callable[[Row], Value]:
+    """Cache a function's result on the row, since several parts of a page need it."""
+    name = f"_{compute.__name__}"
+
+    @wraps(compute)
+    def cached(row: Row) -> Value:
+        if name not in row.__dict__:
+            row.__dict__[name] = compute(row)
+        value: Value = row.__dict__[name]
+        return value
+
+    return cached

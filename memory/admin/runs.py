@@ -9,7 +9,8 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html
 
 from memory.admin.actions import staff_of
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import column, row_column, text, version_link
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -63,49 +64,36 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     actions = ["run_again"]
     when_empty = "Nothing has been executed yet."
     fieldsets = [
-        (
+        section(
             None,
-            {
-                "fields": [
-                    "user_link",
-                    "kind",
-                    "came_to",
-                    "failure",
-                    "limit_hit",
-                    "checkpoint_link",
-                    "why",
-                    "who_asked",
-                    "instant",
-                    "ran_in",
-                    "ran_on",
-                ]
-            },
+            *("user_link", "kind", "came_to", "failure", "limit_hit", "checkpoint_link", "why"),
+            *("who_asked", "instant", "ran_in", "ran_on"),
         ),
-        ("Input and output", {"fields": ["asked", "result", "printed"]}),
-        ("Alerts", {"fields": ["did", "found"]}),
-        (
-            "Time and cost",
-            {"fields": ["durations", "memory", "queued_at", "started_at", "finished_at"]},
-        ),
-        (
+        section("Input and output", "asked", "result", "printed"),
+        section("Alerts", "did", "found"),
+        section("Time and cost", "durations", "memory", "queued_at", "started_at", "finished_at"),
+        section(
             "Work status",
-            {
-                "classes": ["collapse"],
-                "fields": [
-                    "id",
-                    "attempts",
-                    "lease_owner",
-                    "lease_expires_at",
-                    "last_error",
-                    "raw_input",
-                    "raw_output",
-                ],
-            },
+            *("id", "attempts", "lease_owner", "lease_expires_at", "last_error", "raw_input"),
+            "raw_output",
+            collapsed=True,
         ),
     ]
 
+    name = row_column(str, "run", "kind")
+    user_link = column("user", link, "user", "user__user_id")
+    who_asked = column("asked_by", text, "requested by")
+    checkpoint_link = column("checkpoint", version_link, "version", "checkpoint__version")
+    kind_of_sandbox = column("runner", sandbox_badge, "sandbox", "runner")
+    ran_in = column("runner", sandbox, "executed in")
+    asked = row_column(show_input, "input")
+    result = row_column(show_result, "output")
+    failure = column("error", problem, "error")
+    printed = column("stdout", preformatted, "printed")
+    raw_input = column("input", pretty, "raw input")
+    raw_output = column("output", pretty, "raw output")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        """Defer the columns that lists do not show."""
         return (
             super()
             .get_queryset(request)
@@ -113,7 +101,6 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         )
 
     def actions_for(self, row: Run) -> Collection[str]:
-        """Offer to rerun a finished run if its kind can be rerun."""
         again = row.kind in queries.REPEATABLE and row.status == RunStatus.DONE
         return self.actions if again else []
 
@@ -136,87 +123,32 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         messages.success(request, "The run was queued again. Reload this page to see its result.")
         return HttpResponseRedirect(page_url(again))
 
-    @admin.display(description="run", ordering="kind")
-    def name(self, run: Run) -> str:
-        """Show the run's kind and the beginning of its id."""
-        return str(run)
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, run: Run) -> str:
-        """Link to the user."""
-        return link(run.user)
-
     @admin.display(description="outcome", ordering="outcome")
     def came_to(self, run: Run) -> str:
-        """Show the run's outcome or, until the run is done, its status."""
         if run.status != RunStatus.DONE:
             return badge(run.status, run.get_status_display())
         return badge(run.outcome, run.get_outcome_display())
 
     @admin.display(description="trigger", ordering="trigger")
     def why(self, run: Run) -> str:
-        """Show what triggered the run."""
         return run.get_trigger_display()
-
-    @admin.display(description="requested by")
-    def who_asked(self, run: Run) -> str:
-        """Show which staff member requested the run."""
-        return inline(run.asked_by) if run.asked_by else NOTHING
 
     @admin.display(description="limit")
     def limit_hit(self, run: Run) -> str:
-        """Show the limit that ended the run, with its current value in the workspace."""
         return limit_of(run) or NOTHING
-
-    @admin.display(description="version", ordering="checkpoint__version")
-    def checkpoint_link(self, run: Run) -> str:
-        """Link to the version that the run was executed on."""
-        return link(run.checkpoint, f"v{run.checkpoint.version}" if run.checkpoint else None)
 
     @admin.display(description="took")
     def took(self, run: Run) -> str:
-        """Show how long the execution took."""
         seconds = run.timings.get("total")
         return NOTHING if seconds is None else f"{seconds:.2f} s"
-
-    @admin.display(description="sandbox", ordering="runner")
-    def kind_of_sandbox(self, run: Run) -> str:
-        """Show the kind of sandbox that executed the run."""
-        return sandbox_badge(run.runner)
-
-    @admin.display(description="executed in")
-    def ran_in(self, run: Run) -> str:
-        """Show the kind of sandbox that the run used, with a warning if it is for development."""
-        return sandbox(run.runner)
 
     @admin.display(description="executed on")
     def ran_on(self, run: Run) -> str:
         """Show the name of the worker that executed the run; the worker may no longer exist."""
         return inline(run.host) if run.host else NOTHING
 
-    @admin.display(description="input")
-    def asked(self, run: Run) -> str:
-        """Show the run's input: a question, code, edits or file names."""
-        return show_input(run)
-
-    @admin.display(description="output")
-    def result(self, run: Run) -> str:
-        """Show the run's result: findings, a value or the gate's verdict."""
-        return show_result(run)
-
-    @admin.display(description="error")
-    def failure(self, run: Run) -> str:
-        """Show the run's error."""
-        return problem(run.error)
-
-    @admin.display(description="printed")
-    def printed(self, run: Run) -> str:
-        """Show the end of the code's printed output."""
-        return preformatted(run.stdout)
-
     @admin.display(description="result")
     def did(self, run: Run) -> str:
-        """Link to the alerts that the run opened, changed or resolved."""
         steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("seq")
         return lines(
             format_html(
@@ -231,7 +163,6 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="last reported by this run")
     def found(self, run: Run) -> str:
-        """Link to the alerts that this run was the last to report."""
         number = run.alerts.listed().count()
         if not number:
             return NOTHING
@@ -239,20 +170,8 @@ class RunAdmin(ReadOnlyAdmin[Run]):
 
     @admin.display(description="time by stage")
     def durations(self, run: Run) -> str:
-        """Show how long after the request each stage began, and how long it took."""
         return waterfall(stages(run))
 
     @admin.display(description="memory")
     def memory(self, run: Run) -> str:
-        """Show the code's peak memory use."""
         return NOTHING if run.memory_bytes is None else filesizeformat(run.memory_bytes)
-
-    @admin.display(description="raw input")
-    def raw_input(self, run: Run) -> str:
-        """Show the run's input as it is stored."""
-        return pretty(run.input)
-
-    @admin.display(description="raw output")
-    def raw_output(self, run: Run) -> str:
-        """Show the run's output as it is stored."""
-        return pretty(run.output)

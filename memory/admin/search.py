@@ -5,9 +5,9 @@ from django.db.models import QuerySet
 from django.db.models.functions import Length
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
-from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import column
 from memory.admin.display import counted, preformatted
 from memory.admin.links import link
 from memory.models import SearchBlock, SearchIndex, SearchSegment
@@ -27,20 +27,12 @@ class SearchIndexAdmin(ReadOnlyAdmin[SearchIndex]):
     when_empty = "No log is long enough to be indexed yet."
     fields = ["user_link", "covers", "due_at", "attempts", "run_after", "error"]
 
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, index: SearchIndex) -> str:
-        """Link to the user."""
-        return link(index.user)
+    user_link = column("user", link, "user", "user__user_id")
+    error = column("last_error", preformatted, "last error")
 
     @admin.display(description="log")
     def covers(self, index: SearchIndex) -> str:
-        """Show the length of the log."""
         return counted(index.user.last_seq, "entry")
-
-    @admin.display(description="last error")
-    def error(self, index: SearchIndex) -> SafeString | str:
-        """Show the error from the last attempt."""
-        return preformatted(index.last_error)
 
 
 @admin.register(SearchSegment)
@@ -56,15 +48,11 @@ class SearchSegmentAdmin(ReadOnlyAdmin[SearchSegment]):
     when_empty = "Nothing has been indexed yet."
     fields = ["user_link", "entries", "postings", "blocks", "version", "created_at"]
 
+    user_link = column("user", link, "user", "user__user_id")
+
     @admin.display(description="entries", ordering="first_seq")
     def entries(self, segment: SearchSegment) -> str:
-        """Show the range of entries that the segment covers."""
         return f"{segment.first_seq} to {segment.last_seq}"
-
-    @admin.display(description="user", ordering="user__user_id")
-    def user_link(self, segment: SearchSegment) -> str:
-        """Link to the user."""
-        return link(segment.user)
 
 
 @admin.register(SearchBlock)
@@ -80,16 +68,11 @@ class SearchBlockAdmin(ReadOnlyAdmin[SearchBlock]):
     when_empty = "Nothing has been indexed yet."
     fields = ["segment_link", "number", "size"]
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[SearchBlock]:
-        """Defer the data, which is not human-readable."""
-        return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
+    segment_link = column("segment", link, "segment", "segment")
 
-    @admin.display(description="segment", ordering="segment")
-    def segment_link(self, block: SearchBlock) -> str:
-        """Link to the segment."""
-        return link(block.segment)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SearchBlock]:
+        return super().get_queryset(request).defer("data").annotate(bytes=Length("data"))
 
     @admin.display(description="size")
     def size(self, block: SearchBlock) -> str:
-        """Show the size of the block."""
         return filesizeformat(getattr(block, "bytes", 0))

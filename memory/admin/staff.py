@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from memory.admin.base import ReadOnlyAdmin
-from memory.admin.display import NOTHING, badge, inline, lines
+from memory.admin.display import NOTHING, badge, first_lines, inline
 from memory.admin.links import link_to_key
 from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
 from memory.models.staff import AuditKind
@@ -38,20 +38,12 @@ class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
     min_num = max_num = 1
     filter_horizontal = ["workspaces"]
 
-    def _may(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("auth.change_user") and access.sees_all(request.user)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Show the inline only to staff who may edit it, since the inline names workspaces."""
-        return self._may(request)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Allow workspaces to be chosen for an account that has no access yet."""
-        return self._may(request)
-
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Require access to all workspaces, since nobody may grant access that they do not have."""
-        return self._may(request)
+        return request.user.has_perm("auth.change_user") and access.sees_all(request.user)
+
+    # The inline names workspaces, so viewing it requires as much as editing it.
+    has_view_permission = has_add_permission = has_change_permission
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: access is deleted along with the account."""
@@ -62,7 +54,6 @@ class _Noted:
     """Audits changes to accounts and roles, in addition to Django's own log."""
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Audit the addition of an account or role."""
         _note(request, AuditKind.ADD, [obj])
         return super().log_addition(request, obj, message)  # type: ignore[misc]
 
@@ -72,7 +63,6 @@ class _Noted:
         return super().log_change(request, obj, message)  # type: ignore[misc]
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
-        """Audit the deletion of accounts or roles."""
         _note(request, AuditKind.ACT, queryset, "delete")
         return super().log_deletions(request, queryset)  # type: ignore[misc]
 
@@ -127,7 +117,6 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
     fields = ["account", "sees", "roles"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
-        """Fetch workspaces and groups together with the rows."""
         found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
         if not access.sees_all(request.user):  # other accounts' rows would reveal workspaces
             return found.filter(user__username=request.user.get_username())
@@ -135,22 +124,17 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
 
     @admin.display(description="account")
     def account(self, row: StaffAccess) -> str:
-        """Link to the account's page, where access is edited."""
         url = reverse("admin:auth_user_change", args=[row.user_id])
         return format_html('<a href="{}">{}</a>', url, inline(str(row.user)))
 
     @admin.display(description="workspaces")
     def sees(self, row: StaffAccess) -> str:
-        """List the workspaces that the account may see."""
         if row.all_workspaces or row.user.is_superuser:
             return "all"
-        names = [inline(one.name) for one in row.workspaces.all()]
-        more = len(names) - LISTED
-        return lines([*names[:LISTED], *([f"… and {more} more"] if more > 0 else [])])
+        return first_lines([inline(one.name) for one in row.workspaces.all()], LISTED)
 
     @admin.display(description="roles")
     def roles(self, row: StaffAccess) -> str:
-        """Show the account's groups."""
         if row.user.is_superuser:
             return "superuser"
         return ", ".join(group.name for group in row.user.groups.all()) or NOTHING
@@ -190,17 +174,14 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
 
     @admin.display(description="action", ordering="kind")
     def did(self, row: StaffAudit) -> str:
-        """Show the kind of action."""
         return badge(row.kind, AuditKind(row.kind).label)
 
     @admin.display(description="rows", ordering="number")
     def rows(self, row: StaffAudit) -> str:
-        """Show how many rows the action involved."""
         return f"{row.number:,}" if row.model else NOTHING
 
     @admin.display(description="row")
     def of_what(self, row: StaffAudit) -> str:
-        """Link to the affected row if there was only one; otherwise show the rows' kind."""
         if not row.model:
             return NOTHING
         try:

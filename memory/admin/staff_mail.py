@@ -1,14 +1,13 @@
 """Staff members' e-mail subscriptions to alerts."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.admin.base import MemoryAdmin, ReadOnlyAdmin
-from memory.admin.display import NOTHING, badge, inline, shortened
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, section
+from memory.admin.columns import beginning, column
+from memory.admin.display import badge, inline
 from memory.admin.links import link
 from memory.delivery import staff_mail
 from memory.models import MailCursor, StaffSubscription
@@ -28,16 +27,14 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
     search_help_text = "Search by user name, e-mail address or workspace."
     when_empty = "There are no e-mail subscriptions to alerts yet."
     fieldsets = [
-        (None, {"fields": ["staff", "workspace", "enabled"]}),
-        ("What", {"fields": ["least_severity", "escalations", "operations"]}),
-        ("When", {"fields": ["mode", ("hour", "time_zone")]}),
-        ("E-mails", {"fields": ["standing", "sent_at", "digest_due_at", "trouble"]}),
+        section(None, "staff", "workspace", "enabled"),
+        section("What", "least_severity", "escalations", "operations"),
+        section("When", "mode", ("hour", "time_zone")),
+        section("E-mails", "standing", "sent_at", "digest_due_at", "trouble"),
     ]
     readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: subscriptions are disabled instead, so that they stay visible."""
-        return False
+    trouble = column("last_error", beginning, "last error")
 
     def save_model(
         self,
@@ -54,20 +51,13 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
     @admin.display(description="workspace", ordering="workspace__name")
     def workspace_name(self, subscription: StaffSubscription) -> str:
-        """Show the name of the workspace, or that the subscription is for all workspaces."""
         return inline(subscription.workspace.name) if subscription.workspace else "all"
 
     @admin.display(description="state")
     def standing(self, subscription: StaffSubscription) -> str:
-        """Show whether the subscription is on, off or failing."""
         if not subscription.enabled:
             return badge("stopped", "off")
         return badge("failing") if subscription.last_error else badge("valid", "on")
-
-    @admin.display(description="last error")
-    def trouble(self, subscription: StaffSubscription) -> str:
-        """Show why the last e-mail could not be sent."""
-        return inline(shortened(subscription.last_error)) if subscription.last_error else NOTHING
 
 
 @admin.register(MailCursor)
@@ -82,12 +72,5 @@ class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
     when_empty = "No e-mail has been sent yet."
     fields = ["name", "workspace_name", "seq", "escalations_seq"]
 
-    @admin.display(description="subscription")
-    def name(self, cursor: MailCursor) -> str:
-        """Link to the subscription."""
-        return link(cursor.subscription)
-
-    @admin.display(description="workspace", ordering="workspace__name")
-    def workspace_name(self, cursor: MailCursor) -> Any:
-        """Link to the workspace."""
-        return link(cursor.workspace)
+    name = column("subscription", link, "subscription")
+    workspace_name = column("workspace", link, "workspace", "workspace__name")

@@ -22,7 +22,6 @@ class SteadyChangeList(ChangeList):
     is_kept = False
 
     def get_results(self, request: HttpRequest) -> None:
-        """Fetch the rows; right after an action, fetch the rows shown before it."""
         super().get_results(request)
         if request.method != "GET" or _KEPT not in request.session:
             return

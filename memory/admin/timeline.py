@@ -21,7 +21,7 @@ from memory.admin.display import badge, inline, sandbox_badge, shortened
 from memory.admin.foreseen import WEEKDAYS, calendar_of, look_up_alerts
 from memory.admin.links import link, link_to_alert, link_to_entry, list_url
 from memory.admin.llm import money
-from memory.admin.rows import heavy, may_see, rows_for
+from memory.admin.rows import cached_on_row, heavy, may_see, rows_for
 from memory.models import (
     Alert,
     AlertEvent,
@@ -279,12 +279,10 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
     return {"total": total, "parts": parts}
 
 
+@cached_on_row
 def coverage_of(user: MemoryUser) -> log.Coverage:
-    """Return the number of the user's entries with each outcome, cached on `user`."""
-    if "_coverage" not in user.__dict__:
-        user.__dict__["_coverage"] = log.coverage(user)
-    found: log.Coverage = user.__dict__["_coverage"]
-    return found
+    """Return the number of the user's entries with each outcome."""
+    return log.coverage(user)
 
 
 def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
@@ -309,24 +307,22 @@ def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
     ]
 
 
+@cached_on_row
 def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
-    """Return the usage of the user's model calls, both recent and in total, cached on `user`."""
-    if "_spent" not in user.__dict__:
-        sums: dict[str, Any] = {}
-        for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
-            sums |= {
-                f"{when}_calls": Count("pk", filter=only),
-                f"{when}_in": Sum("input_tokens", filter=only, default=0),
-                f"{when}_out": Sum("output_tokens", filter=only, default=0),
-                f"{when}_cost": Sum("cost", filter=only, default=Decimal(0)),
-            }
-        found = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
-        user.__dict__["_spent"] = [
-            SpendingRow(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
-            for when in ("late", "all")
-        ]
-    spent: Sequence[SpendingRow] = user.__dict__["_spent"]
-    return spent
+    """Return the usage of the user's model calls, both recent and in total."""
+    sums: dict[str, Any] = {}
+    for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
+        sums |= {
+            f"{when}_calls": Count("pk", filter=only),
+            f"{when}_in": Sum("input_tokens", filter=only, default=0),
+            f"{when}_out": Sum("output_tokens", filter=only, default=0),
+            f"{when}_cost": Sum("cost", filter=only, default=Decimal(0)),
+        }
+    found = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
+    return [
+        SpendingRow(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
+        for when in ("late", "all")
+    ]
 
 
 def _cost_since() -> datetime.datetime:
@@ -359,12 +355,10 @@ def progress_of(
     }
 
 
+@cached_on_row
 def lanes_of(user: MemoryUser) -> Sequence[Lane]:
-    """Return the user's lanes, cached on `user`."""
-    if "_lanes" not in user.__dict__:
-        user.__dict__["_lanes"] = progress.lanes_of(user)
-    found: Sequence[Lane] = user.__dict__["_lanes"]
-    return found
+    """Return the user's lanes."""
+    return progress.lanes_of(user)
 
 
 def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:

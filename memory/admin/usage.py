@@ -1,9 +1,9 @@
 """Workspace usage and pending work."""
 
 from django.contrib import admin
-from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import column
 from memory.admin.links import link
 from memory.admission.usage import MIB
 from memory.models import WorkspaceUse
@@ -24,12 +24,8 @@ class WorkspaceUseAdmin(ReadOnlyAdmin[WorkspaceUse]):
     when_empty = "Nothing has been counted yet: the dispatcher counts once a minute."
     fields = [*SHOWN]
 
-    @admin.display(description="workspace", ordering="workspace__name")
-    def name(self, use: WorkspaceUse) -> SafeString | str:
-        """Link to the workspace."""
-        return link(use.workspace)
+    name = column("workspace", link, "workspace", "workspace__name")
 
     @admin.display(description="logs", ordering="log_bytes")
     def log_size(self, use: WorkspaceUse) -> str:
-        """Show the total size of the workspace's logs."""
         return f"{use.log_bytes / MIB:,.1f} MiB"

@@ -39,59 +39,39 @@ class UserPages(PausableAdmin[MemoryUser]):
     """The additional pages about a user, each with its own permissions and audit entries."""
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the additional pages about a user: downloads, timeline, console and constraints."""
         views = {
-            "export": self.export_view,
-            "subject_access": self.subject_access_view,
-            "timeline": self.timeline_view,
-            "progress": self.progress_view,
-            "version": self.version_view,
+            "export": require_GET(self.export_view),
+            "subject_access": require_GET(self.subject_access_view),
+            "timeline": require_GET(self.timeline_view),
+            "progress": require_GET(self.progress_view),
+            "version": require_GET(self.version_view),
+            "console": self.console_view,
+            "constraint": self.constraint_view,
         }
         pages = [
             path(
                 f"<int:pk>/{name}/",
-                self.admin_site.admin_view(require_GET(view)),
+                self.admin_site.admin_view(view),
                 name=f"memory_memoryuser_{name}",
             )
             for name, view in views.items()
         ]
-        asking = path(
-            "<int:pk>/console/",
-            self.admin_site.admin_view(self.console_view),
-            name="memory_memoryuser_console",
-        )
-        writing = path(
-            "<int:pk>/constraint/",
-            self.admin_site.admin_view(self.constraint_view),
-            name="memory_memoryuser_constraint",
-        )
-        return [*pages, asking, writing, *super().get_urls()]
+        return [*pages, *super().get_urls()]
 
     def constraint_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show one of the user's own constraints; a POST proposes a change."""
-        user = self.get_object(request, str(pk))
-        if user is None:
-            raise Http404("There is no such user.")
-        if not (self.has_view_permission(request, user) and own_constraints.may_write(request)):
-            raise PermissionDenied
+        user = self.seen_or_refuse(request, pk, allowed=own_constraints.may_write(request))
         kind = AuditKind.ACT if request.method == "POST" else AuditKind.VIEW
         audit.note(request.user, kind, self._subject(user), "constraint")
         return own_constraints.page(request, user, self.admin_site.each_context(request))
 
     def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show the query console; a POST runs a query."""
-        user = self.get_object(request, str(pk))
-        if user is None:
-            raise Http404("There is no such user.")
-        if not (self.has_view_permission(request, user) and may_ask(request)):
-            raise PermissionDenied
+        user = self.seen_or_refuse(request, pk, allowed=may_ask(request))
         asks = request.method == "POST"
         kind, what = (AuditKind.ACT, "query") if asks else (AuditKind.VIEW, "console")
         audit.note(request.user, kind, self._subject(user), what)
         return console.console(request, user, self.admin_site.each_context(request))
 
     def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Show one page of the user's timeline."""
         user = self._seen(request, pk)
         try:
             line = timeline.line_context(request, user)
@@ -113,13 +93,11 @@ class UserPages(PausableAdmin[MemoryUser]):
         return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
 
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Return a JSON description of the user's work in progress, for the polling script."""
         if not may_see(request, Lane):
             raise PermissionDenied
         return timeline.progress_answer(request, self._seen(request, pk))
 
     def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Redirect to the files or changes of the user's version given in the URL."""
         user = self._seen(request, pk)
         number = request.GET.get("version", "")
         found = rows_for(request, Checkpoint).filter(user=user).only("pk")
@@ -162,7 +140,6 @@ class UserPages(PausableAdmin[MemoryUser]):
         form_url: str = "",
         obj: MemoryUser | None = None,
     ) -> HttpResponse:
-        """Show the user's page, with a panel about the user's state and work in progress."""
         if obj is not None:
             # The panel shows the stored values rather than the values from a rejected form.
             stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
@@ -171,8 +148,6 @@ class UserPages(PausableAdmin[MemoryUser]):
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Return the newest version as a zip, and audit the download."""
-
         def download(user: MemoryUser) -> HttpResponseBase:
             refuse_being_redacted(user)
             return archive.download(user, user.head)
@@ -183,7 +158,6 @@ class UserPages(PausableAdmin[MemoryUser]):
         )
 
     def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Return everything stored about the person as a zip, and audit the download."""
         return self._download(
             request,
             pk,
@@ -204,11 +178,7 @@ class UserPages(PausableAdmin[MemoryUser]):
         *,
         needed: Collection[str],
     ) -> HttpResponseBase:
-        user = self.get_object(request, str(pk))
-        if user is None:
-            raise Http404("There is no such user.")
-        if not (self.has_view_permission(request, user) and request.user.has_perms(needed)):
-            raise PermissionDenied
+        user = self.seen_or_refuse(request, pk, allowed=request.user.has_perms(needed))
         try:
             answer = computing.download(staff_of(request), functools.partial(download, user))
         except (BeingRedacted, TooMuch) as error:

@@ -92,7 +92,7 @@ def show_forecast(user: MemoryUser) -> SafeString | str:
     forecast = forecast_of(user)
     if forecast is None:
         return "no forecast yet"
-    events = events_of(user, forecast)
+    events = events_of(user)
     told = [event(one, alerts_of(user)) for one in events[:FORESEEN]]
     more = len(events) - len(told)
     assert forecast.known_until is not None

@@ -8,9 +8,10 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.contrib.admin.models import LogEntry as StaffAction
+from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Exists, F, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, F, IntegerField, Model, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.forms import JSONField, ModelForm
 from django.http import HttpRequest
@@ -21,6 +22,8 @@ from django.utils.safestring import SafeString
 
 from memory.admin import own_constraints, timeline
 from memory.admin.actions import staff_of
+from memory.admin.base import section
+from memory.admin.columns import column, row_column, version_link
 from memory.admin.display import counted, visible, visible_json
 from memory.admin.erasures import erase_chosen, is_typed
 from memory.admin.links import link, link_to_list
@@ -61,7 +64,6 @@ class VisibleJSONField(JSONField):
     """An editable JSON field that escapes characters that could alter the page."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the field's JSON text, as shown in the form."""
         return visible_json(super().prepare_value(value))
 
 
@@ -89,55 +91,24 @@ class MemoryUserAdmin(UserPages):
     dangerous = ["erase"]
     when_empty = "No user has been created yet."
     fieldsets = [
-        (None, {"fields": ["user_id", "workspace", "time_zone", "metadata", "paused", "merges"]}),
-        ("Alerts", {"fields": ["alerts", "past_alerts", "constraints", "foreseen"]}),
-        (
-            "Log",
-            {"fields": ["entries", ("covered", "pending", "dismissed", "rejected")]},
-        ),
-        (
+        section(None, "user_id", "workspace", "time_zone", "metadata", "paused", "merges"),
+        section("Alerts", "alerts", "past_alerts", "constraints", "foreseen"),
+        section("Log", "entries", ("covered", "pending", "dismissed", "rejected")),
+        section(
             "Project",
-            {
-                "fields": [
-                    "structure",
-                    "calls",
-                    "version",
-                    "checkpoints",
-                    "project",
-                    "locations",
-                    "runs",
-                    "lanes",
-                ]
-            },
+            *("structure", "calls", "version", "checkpoints", "project", "locations", "runs"),
+            "lanes",
         ),
-        ("More", {"fields": ["public_id", "created_at", "constraints_due_at"]}),
+        section("More", "public_id", "created_at", "constraints_due_at"),
     ]
     readonly_fields = [
-        "user_id",
-        "workspace",
-        "paused",
-        "merges",
-        "alerts",
-        "past_alerts",
-        "constraints",
-        "foreseen",
-        "entries",
-        "covered",
-        "pending",
-        "dismissed",
-        "rejected",
-        "structure",
-        "calls",
-        "version",
-        "checkpoints",
-        "project",
-        "locations",
-        "runs",
-        "lanes",
-        "public_id",
-        "created_at",
-        "constraints_due_at",
+        name for name in flatten_fieldsets(fieldsets) if name not in ("time_zone", "metadata")
     ]
+
+    merges = row_column(show_merges, "merged")
+    structure = row_column(show_model_work, "language model")
+    version = column("head", version_link, "newest version")
+    foreseen = row_column(show_forecast, "forecast")
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
         """For an erasure, also require the user's id or the number of users to be typed."""
@@ -145,7 +116,6 @@ class MemoryUserAdmin(UserPages):
         return sure and (action != "erase" or is_typed(request, rows))
 
     def actions_for(self, row: MemoryUser) -> Collection[str]:
-        """Offer model work if entries need it, and backtests if the user has constraints."""
         waits = any(
             lane.name == LaneName.STRUCTURE and lane.due_at for lane in timeline.lanes_of(row)
         )
@@ -157,22 +127,15 @@ class MemoryUserAdmin(UserPages):
         ]
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may erase users."""
         return request.user.has_perm("memory.erase_memoryuser")
 
     @admin.action(description="Erase the selected users…", permissions=["erase"])
     def erase(
         self, request: HttpRequest, queryset: QuerySet[MemoryUser]
     ) -> TemplateResponse | None:
-        """Show the users and ask for confirmation, then erase them."""
         return erase_chosen(request, queryset, "erase")
 
-    def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may approve and backtest constraints."""
-        return request.user.has_perm("memory.approve_workspaceconstraint")
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryUser]:
-        """Annotate each user with counts, such as live alerts and pending entries."""
         return (
             super()
             .get_queryset(request)
@@ -209,17 +172,12 @@ class MemoryUserAdmin(UserPages):
         return user
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """For the metadata, use a JSON field that escapes invisible characters."""
         if db_field.name == "metadata":
             kwargs["form_class"] = VisibleJSONField
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Return False: users are created by the product's backend."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: users are erased, not deleted."""
         return False
 
     def save_model(
@@ -239,85 +197,47 @@ class MemoryUserAdmin(UserPages):
             change_message=message,
         )
 
-    @admin.display(description="merged")
-    def merges(self, user: MemoryUser) -> str:
-        """Show the user that this user was merged into, and the users merged into this one."""
-        return show_merges(user)
-
-    @admin.display(description="language model")
-    def structure(self, user: MemoryUser) -> SafeString:
-        """Show whether the language model is working on the user's entries and, if not, why."""
-        return show_model_work(user)
-
-    @admin.display(description="newest version")
-    def version(self, user: MemoryUser) -> str:
-        """Link to the newest version."""
-        return link(user.head, f"v{user.head.version}" if user.head else None)
-
     @admin.display(description="live alerts", ordering="live_alerts")
     def alerts(self, user: MemoryUser) -> str:
-        """Link to the live alerts."""
         number = getattr(user, "live_alerts", 0)
-        if not number:
-            return "none"
-        return link_to_list(
-            Alert,
-            counted(number, "alert"),
-            user__id__exact=user.pk,
-            state__in=",".join(LIVE_STATES),
-        )
+        live = ",".join(LIVE_STATES)
+        return _linked(user, Alert, number, "alert", state__in=live) if number else "none"
 
     @admin.display(description="all alerts")
     def past_alerts(self, user: MemoryUser) -> str:
-        """Link to all alerts, including resolved ones."""
-        number = getattr(user, "all_alerts", 0)
-        return link_to_list(Alert, counted(number, "alert"), user__id__exact=user.pk)
+        return _linked(user, Alert, getattr(user, "all_alerts", 0), "alert")
 
     @admin.display(description="constraints")
     def constraints(self, user: MemoryUser) -> str:
-        """List the user's constraints, each with its precision and whether it is paused."""
         return show_constraints(user, may_write=user.__dict__.get("_may_write", False))
-
-    @admin.display(description="forecast")
-    def foreseen(self, user: MemoryUser) -> str:
-        """List the next forecast events."""
-        return show_forecast(user)
 
     @admin.display(description="log", ordering="last_seq")
     def entries(self, user: MemoryUser) -> str:
-        """Link to the entries in the user's log."""
-        return _entries(user, user.last_seq)
+        return _linked(user, LogEntry, user.last_seq, "entry")
 
     @admin.display(description="pending", ordering="pending_entries")
     def pending(self, user: MemoryUser) -> str:
-        """Link to the pending entries."""
         number = getattr(user, "pending_entries", 0)
-        return _entries(user, number, outcome=PENDING) if number else "0"
+        return _linked(user, LogEntry, number, "entry", outcome=PENDING) if number else "0"
 
     @admin.display(description="rejected", ordering="rejected_entries")
     def rejected(self, user: MemoryUser) -> str:
-        """Link to the list of rejected entries, which shows the reasons."""
         return _outcomes(user, Outcome.REJECTED, getattr(user, "rejected_entries", 0))
 
     @admin.display(description="covered")
     def covered(self, user: MemoryUser) -> str:
-        """Link to the covered entries."""
         return _outcomes(user, Outcome.COVERED, timeline.coverage_of(user).covered)
 
     @admin.display(description="dismissed")
     def dismissed(self, user: MemoryUser) -> str:
-        """Link to the dismissed entries."""
         return _outcomes(user, Outcome.DISMISSED, timeline.coverage_of(user).dismissed)
 
     @admin.display(description="versions")
     def checkpoints(self, user: MemoryUser) -> str:
-        """Link to the versions."""
-        number = getattr(user, "all_versions", 0)
-        return link_to_list(Checkpoint, counted(number, "version"), user__id__exact=user.pk)
+        return _linked(user, Checkpoint, getattr(user, "all_versions", 0), "version")
 
     @admin.display(description="project")
     def project(self, user: MemoryUser) -> str:
-        """Link to the downloads, and show the URL for `git clone`."""
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
         return format_html(
             '<a href="{}">Download project (zip)</a> <div>git clone'
@@ -331,39 +251,25 @@ class MemoryUserAdmin(UserPages):
 
     @admin.display(description="records")
     def locations(self, user: MemoryUser) -> str:
-        """Link to the user's records."""
         number = getattr(user, "records", 0)
-        return link_to_list(
-            RecordLocation,
-            counted(number, "record"),
-            user__id__exact=user.pk,
-            retired="no",
-        )
+        return _linked(user, RecordLocation, number, "record", retired="no")
 
     @admin.display(description="model calls")
     def calls(self, user: MemoryUser) -> str:
-        """Link to the user's language model calls, with their usage."""
         _, spent = timeline.spent_on(user)
         text = f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens"
         return link_to_list(LlmCall, text, user__id__exact=user.pk)
 
     @admin.display(description="runs")
     def runs(self, user: MemoryUser) -> str:
-        """Link to the runs."""
-        return link_to_list(
-            Run, counted(getattr(user, "all_runs", 0), "run"), user__id__exact=user.pk
-        )
+        return _linked(user, Run, getattr(user, "all_runs", 0), "run")
 
     @admin.display(description="work")
     def lanes(self, user: MemoryUser) -> str:
-        """Link to the lanes."""
-        return link_to_list(
-            Lane, counted(len(timeline.lanes_of(user)), "lane"), user__id__exact=user.pk
-        )
+        return _linked(user, Lane, len(timeline.lanes_of(user)), "lane")
 
     @admin.action(description="Backtest the users' own constraints", permissions=["approve"])
     def backtest_constraints(self, request: HttpRequest, queryset: QuerySet[MemoryUser]) -> None:
-        """Backtest each constraint in the newest version over the user's history."""
         for user in queryset:
             paths = backtests.own_constraints(user.head)
             started = [backtests.start_own(user, path, by=staff_of(request)) for path in paths]
@@ -403,17 +309,14 @@ def _waiting_lanes() -> QuerySet[Lane]:
     return Lane.objects.filter(name=LaneName.STRUCTURE, due_at__isnull=False)
 
 
-def _entries(user: MemoryUser, number: int, **filters: str) -> SafeString:
-    text = counted(number, "entry")
-    return link_to_list(LogEntry, text, user__id__exact=user.pk, **filters)
+def _linked(
+    user: MemoryUser, model: type[Model], number: int, noun: str, **filters: str
+) -> SafeString:
+    """Link to the list of the user's rows, with their number."""
+    return link_to_list(model, counted(number, noun), user__id__exact=user.pk, **filters)
 
 
 def _outcomes(user: MemoryUser, outcome: Outcome, number: int) -> SafeString | str:
     if not number:
         return "0"
-    return link_to_list(
-        EntryOutcome,
-        counted(number, "entry"),
-        user__id__exact=user.pk,
-        outcome__exact=outcome,
-    )
+    return _linked(user, EntryOutcome, number, "entry", outcome__exact=outcome)

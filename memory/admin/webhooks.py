@@ -11,7 +11,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from memory.admin.base import MemoryAdmin, ReadOnlyAdmin
+from memory.admin.actions import report
+from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, ReadOnlyInline
+from memory.admin.columns import column, text
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, shortened
 from memory.admin.links import link, link_to_list, link_to_rejected
 from memory.delivery import outbox, webhook_endpoints, webhook_messages
@@ -47,7 +49,6 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         fields = ["workspace", *CHOSEN]
 
     def clean_url(self) -> str:
-        """Reject a URL that the server would not call."""
         url = str(self.cleaned_data["url"])
         try:
             webhook_endpoints.check_url(url)
@@ -56,7 +57,6 @@ class EndpointForm(forms.ModelForm[WebhookEndpoint]):
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Reject a new endpoint if the limit is reached, or if its secret can't be encrypted."""
         cleaned = super().clean() or {}
         workspace = cleaned.get("workspace")
         if self.instance._state.adding:
@@ -90,18 +90,15 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
-        """Annotate each endpoint with its counts of pending and permanently failed messages."""
         return outbox.counts(super().get_queryset(request))
 
     def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
-        """Show an endpoint's settings and, for an existing endpoint, its state too."""
         asked = ["workspace", *CHOSEN]
         return [*asked, *self.readonly_fields] if obj else asked
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WebhookEndpoint | None = None
     ) -> list[str]:
-        """Make an existing endpoint's workspace read-only."""
         return [*self.readonly_fields, "workspace"] if obj else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -115,41 +112,31 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         """
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: endpoints are disabled instead, so that their message log is kept."""
-        return False
-
     def actions_for(self, row: WebhookEndpoint) -> Collection[str]:
-        """Offer to enable a disabled endpoint, or to test and disable an enabled one."""
         first = ["send_test", "disable"] if row.enabled else ["enable"]
         return [*first, "rotate_secret", *(["replay_given_up"] if self._lost(row) else [])]
 
     @admin.display(description="URL", ordering="url")
     def address(self, endpoint: WebhookEndpoint) -> str:
-        """Show the endpoint's URL."""
         return inline(shortened(endpoint.url))
 
     @admin.display(description="state", ordering="enabled")
     def standing(self, endpoint: WebhookEndpoint) -> str:
-        """Show whether the endpoint is enabled, and whether calls to it are failing."""
         if not endpoint.enabled:
             return badge("revoked", "disabled")
         return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
 
     @admin.display(description="waiting")
     def waiting(self, endpoint: WebhookEndpoint) -> str:
-        """Link to the messages that are waiting to be sent."""
         number = getattr(endpoint, DeliveryState.PENDING.value, 0)
         return self._messages(endpoint, number, DeliveryState.PENDING)
 
     @admin.display(description="failed permanently")
     def lost(self, endpoint: WebhookEndpoint) -> str:
-        """Link to the messages that failed permanently."""
         return self._messages(endpoint, self._lost(endpoint), DeliveryState.GIVEN_UP)
 
     @admin.display(description="messages")
     def every(self, endpoint: WebhookEndpoint) -> str:
-        """Link to all messages for the endpoint, including tests."""
         return link_to_list(Delivery, "all messages", endpoint__id__exact=endpoint.pk)
 
     def save_model(
@@ -159,7 +146,6 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         form: forms.ModelForm[WebhookEndpoint],
         change: bool,
     ) -> None:
-        """Create an endpoint and show its secret once, or save changes to an existing endpoint."""
         chosen = {name: getattr(obj, name) for name in CHOSEN}
         if change:
             webhook_endpoints.change(obj, **chosen)
@@ -171,7 +157,6 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Send a test to the selected endpoints", permissions=["change"])
     def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Send each endpoint a `ping` message."""
         enabled = queryset.filter(enabled=True)
         self._each(request, enabled, outbox.send_test, "A test was sent to", "Sent a test.")
 
@@ -192,7 +177,6 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Rotate the selected endpoints' secrets", permissions=["change"])
     def rotate_secret(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Create new secrets for the endpoints and show them once."""
         for endpoint in queryset:
             try:
                 self._show_secret(request, endpoint, webhook_endpoints.rotate_secret(endpoint))
@@ -203,7 +187,6 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 
     @admin.action(description="Send permanently failed messages again", permissions=["change"])
     def replay_given_up(self, request: HttpRequest, queryset: QuerySet[WebhookEndpoint]) -> None:
-        """Resend all permanently failed messages that are still in the log."""
         number = sum(outbox.replay_given_up(endpoint, endpoint.created_at) for endpoint in queryset)
         messages.success(request, f"{counted(number, 'message')} will be sent again.")
 
@@ -247,40 +230,22 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 class _Call:
     """Columns shared by the call list and a message's page."""
 
+    trouble = column("error", text, "error")
+    answered = column("answer", preformatted, "response")
+
     @admin.display(description="took", ordering="seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
-        """Show how long the call took."""
         return f"{attempt.seconds:.2f} s"
 
-    @admin.display(description="error")
-    def trouble(self, attempt: DeliveryAttempt) -> str:
-        """Show why the call failed."""
-        return inline(attempt.error) if attempt.error else NOTHING
 
-    @admin.display(description="response")
-    def answered(self, attempt: DeliveryAttempt) -> str:
-        """Show the beginning of the response."""
-        return preformatted(attempt.answer)
-
-
-class DeliveryAttemptInline(_Call, admin.TabularInline[DeliveryAttempt, Delivery]):
+class DeliveryAttemptInline(_Call, ReadOnlyInline[DeliveryAttempt, Delivery]):
     """The calls made to deliver a message, shown on its page."""
 
     model = DeliveryAttempt
     verbose_name_plural = "calls"
-    extra = 0
-    can_delete = False
     fields = ["at", "took", "address", "status", "trouble", "answered"]
     readonly_fields = ["took", "trouble", "answered"]
     ordering = ["at"]
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: calls cannot be added manually."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: calls cannot be changed."""
-        return False
 
 
 class TypeFilter(admin.SimpleListFilter):
@@ -290,14 +255,12 @@ class TypeFilter(admin.SimpleListFilter):
     parameter_name = "type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the filter's choices."""
         types = [*(kind.event_type for kind in AlertEventKind), webhook_messages.PING]
         return [(one, one) for one in types]
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[Delivery]
     ) -> QuerySet[Delivery] | None:
-        """Keep the messages of the chosen type."""
         return queryset.filter(type=self.value()) if self.value() else None
 
 
@@ -324,27 +287,21 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     ]
     inlines = [DeliveryAttemptInline]
 
+    name = column("type", inline, "type", "type")
+    trouble = column("last_error", text, "last error")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
-        """Defer the columns that lists do not show."""
         return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
 
     def actions_for(self, row: Delivery) -> Collection[str]:
-        """Offer to send the message again, unless it is still being delivered."""
         return [] if row.state == DeliveryState.PENDING else ["replay"]
-
-    @admin.display(description="type", ordering="type")
-    def name(self, delivery: Delivery) -> str:
-        """Show the message's type."""
-        return inline(delivery.type)
 
     @admin.display(description="message id")
     def message_id(self, delivery: Delivery) -> str:
-        """Show the id that identifies the message to the receiver."""
         return delivery.message_id
 
     @admin.display(description="state", ordering="state")
     def standing(self, delivery: Delivery) -> str:
-        """Show the message's state."""
         return badge(delivery.standing, delivery.standing.label)
 
     @admin.display(description="waits for")
@@ -355,24 +312,16 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.display(description="endpoint", ordering="endpoint__url")
     def endpoint_link(self, delivery: Delivery) -> str:
-        """Link to the endpoint."""
         return link(delivery.endpoint, shortened(delivery.endpoint.url, 60))
 
     @admin.display(description="about")
     def about(self, delivery: Delivery) -> str:
-        """Link to the alert or the rejected entries that the message is about."""
         if delivery.alert is not None:
             return link(delivery.alert, shortened(str(delivery.alert), 60))
         return link_to_rejected(delivery.event) if delivery.event else NOTHING
 
-    @admin.display(description="last error")
-    def trouble(self, delivery: Delivery) -> str:
-        """Show the error from the last call."""
-        return inline(delivery.last_error) if delivery.last_error else NOTHING
-
     @admin.display(description="body")
     def body(self, delivery: Delivery) -> str:
-        """Show the message as it is sent, indented."""
         try:
             return pretty(json.loads(delivery.payload))
         except ValueError:
@@ -390,11 +339,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
                 continue
             done += 1
             self.log_change(request, delivery, "Sent again.")
-        if done:
-            messages.success(request, f"{counted(done, 'message')} will be sent again.")
-        if done < len(chosen):
-            left = counted(len(chosen) - done, "message")
-            messages.warning(request, f"{left} skipped: already on the way.")
+        report(request, "message", done, len(chosen), "will be sent again", "already on the way")
 
 
 @admin.register(DeliveryAttempt)
@@ -413,21 +358,15 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     when_empty = "No endpoint has been called yet."
     fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
 
+    delivery_link = column("delivery", link, "message")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeliveryAttempt]:
-        """Defer the message bodies."""
         return super().get_queryset(request).defer("delivery__payload")
 
     @admin.display(description="outcome", ordering="status")
     def outcome(self, attempt: DeliveryAttempt) -> str:
-        """Show the HTTP status, or that there was no response."""
         return badge("error" if attempt.error else "ok", str(attempt.status or "no response"))
-
-    @admin.display(description="message")
-    def delivery_link(self, attempt: DeliveryAttempt) -> str:
-        """Link to the message."""
-        return link(attempt.delivery)
 
     @admin.display(description="URL")
     def url(self, attempt: DeliveryAttempt) -> str:
-        """Show the URL that was called."""
         return inline(shortened(attempt.delivery.endpoint.url, 60))

@@ -52,7 +52,6 @@ class ConstraintForm(forms.ModelForm[WorkspaceConstraint]):
             description.widget.attrs["class"] = "vLargeTextField"
 
     def clean(self) -> dict[str, Any]:
-        """Fill in the text if a library constraint was chosen, and validate the text."""
         cleaned = super().clean() or {}
         for name in ("source", "tests"):
             cleaned[name] = (cleaned.get(name) or "").replace("\r\n", "\n")

@@ -9,7 +9,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory.admin.backtests import approve_version, start_backtest
-from memory.admin.base import ReadOnlyAdmin
+from memory.admin.base import ReadOnlyAdmin, section
+from memory.admin.columns import column, row_column
 from memory.admin.display import NOTHING, badge, durations, gate, inline, sandbox, shortened, source
 from memory.admin.links import link
 from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
@@ -30,23 +31,19 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     actions = ["approve", "backtest"]
     when_empty = "No workspace constraint has been written yet."
     fieldsets = [
-        (
-            None,
-            {"fields": ["constraint_link", "workspace", "standing", "found", "tested", "ran_in"]},
+        section(None, "constraint_link", "workspace", "standing", "found", "tested", "ran_in"),
+        section("Text", "shown_source", "shown_tests"),
+        section(
+            "Author and time", "created_by", "created_at", "judged_at", "approved_by", "approved_at"
         ),
-        ("Text", {"fields": ["shown_source", "shown_tests"]}),
-        (
-            "Author and time",
-            {"fields": ["created_by", "created_at", "judged_at", "approved_by", "approved_at"]},
-        ),
-        (
-            "Work status",
-            {"classes": ["collapse"], "fields": ["durations", "attempts", "last_error"]},
-        ),
+        section("Work status", "durations", "attempts", "last_error", collapsed=True),
     ]
 
+    name = row_column(str, "version", "constraint__name")
+    workspace = column("constraint.workspace", link, "workspace", "constraint__workspace__name")
+    creator = column("created_by", inline, "created by", "created_by")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
-        """Defer the columns that are not shown."""
         return super().get_queryset(request).defer("source", "tests", "bytecode")
 
     def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
@@ -62,74 +59,45 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         approve = ["approve"] if able and row.constraint.live_id != row.pk else []
         return [*approve, "backtest"]
 
-    def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may approve constraints."""
-        return request.user.has_perm("memory.approve_workspaceconstraint")
-
-    @admin.display(description="version", ordering="constraint__name")
-    def name(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the constraint's name and the version number."""
-        return str(version)
-
-    @admin.display(description="workspace", ordering="constraint__workspace__name")
-    def workspace(self, version: WorkspaceConstraintVersion) -> str:
-        """Link to the workspace."""
-        return link(version.constraint.workspace)
-
     @admin.display(description="constraint")
     def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
-        """Link to the constraint."""
         return format_html("{} v{}", link(version.constraint), version.number)
 
     @admin.display(description="state", ordering="state")
     def standing(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the version's state, and whether it is live."""
         live = version.constraint.live_id == version.pk
         return format_html("{} {}", show_state(version), badge("valid", "live") if live else "")
 
     @admin.display(description="findings")
     def told(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the first failed check."""
         return inline(reason_of(version)) or NOTHING
 
     @admin.display(description="checks")
     def found(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the result of each check."""
         return show_checks(version) or NOTHING
 
     @admin.display(description="backtest")
     def tested(self, version: WorkspaceConstraintVersion) -> str:
-        """Show whether a backtest allows the version to be approved, linking to the backtest."""
         return show_backtest(version) or NOTHING
 
     @admin.display(description="executed in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the kind of sandbox used for the checks, with a warning if it is for development."""
         return sandbox((version.verdict or {}).get("runner", ""))
-
-    @admin.display(description="created by", ordering="created_by")
-    def creator(self, version: WorkspaceConstraintVersion) -> str:
-        """Show who created the version."""
-        return inline(version.created_by)
 
     @admin.display(description="source")
     def shown_source(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the version's source."""
         return source(version.source)
 
     @admin.display(description="tests")
     def shown_tests(self, version: WorkspaceConstraintVersion) -> str:
-        """Show the version's tests."""
         return source(version.tests)
 
     @admin.display(description="seconds by stage")
     def durations(self, version: WorkspaceConstraintVersion) -> str:
-        """Show how long each stage of the checks took."""
         return durations((version.verdict or {}).get("timings", {}))
 
     @admin.action(description="Approve the selected versions", permissions=["approve"])
     def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
-        """Make the selected versions live."""
         for version in queryset.order_by("number"):
             approve_version(request, version)
 
@@ -137,7 +105,6 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
     def backtest(
         self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
     ) -> None:
-        """Backtest the versions over the histories of the users they apply to."""
         for version in queryset:
             start_backtest(request, version)
 

@@ -12,7 +12,8 @@ from django.utils.html import format_html
 
 from memory.admin import skeletons
 from memory.admin.actions import staff_of
-from memory.admin.base import MemoryAdmin
+from memory.admin.base import MemoryAdmin, section
+from memory.admin.columns import column, text
 from memory.admin.display import NOTHING, badge, counted, inline, lines, source, visible
 from memory.admin.links import link, link_to_list
 from memory.admin.workspace_constraint_form import ConstraintForm
@@ -48,11 +49,9 @@ class EnabledFilter(admin.SimpleListFilter):
     parameter_name = "runs"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the filter's choices."""
         return [("yes", "runs"), ("disabled", "disabled"), ("no", "has no approved version")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Keep the constraints that match the choice."""
         match self.value():
             case "yes":
                 return queryset.filter(enabled=True, live__isnull=False, percentage__gt=0)
@@ -77,25 +76,25 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     actions = ["enable", "disable"]
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
+    creator = column("created_by", inline, "created by")
+    changer = column("changed_by", text, "changed by")
+
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        """Show a constraint's fields and, for an existing constraint, its state too."""
-        text = ("Text", {"fields": ["source", "tests"], "description": _HELP})
+        text = section("Text", "source", "tests", description=_HELP)
         if obj is None:
-            asked = ["workspace", "start_from", "name", "description"]
-            return [(None, {"fields": asked}), text]
+            return [section(None, "workspace", "start_from", "name", "description"), text]
         head = ["name", "workspace", "standing", "percentage", "version", "alerts"]
         return [
-            (None, {"fields": [*head, "description"]}),
-            ("Versions", {"fields": ["found", "versions"]}),
-            ("Users the constraint applies to", {"fields": ["fits"]}),
+            section(None, *head, "description"),
+            section("Versions", "found", "versions"),
+            section("Users the constraint applies to", "fits"),
             text,
-            ("More", {"fields": ["created_at", "creator", "changed_at", "changer"]}),
+            section("More", "created_at", "creator", "changed_at", "changer"),
         ]
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
-        """Make workspace and name read-only, and the percentage for staff who can't approve."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
@@ -103,7 +102,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
-        """Annotate each row with its live alert count and its newest version's number and state."""
         versions = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
         newest = versions.order_by("-number")
         alerts = (
@@ -130,16 +128,10 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Start from the console query given in the URL, if any."""
         return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
 
     def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
-        """Offer to enable or disable the constraint."""
         return ["disable" if row.enabled else "enable"]
-
-    def has_approve_permission(self, request: HttpRequest) -> bool:
-        """Return whether the staff member may approve constraints and roll them out."""
-        return request.user.has_perm("memory.approve_workspaceconstraint")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Require access to content: the author sees findings, which may contain content."""
@@ -148,10 +140,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Require access to content: nobody may overwrite text that they may not see."""
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a constraint is disabled instead, since its alerts refer to it."""
-        return False
 
     def save_model(
         self,
@@ -190,7 +178,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="state")
     def standing(self, constraint: WorkspaceConstraint) -> str:
-        """Show whether the constraint runs and, if it does not, why."""
         if not constraint.enabled:
             return badge("stopped", "disabled")
         if constraint.live is None:
@@ -201,20 +188,17 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="live version")
     def version(self, constraint: WorkspaceConstraint) -> str:
-        """Link to the version that runs."""
         live = constraint.live
         return link(live, f"v{live.number}") if live else NOTHING
 
     @admin.display(description="newest version")
     def newest(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest version's number and state."""
         state = VersionState(getattr(constraint, "newest_state", VersionState.CHECKING))
         number = getattr(constraint, "newest_number", 1)
         return format_html("v{} {}", number, badge(state, state.label))
 
     @admin.display(description="live alerts", ordering="live_alerts")
     def alerts(self, constraint: WorkspaceConstraint) -> str:
-        """Link to the constraint's live alerts."""
         number = getattr(constraint, "live_alerts", 0)
         if not number:
             return "none"
@@ -228,7 +212,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="newest version")
     def found(self, constraint: WorkspaceConstraint) -> str:
-        """Show the newest version's checks, with their results."""
         newest = newest_version(constraint)
         return format_html(
             "{} {}{}{}",
@@ -240,7 +223,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.display(description="all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
-        """Link to the constraint's versions, newest first."""
         found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
         return lines(
             format_html(
@@ -252,19 +234,8 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             for version in found[:_MOST_VERSIONS]
         )
 
-    @admin.display(description="created by")
-    def creator(self, constraint: WorkspaceConstraint) -> str:
-        """Show who created the constraint."""
-        return inline(constraint.created_by)
-
-    @admin.display(description="changed by")
-    def changer(self, constraint: WorkspaceConstraint) -> str:
-        """Show who last changed the live version or which users the constraint runs for."""
-        return inline(constraint.changed_by) if constraint.changed_by else NOTHING
-
     @admin.display(description="users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
-        """Count the users the constraint applies to, and show why other users are left out."""
         version = constraint.live or newest_version(constraint)
         try:
             found = applicability.coverage(version, most=_MOST_USERS)
@@ -285,7 +256,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
 
     @admin.action(description="Enable the selected constraints", permissions=["approve"])
     def enable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
-        """Enable the constraints."""
         self._switch(request, queryset, enabled=True)
 
     @admin.action(description="Disable the selected constraints", permissions=["approve"])

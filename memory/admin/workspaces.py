@@ -17,10 +17,12 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from memory.admin.actions import note_of, staff_of
+from memory.admin.base import section
 from memory.admin.display import NOTHING, badge, counted, inline, lines
 from memory.admin.links import link_to_list
 from memory.admin.llm import money, show_track_record
 from memory.admin.pauses import PausableAdmin
+from memory.admin.rows import cached_on_row
 from memory.admission import usage
 from memory.alerting import feedback
 from memory.llm import language_models, llm_budgets, llm_spending, track_records
@@ -106,74 +108,67 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     form = WorkspaceForm
     list_display = ["name", "users", "keys", "own_model", "own_limits", "created_at"]
     fieldsets = [
-        (
+        section(
             None,
-            {
-                "fields": [
-                    *("name", "time_zone", "users_by_entry", "paused", "users", "keys"),
-                    *("public_id", "created_at"),
-                ]
-            },
+            *("name", "time_zone", "users_by_entry", "paused", "users", "keys"),
+            *("public_id", "created_at"),
         ),
-        (
+        section(
             "Sandbox limits",
-            {
-                "fields": ["in_effect", "single_use", *LIMITS],
-                "description": "Blank limits use the server's defaults. Changes take"
-                " effect with the next run.",
-            },
+            "in_effect",
+            "single_use",
+            *LIMITS,
+            description="Blank limits use the server's defaults. Changes take"
+            " effect with the next run.",
         ),
-        (
+        section(
             table.LANGUAGE_MODEL.title,
-            {
-                "fields": ["llm_in_effect", "llm_spent", *LLM_FIELDS, *KEY_FIELDS],
-                "description": "Blank settings use the server's defaults. Changes take"
-                " effect with the next call.",
-            },
+            "llm_in_effect",
+            "llm_spent",
+            *LLM_FIELDS,
+            *KEY_FIELDS,
+            description="Blank settings use the server's defaults. Changes take"
+            " effect with the next call.",
         ),
-        (
+        section(
             table.TRACK_RECORD.title,
-            {
-                "fields": ["track_record", *JUDGED_FIELDS],
-                "description": "A model is stopped if too many of its proposals are rejected or"
-                " undone. Entries then wait, and nothing is lost. So that no single user can stop"
-                " the model for everyone, the mean percentage across users must also exceed the"
-                " limit. Blank settings use the server's defaults. Changes take effect with the"
-                " next call.",
-            },
+            "track_record",
+            *JUDGED_FIELDS,
+            description="A model is stopped if too many of its proposals are rejected or"
+            " undone. Entries then wait, and nothing is lost. So that no single user can stop"
+            " the model for everyone, the mean percentage across users must also exceed the"
+            " limit. Blank settings use the server's defaults. Changes take effect with the"
+            " next call.",
         ),
-        (
+        section(
             table.STRUCTURING.title,
-            {
-                "fields": ["structure_in_effect", *table.STRUCTURING.overridable],
-                "description": "Messages, facts and corrections are processed in batches, because"
-                " every batch costs tokens. Blank settings use the server's defaults."
-                " Changes take effect with the next entry.",
-            },
+            "structure_in_effect",
+            *table.STRUCTURING.overridable,
+            description="Messages, facts and corrections are processed in batches, because"
+            " every batch costs tokens. Blank settings use the server's defaults."
+            " Changes take effect with the next entry.",
         ),
-        (
+        section(
             table.ALERTS.title,
-            {
-                "fields": ["alerts_in_effect", "precision", *table.ALERTS.overridable],
-                "description": "Blank settings use the server's defaults. Changes apply to"
-                " alerts that open and runs that begin afterwards.",
-            },
+            "alerts_in_effect",
+            "precision",
+            *table.ALERTS.overridable,
+            description="Blank settings use the server's defaults. Changes apply to"
+            " alerts that open and runs that begin afterwards.",
         ),
-        (
+        section(
             table.QUOTAS.title,
-            {
-                "fields": ["quotas_in_effect", *table.QUOTAS.overridable],
-                "description": "Blank quotas use the server's defaults. Changes take"
-                " effect with the next request.",
-            },
+            "quotas_in_effect",
+            *table.QUOTAS.overridable,
+            description="Blank quotas use the server's defaults. Changes take"
+            " effect with the next request.",
         ),
-        (
+        section(
             table.RETENTION.title,
-            {
-                "fields": ["retention_in_effect", *table.RETENTION.overridable],
-                "description": "Blank settings use the server's defaults. Expired data is"
-                " permanently deleted within minutes.",
-            },
+            "retention_in_effect",
+            *table.RETENTION.overridable,
+            description="Blank settings use the server's defaults. Expired data is"
+            " permanently deleted within minutes.",
         ),
     ]
     readonly_fields = [
@@ -189,12 +184,10 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     when_empty = "There are no workspaces yet. Add one, and an API key for its backend."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
-        """Annotate each workspace with its number of users (as last counted) and number of keys."""
         users = Coalesce("use__users", 0)
         return super().get_queryset(request).annotate(user_count=users, key_count=Count("api_keys"))
 
     def actions_for(self, row: Workspace) -> Collection[str]:
-        """Offer the actions that are possible for the workspace."""
         record = _record_of(row)
         stopped = record and record.stopped
         return [*self.pausing_for(row), *(["let_model_go_on"] if stopped else [])]
@@ -235,10 +228,6 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Require access to all workspaces: without it, the new workspace would not be visible."""
         return super().has_add_permission(request) and access.sees_all(request.user)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: a workspace is removed only once its users have been erased."""
-        return False
-
     @admin.display(description="users at the last count", ordering="user_count")
     def users(self, workspace: Workspace) -> str:
         """Link to the workspace's users; the number of users is updated once a minute."""
@@ -247,18 +236,15 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="API keys", ordering="key_count")
     def keys(self, workspace: Workspace) -> str:
-        """Link to the workspace's keys."""
         text = counted(getattr(workspace, "key_count", 0), "API key")
         return link_to_list(ApiKey, text, workspace__id__exact=workspace.pk)
 
     @admin.display(description="own model", ordering="llm_model")
     def own_model(self, workspace: Workspace) -> str:
-        """Show the workspace's language model, if it differs from the server's."""
         return workspace.llm_model or NOTHING
 
     @admin.display(description="effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
-        """Show the effective model and its endpoint and, if it cannot be called, why."""
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
         stopped = None if workspace._state.adding else llm_budgets.why_stopped(workspace)
@@ -281,30 +267,25 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="track record")
     def track_record(self, workspace: Workspace) -> str:
-        """Show the model's track record, and whether the model is stopped because of it."""
         record = _record_of(workspace)
         shown = show_track_record(workspace, record) if record else []
         return lines([*shown, track_record_settings.in_words(workspace.track_record_limits)])
 
     @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        """Show when the language model starts processing entries."""
         holds = _stored(workspace).effective(table.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
     @admin.display(description="effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
-        """Show when alerts are escalated and when constraints are paused."""
         return lines(alert_settings.in_words(_stored(workspace).alert_limits))
 
     @admin.display(description="effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
-        """Show how long data is kept."""
         return lines(retention_settings.in_words(_stored(workspace).effective(table.RETENTION)))
 
     @admin.display(description="effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
-        """Show every rate limit and quota, with its usage."""
         workspace = _stored(workspace)
         chosen = workspace.overrides(table.QUOTAS)
         used = {} if workspace._state.adding else usage.used(workspace)
@@ -322,7 +303,6 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="useful alerts by constraint")
     def precision(self, workspace: Workspace) -> str:
-        """Show the precision of every constraint that has feedback."""
         if workspace._state.adding:
             return NOTHING
         judged = feedback.by_constraint(
@@ -336,7 +316,6 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="spent")
     def llm_spent(self, workspace: Workspace) -> str:
-        """Show what was spent on language models today and this month."""
         if workspace._state.adding:
             return NOTHING
         day, month = llm_spending.spent(workspace, timezone.now())
@@ -349,13 +328,11 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="own limits")
     def own_limits(self, workspace: Workspace) -> str:
-        """List the limits that differ from the server's."""
         own = [field for field in LIMITS if getattr(workspace, field) is not None]
         return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
 
     @admin.display(description="effective")
     def in_effect(self, workspace: Workspace) -> str:
-        """Show every effective limit with its source and its maximum."""
         workspace = _stored(workspace)
         holding, everywhere = asdict(workspace.limits), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
@@ -383,14 +360,11 @@ def _stored(workspace: Workspace) -> Workspace:
     return Workspace.objects.filter(pk=workspace.pk).first() or Workspace()
 
 
+@cached_on_row
 def _record_of(workspace: Workspace) -> TrackRecord | None:
-    """Return the track record of the workspace's model, if any, cached on `workspace`."""
-    if "_record" not in workspace.__dict__:
-        model = None if workspace._state.adding else track_records.model_of(workspace)
-        found = track_records.read(workspace, model) if model else None
-        workspace.__dict__["_record"] = found
-    record: TrackRecord | None = workspace.__dict__["_record"]
-    return record
+    """Return the track record of the workspace's model, if any."""
+    model = None if workspace._state.adding else track_records.model_of(workspace)
+    return track_records.read(workspace, model) if model else None
 
 
 def _budget_lines(budget: Budget) -> list[str]:

@@ -16,52 +16,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Coalesce
 
-from memory.models import (
-    Alarm,
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    ApiKey,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    EventCounter,
-    Forecast,
-    Heartbeat,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LlmSpending,
-    LogEntry,
-    MailCursor,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    RecordLocation,
-    Redaction,
-    Run,
-    SandboxHost,
-    SearchBlock,
-    SearchIndex,
-    SearchSegment,
-    StaffAccess,
-    StaffAudit,
-    StaffSubscription,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-    WorkspaceUse,
-)
+from memory import models
 
 Row = TypeVar("Row", bound=Model)
 Staff = AbstractBaseUser | AnonymousUser
@@ -74,7 +29,7 @@ GRANT_MANAGE = "memory.grant_manage"
 # -- Roles -------------------------------------------------------------------------------------
 
 # `view_*` doesn't include these models about staff: a role must list their permissions explicitly.
-_ON_STAFF = (StaffAccess, StaffAudit)
+_ON_STAFF = (models.StaffAccess, models.StaffAudit)
 _EVERY_LIST = "view_*"
 
 
@@ -182,7 +137,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 def after_migration(*, using: str, **told: Any) -> None:
     """Write the roles, unless the database was migrated back to before roles existed."""
     try:
-        told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
+        told.get("apps", apps).get_model("memory", models.StaffAccess._meta.model_name)
     except LookupError:
         return
     write_roles(using)
@@ -224,41 +179,45 @@ _NOBODYS = RowPath(workspace=None)
 _WORKSPACES = RowPath(workspace="workspace")
 
 PLACES: dict[type[Model], RowPath] = {
-    Workspace: RowPath(workspace=ITSELF),
-    MemoryUser: RowPath(workspace="workspace", person=ITSELF),
+    models.Workspace: RowPath(workspace=ITSELF),
+    models.MemoryUser: RowPath(workspace="workspace", person=ITSELF),
     **dict.fromkeys(
         [
-            *(Alert, Blob, Bytecode, Checkpoint, EntryOutcome, Forecast, Lane, LogEntry, Merge),
-            *(PausedConstraint, RecordLocation, Redaction, Run, SearchIndex, SearchSegment),
-            UserErasure,
+            *(models.Alert, models.BacktestUser, models.Blob, models.Bytecode, models.Checkpoint),
+            *(models.EntryOutcome, models.Forecast, models.Lane, models.LogEntry, models.Merge),
+            *(models.PausedConstraint, models.RecordLocation, models.Redaction, models.Run),
+            *(models.SearchIndex, models.SearchSegment, models.UserErasure),
         ],
         _of_user(),
     ),
-    AlertFeedback: _of_user("alert__user"),
-    AlertEvent: RowPath("workspace", person="alert__user", otherwise="user"),
-    CopiedEntries: _of_user("merge__user"),
-    SearchBlock: _of_user("segment__user"),
-    BacktestUser: _of_user(),
-    BacktestFinding: _of_user("result__user"),
+    models.AlertFeedback: _of_user("alert__user"),
+    models.AlertEvent: RowPath("workspace", person="alert__user", otherwise="user"),
+    models.CopiedEntries: _of_user("merge__user"),
+    models.SearchBlock: _of_user("segment__user"),
+    models.BacktestFinding: _of_user("result__user"),
     # Only some of these models' rows are about a user.
     **dict.fromkeys(
-        [Backtest, IdempotencyKey, LlmCall, Pause], RowPath("workspace", person="user")
+        [models.Backtest, models.IdempotencyKey, models.LlmCall, models.Pause],
+        RowPath("workspace", person="user"),
     ),
-    Delivery: RowPath("endpoint__workspace", person="alert__user", otherwise="event__user"),
-    DeliveryAttempt: RowPath(
+    models.Delivery: RowPath("endpoint__workspace", person="alert__user", otherwise="event__user"),
+    models.DeliveryAttempt: RowPath(
         "delivery__endpoint__workspace",
         person="delivery__alert__user",
         otherwise="delivery__event__user",
     ),
     **dict.fromkeys(
         [
-            *(ApiKey, EventCounter, LlmSpending, MailCursor, StaffAudit, StaffSubscription),
-            *(WebhookEndpoint, WorkspaceConstraint, WorkspaceUse),
+            *(models.ApiKey, models.EventCounter, models.LlmSpending, models.MailCursor),
+            *(models.StaffAudit, models.StaffSubscription, models.WebhookEndpoint),
+            *(models.WorkspaceConstraint, models.WorkspaceUse),
         ],
         _WORKSPACES,
     ),
-    WorkspaceConstraintVersion: RowPath("constraint__workspace"),
-    **dict.fromkeys([Alarm, Heartbeat, SandboxHost, StaffAccess], _NOBODYS),
+    models.WorkspaceConstraintVersion: RowPath("constraint__workspace"),
+    **dict.fromkeys(
+        [models.Alarm, models.Heartbeat, models.SandboxHost, models.StaffAccess], _NOBODYS
+    ),
 }
 
 _CACHE = "_workspaces_seen"
@@ -275,7 +234,9 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
     if staff.is_superuser:
         return None
     if not hasattr(staff, _CACHE):
-        rows = StaffAccess.objects.filter(user=staff).values_list("all_workspaces", "workspaces")
+        rows = models.StaffAccess.objects.filter(user=staff).values_list(
+            "all_workspaces", "workspaces"
+        )
         found = list(rows)
         everything = any(is_all for is_all, _ in found)
         chosen = tuple(pk for _, pk in found if pk is not None)

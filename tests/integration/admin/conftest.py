@@ -10,13 +10,15 @@ from typing import Any, TypeAlias
 
 import pytest
 import time_machine
+from django.apps import apps
 from django.contrib.auth.models import Permission, User
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
-from memory import log
+from memory import log, models
 from memory.alerting import reconcile
 from memory.alerting.findings import ConstraintFinding
 from memory.canonical import sha256
@@ -26,52 +28,6 @@ from memory.llm import llm_calls, track_records
 from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.log import Draft
-from memory.models import (
-    Alarm,
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    ApiKey,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    EventCounter,
-    Forecast,
-    Heartbeat,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LlmSpending,
-    LogEntry,
-    MailCursor,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    RecordLocation,
-    Redaction,
-    Run,
-    SandboxHost,
-    SearchBlock,
-    SearchIndex,
-    SearchSegment,
-    StaffAccess,
-    StaffAudit,
-    StaffSubscription,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-    WorkspaceUse,
-)
 from memory.models.alerts import Judge, Severity, Verdict
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmOutcome, LlmPurpose
@@ -86,59 +42,21 @@ from memory.workspaces import create_key
 
 Rows: TypeAlias = Mapping[type[Model], Any]
 Populate: TypeAlias = Callable[..., Rows]
+Staff: TypeAlias = Callable[..., Client]
 
 CONSTRAINT = "constraints/allergy.py"
 
-# Models whose rows nobody changes by hand.
-IMMUTABLE: list[type[Model]] = [
-    Alarm,
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    EventCounter,
-    Heartbeat,
-    IdempotencyKey,
-    Forecast,
-    Lane,
-    LlmCall,
-    LlmSpending,
-    LogEntry,
-    MailCursor,
-    Merge,
-    Pause,
-    PausedConstraint,
-    RecordLocation,
-    Redaction,
-    Run,
-    SandboxHost,
-    SearchBlock,
-    SearchIndex,
-    SearchSegment,
-    StaffAccess,
-    StaffAudit,
-    UserErasure,
-    WorkspaceConstraintVersion,
-    WorkspaceUse,
-]
-MODELS: list[type[Model]] = [
-    *IMMUTABLE,
-    ApiKey,
-    MemoryUser,
-    StaffSubscription,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-]
+MODELS: list[type[Model]] = list(apps.get_app_config("memory").get_models())
+# Models whose rows the staff change by hand.
+EDITABLE = {
+    models.ApiKey,
+    models.MemoryUser,
+    models.StaffSubscription,
+    models.WebhookEndpoint,
+    models.Workspace,
+    models.WorkspaceConstraint,
+}
+IMMUTABLE = [model for model in MODELS if model not in EDITABLE]
 
 
 def name_of(model: type[Model]) -> str:
@@ -159,6 +77,26 @@ def page_url(row: Model) -> str:
 
 def delete_url(row: Model) -> str:
     return reverse(f"admin:memory_{row._meta.model_name}_delete", args=[row.pk])
+
+
+def act(client: Client, action: str, *rows: Model, **fields: str) -> Any:
+    """Apply an action to rows of a list, with these values in the form that asks for it."""
+    return client.post(
+        list_url(type(rows[0])),
+        {"action": action, "_selected_action": [str(row.pk) for row in rows], **fields},
+        follow=True,
+    )
+
+
+def rows_at(client: Client, address: str) -> list[Any]:
+    """Follow a link to a list and return all the rows that it selects."""
+    response = client.get(address)
+    assert response.status_code == 200, address
+    return list(response.context["cl"].queryset)
+
+
+def links_in(page: str) -> list[str]:
+    return [html.unescape(address) for address in re.findall(r'href="([^"]+)"', page)]
 
 
 def messages_of(response: Any) -> list[str]:
@@ -191,7 +129,13 @@ def stopped() -> Iterator[None]:
 
 
 @pytest.fixture
-def populate(workspace: Workspace) -> Populate:
+def nobody_waits(settings: Settings) -> None:
+    """Pages answer at once: the tests do the work themselves."""
+    settings.UAC_MAX_WAIT_SECONDS = 0
+
+
+@pytest.fixture
+def populate(workspace: models.Workspace) -> Populate:
     """Make a person with a row of every model; `text` is put wherever content may be."""
     return lambda text="Aspirin", user_id="ada": _populate(workspace, text, user_id)
 
@@ -209,11 +153,11 @@ def rows(made: Rows) -> Rows:
 
 
 @pytest.fixture
-def workspace(request: pytest.FixtureRequest, workspace: Workspace) -> Workspace:
+def workspace(request: pytest.FixtureRequest, workspace: models.Workspace) -> models.Workspace:
     """The workspace of those rows, where a test has them."""
     if not {"made", "rows"} <= set(request.fixturenames):
         return workspace
-    found: Workspace = request.getfixturevalue("rows")[Workspace]
+    found: models.Workspace = request.getfixturevalue("rows")[models.Workspace]
     return found
 
 
@@ -223,22 +167,22 @@ def populate_once(populate_module: Callable[[Callable[[], Rows]], Rows]) -> Popu
 
     def populate(text: str = "Aspirin", user_id: str = "ada", company: str = "Company") -> Rows:
         return populate_module(
-            lambda: _populate(Workspace.objects.create(name=company), text, user_id)
+            lambda: _populate(models.Workspace.objects.create(name=company), text, user_id)
         )
 
     return populate
 
 
 @pytest.fixture
-def staff() -> Callable[..., Client]:
+def staff() -> Staff:
     """Log in as a member of the staff with these permissions, such as `view_alert`.
 
     With `workspaces` she sees only these, otherwise all.
     """
 
-    def log_in(*permissions: str, workspaces: Iterable[Workspace] | None = None) -> Client:
+    def log_in(*permissions: str, workspaces: Iterable[models.Workspace] | None = None) -> Client:
         user = User.objects.create(username="eve", is_staff=True)
-        access = StaffAccess.objects.create(user=user, all_workspaces=workspaces is None)
+        access = models.StaffAccess.objects.create(user=user, all_workspaces=workspaces is None)
         access.workspaces.set(workspaces or [])
         chosen = Permission.objects.filter(
             content_type__app_label="memory", codename__in=permissions
@@ -252,7 +196,7 @@ def staff() -> Callable[..., Client]:
     return log_in
 
 
-def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
+def _populate(workspace: models.Workspace, text: str, user_id: str) -> Rows:
     user = create_user(
         workspace, user_id, time_zone="Europe/Berlin", metadata={"note": text, text: "note"}
     )
@@ -260,12 +204,12 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
     entries = _entries(user, text, source=f"key:{key.prefix}")
     checkpoint = _checkpoint(user, text)
     outcomes = [
-        EntryOutcome.objects.create(
+        models.EntryOutcome.objects.create(
             user=user, seq=seq, outcome=outcome, checkpoint=checkpoint, reason=reason
         )
         for seq, outcome, reason in [(1, Outcome.COVERED, ""), (2, Outcome.REJECTED, text)]
     ]
-    location = RecordLocation.objects.create(
+    location = models.RecordLocation.objects.create(
         user=user,
         domain="health",
         collection="drugs",
@@ -287,8 +231,8 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         completed=[CONSTRAINT],
         existing=[CONSTRAINT],
     )
-    alert = Alert.objects.get(user=user)
-    judged = AlertFeedback.objects.create(
+    alert = models.Alert.objects.get(user=user)
+    judged = models.AlertFeedback.objects.create(
         alert=alert,
         judge=Judge.STAFF,
         verdict=Verdict.USEFUL,
@@ -296,14 +240,14 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         actor=text[:200],
         at=timezone.now(),
     )
-    paused = PausedConstraint.objects.create(
+    paused = models.PausedConstraint.objects.create(
         user=user,
         constraint="constraints/other.py",
         reason=text,
         paused_at=timezone.now(),
         paused_by="constraints",
     )
-    pause = Pause.objects.create(
+    pause = models.Pause.objects.create(
         workspace=workspace,
         user=user,
         reason=text,
@@ -312,13 +256,15 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         resumed_at=timezone.now(),
     )
     subscription = _subscription(workspace, user_id)
-    MemoryUser.objects.filter(pk=user.pk).update(head=checkpoint, constraints_due_at=timezone.now())
-    Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
+    models.MemoryUser.objects.filter(pk=user.pk).update(
+        head=checkpoint, constraints_due_at=timezone.now()
+    )
+    models.Lane.objects.filter(user=user, name=LaneName.RECORDS).update(
         due_at=timezone.now(), attempts=3, last_error=text
     )
     user.refresh_from_db()
     forecast = _forecast(user, checkpoint, text)
-    idempotency_key = IdempotencyKey.objects.create(
+    idempotency_key = models.IdempotencyKey.objects.create(
         workspace=workspace,
         user=user,
         key=f"{user_id}:{text}"[:255],
@@ -333,33 +279,33 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
         report={"runner": "docker", "image": text, "fresh": 3, "leases": 1},
     )
     constraint = _workspace_constraint(workspace, text, user_id)
-    use, _ = WorkspaceUse.objects.get_or_create(workspace=workspace)
+    use, _ = models.WorkspaceUse.objects.get_or_create(workspace=workspace)
     return {
-        WorkspaceUse: use,
-        WorkspaceConstraint: constraint,
-        WorkspaceConstraintVersion: constraint.versions.get(),
-        Workspace: workspace,
-        ApiKey: key,
-        MemoryUser: user,
-        LogEntry: entries[0],
-        EntryOutcome: outcomes[1],
-        Forecast: forecast,
-        Lane: user.lanes.get(name=LaneName.RECORDS),
-        Blob: user.blobs.get(hash=sha256(_source(text))),
-        Bytecode: user.bytecode.get(),
-        Checkpoint: checkpoint,
-        RecordLocation: location,
-        IdempotencyKey: idempotency_key,
-        Run: run,
-        LlmCall: call,
-        LlmSpending: LlmSpending.objects.get(workspace=workspace, model=call.model),
-        SandboxHost: SandboxHost.objects.get(name=f"host of {user_id}"),
-        Alert: alert,
-        AlertFeedback: judged,
-        Pause: pause,
-        PausedConstraint: paused,
-        StaffAccess: _access(subscription.staff, workspace),
-        StaffAudit: StaffAudit.objects.create(
+        models.WorkspaceUse: use,
+        models.WorkspaceConstraint: constraint,
+        models.WorkspaceConstraintVersion: constraint.versions.get(),
+        models.Workspace: workspace,
+        models.ApiKey: key,
+        models.MemoryUser: user,
+        models.LogEntry: entries[0],
+        models.EntryOutcome: outcomes[1],
+        models.Forecast: forecast,
+        models.Lane: user.lanes.get(name=LaneName.RECORDS),
+        models.Blob: user.blobs.get(hash=sha256(_source(text))),
+        models.Bytecode: user.bytecode.get(),
+        models.Checkpoint: checkpoint,
+        models.RecordLocation: location,
+        models.IdempotencyKey: idempotency_key,
+        models.Run: run,
+        models.LlmCall: call,
+        models.LlmSpending: models.LlmSpending.objects.get(workspace=workspace, model=call.model),
+        models.SandboxHost: models.SandboxHost.objects.get(name=f"host of {user_id}"),
+        models.Alert: alert,
+        models.AlertFeedback: judged,
+        models.Pause: pause,
+        models.PausedConstraint: paused,
+        models.StaffAccess: _access(subscription.staff, workspace),
+        models.StaffAudit: models.StaffAudit.objects.create(
             staff_id=subscription.staff.pk,
             staff_name=subscription.staff.username,
             kind=AuditKind.VIEW,
@@ -369,16 +315,18 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
             person=user.public_id,
             workspace=workspace,
         ),
-        StaffSubscription: subscription,
-        MailCursor: subscription.cursors.get(),
-        AlertEvent: alert.events.get(),
-        EventCounter: EventCounter.objects.get(workspace=workspace),
+        models.StaffSubscription: subscription,
+        models.MailCursor: subscription.cursors.get(),
+        models.AlertEvent: alert.events.get(),
+        models.EventCounter: models.EventCounter.objects.get(workspace=workspace),
         **_webhook(workspace, alert, text, user_id),
         **_backtest(user, constraint, text),
         **_search_index(user, text),
-        Alarm: Alarm.objects.create(name=f"about {user_id}", detail=text, last_error=text),
-        Heartbeat: Heartbeat.objects.create(name=f"of {user_id}", at=timezone.now()),
-        UserErasure: UserErasure.objects.create(
+        models.Alarm: models.Alarm.objects.create(
+            name=f"about {user_id}", detail=text, last_error=text
+        ),
+        models.Heartbeat: models.Heartbeat.objects.create(name=f"of {user_id}", at=timezone.now()),
+        models.UserErasure: models.UserErasure.objects.create(
             user=user,
             by=f"staff:{text}"[:200],
             reason=text,
@@ -389,7 +337,7 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
             last_error=text,
         ),
         **_merge(user, text),
-        Redaction: Redaction.objects.create(
+        models.Redaction: models.Redaction.objects.create(
             user=user,
             seq=3,
             asked=[1],
@@ -404,20 +352,24 @@ def _populate(workspace: Workspace, text: str, user_id: str) -> Rows:
     }
 
 
-def _search_index(user: MemoryUser, text: str) -> Rows:
-    segment = SearchSegment.objects.create(
+def _search_index(user: models.MemoryUser, text: str) -> Rows:
+    segment = models.SearchSegment.objects.create(
         user=user, first_seq=1, last_seq=4, version=1, blocks=1, postings=9
     )
     return {
-        SearchIndex: SearchIndex.objects.create(user=user, due_at=timezone.now(), last_error=text),
-        SearchSegment: segment,
-        SearchBlock: SearchBlock.objects.create(segment=segment, number=0, data=text.encode()),
+        models.SearchIndex: models.SearchIndex.objects.create(
+            user=user, due_at=timezone.now(), last_error=text
+        ),
+        models.SearchSegment: segment,
+        models.SearchBlock: models.SearchBlock.objects.create(
+            segment=segment, number=0, data=text.encode()
+        ),
     }
 
 
-def _merge(user: MemoryUser, text: str) -> Rows:
+def _merge(user: models.MemoryUser, text: str) -> Rows:
     # Into itself: only the row is needed.
-    merge = Merge.objects.create(
+    merge = models.Merge.objects.create(
         user=user,
         merged=user,
         by="key:x",
@@ -429,11 +381,11 @@ def _merge(user: MemoryUser, text: str) -> Rows:
         due_at=timezone.now(),
         last_error=text,
     )
-    copied = CopiedEntries.objects.create(merge=merge, from_seq=1, seq=2, number=1)
-    return {Merge: merge, CopiedEntries: copied}
+    copied = models.CopiedEntries.objects.create(merge=merge, from_seq=1, seq=2, number=1)
+    return {models.Merge: merge, models.CopiedEntries: copied}
 
 
-def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
+def _forecast(user: models.MemoryUser, checkpoint: models.Checkpoint, text: str) -> models.Forecast:
     now = timezone.now()
     later = now + datetime.timedelta(days=9)
     event = {
@@ -447,7 +399,7 @@ def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
         "records": [text],
         "error": text,
     }
-    return Forecast.objects.create(
+    return models.Forecast.objects.create(
         user=user,
         checkpoint=checkpoint,
         computed_at=now,
@@ -463,8 +415,10 @@ def _forecast(user: MemoryUser, checkpoint: Checkpoint, text: str) -> Forecast:
     )
 
 
-def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> dict[Any, Any]:
-    backtest = Backtest.objects.create(
+def _backtest(
+    user: models.MemoryUser, constraint: models.WorkspaceConstraint, text: str
+) -> dict[Any, Any]:
+    backtest = models.Backtest.objects.create(
         workspace=user.workspace,
         version=constraint.versions.get(),
         constraint=constraint.path,
@@ -479,10 +433,10 @@ def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> d
         created_by=text,
     )
     problem = {"at": timezone.now().isoformat(), "version": 2, "kind": "error", "message": text}
-    row = BacktestUser.objects.create(
+    row = models.BacktestUser.objects.create(
         backtest=backtest, user=user, problems=[problem], problem_count=1, error=text
     )
-    finding = BacktestFinding.objects.create(
+    finding = models.BacktestFinding.objects.create(
         result=row,
         fingerprint="f" * 64,
         severity=Severity.CRITICAL,
@@ -501,33 +455,35 @@ def _backtest(user: MemoryUser, constraint: WorkspaceConstraint, text: str) -> d
             }
         ],
     )
-    return {Backtest: backtest, BacktestUser: row, BacktestFinding: finding}
+    return {models.Backtest: backtest, models.BacktestUser: row, models.BacktestFinding: finding}
 
 
-def _subscription(workspace: Workspace, name: str) -> StaffSubscription:
+def _subscription(workspace: models.Workspace, name: str) -> models.StaffSubscription:
     staff = User.objects.create(
         username=f"staff-{name}", email="eve@example.org", is_staff=True, is_superuser=True
     )
-    subscription = StaffSubscription(staff=staff, workspace=workspace)
+    subscription = models.StaffSubscription(staff=staff, workspace=workspace)
     staff_mail.start(subscription, timezone.now())
     return subscription
 
 
-def _access(staff: User, workspace: Workspace) -> StaffAccess:
-    access = StaffAccess.objects.create(user=staff)
+def _access(staff: User, workspace: models.Workspace) -> models.StaffAccess:
+    access = models.StaffAccess.objects.create(user=staff)
     access.workspaces.add(workspace)
     return access
 
 
-def _webhook(workspace: Workspace, alert: Alert, text: str, user_id: str) -> dict[Any, Any]:
+def _webhook(
+    workspace: models.Workspace, alert: models.Alert, text: str, user_id: str
+) -> dict[Any, Any]:
     """Store a message that has failed, for an endpoint that is disabled."""
-    endpoint = WebhookEndpoint.objects.create(
+    endpoint = models.WebhookEndpoint.objects.create(
         workspace=workspace,
         url=f"https://hooks-of-{user_id}.example/",
         enabled=False,
         secret=b"no token",
     )
-    delivery = Delivery.objects.create(
+    delivery = models.Delivery.objects.create(
         endpoint=endpoint,
         event=alert.events.get(),
         alert=alert,
@@ -536,13 +492,17 @@ def _webhook(workspace: Workspace, alert: Alert, text: str, user_id: str) -> dic
         payload=json.dumps({"message": text}),
         last_error=text,
     )
-    attempt = DeliveryAttempt.objects.create(
+    attempt = models.DeliveryAttempt.objects.create(
         delivery=delivery, at=timezone.now(), seconds=1, status=500, error=text, answer=text
     )
-    return {WebhookEndpoint: endpoint, Delivery: delivery, DeliveryAttempt: attempt}
+    return {
+        models.WebhookEndpoint: endpoint,
+        models.Delivery: delivery,
+        models.DeliveryAttempt: attempt,
+    }
 
 
-def _entries(user: MemoryUser, text: str, source: str) -> list[LogEntry]:
+def _entries(user: models.MemoryUser, text: str, source: str) -> list[models.LogEntry]:
     """Append an entry that is covered, one that is rejected, and one that stays pending."""
     data = {"domain": "health", "type": "Drug", "key": text, "data": {"name": text, text: [text]}}
     drafts = [
@@ -562,13 +522,13 @@ def _entries(user: MemoryUser, text: str, source: str) -> list[LogEntry]:
     return log.append(user, drafts, source=source)
 
 
-def _checkpoint(user: MemoryUser, text: str) -> Checkpoint:
+def _checkpoint(user: models.MemoryUser, text: str) -> models.Checkpoint:
     source = _source(text)
-    Blob.objects.create(user=user, hash=sha256(source), content=source)
-    Bytecode.objects.create(
+    models.Blob.objects.create(user=user, hash=sha256(source), content=source)
+    models.Bytecode.objects.create(
         user=user, path=CONSTRAINT, source_hash=sha256(source), image_digest="image", code=b"code"
     )
-    parent = Checkpoint.objects.create(
+    parent = models.Checkpoint.objects.create(
         user=user,
         version=1,
         tree={},
@@ -580,7 +540,7 @@ def _checkpoint(user: MemoryUser, text: str) -> Checkpoint:
         ],
         verdict={"accepted": True},
     )
-    return Checkpoint.objects.create(
+    return models.Checkpoint.objects.create(
         user=user,
         version=2,
         parent=parent,
@@ -621,7 +581,7 @@ def _source(text: str) -> str:
     return f"# {text}\ndef check(today):\n    yield critical({text!r})\n"
 
 
-def _run(checkpoint: Checkpoint, text: str) -> Run:
+def _run(checkpoint: models.Checkpoint, text: str) -> models.Run:
     error = {
         "type": "ZeroDivisionError",
         "message": text,
@@ -629,7 +589,7 @@ def _run(checkpoint: Checkpoint, text: str) -> Run:
         "line": 3,
         "traceback": text,
     }
-    return Run.objects.create(
+    return models.Run.objects.create(
         user=checkpoint.user,
         kind=RunKind.CONSTRAINTS,
         trigger=RunTrigger.CHECKPOINT,
@@ -658,7 +618,7 @@ def _run(checkpoint: Checkpoint, text: str) -> Run:
     )
 
 
-def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
+def _call(user: models.MemoryUser, run: models.Run, text: str) -> models.LlmCall:
     work = CallSession(
         workspace=user.workspace,
         purpose=LlmPurpose.STRUCTURE,
@@ -689,7 +649,9 @@ def _call(user: MemoryUser, run: Run, text: str) -> LlmCall:
     return call
 
 
-def _workspace_constraint(workspace: Workspace, text: str, user_id: str) -> WorkspaceConstraint:
+def _workspace_constraint(
+    workspace: models.Workspace, text: str, user_id: str
+) -> models.WorkspaceConstraint:
     constraint = workspace_constraints.create(
         workspace,
         f"of_{user_id}".replace("-", "_"),

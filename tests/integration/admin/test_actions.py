@@ -1,7 +1,6 @@
 """Each action of the staff does what it says, reports it, and needs the right permission."""
 
 import datetime
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,6 +35,8 @@ from memory.models.users import LaneName
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
+    Staff,
+    act,
     add_url,
     list_url,
     messages_of,
@@ -46,16 +47,6 @@ from tests.integration.admin.conftest import (
 from workers import tasks
 
 pytestmark = pytest.mark.django_db
-
-Staff = Callable[..., Client]
-
-
-def act(client: Client, action: str, *rows: Model, **fields: str) -> Any:
-    return client.post(
-        list_url(type(rows[0])),
-        {"action": action, "_selected_action": [str(row.pk) for row in rows], **fields},
-        follow=True,
-    )
 
 
 def history(alert: Alert) -> list[tuple[str, str]]:

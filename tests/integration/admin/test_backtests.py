@@ -2,7 +2,6 @@
 
 import datetime
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,14 +21,13 @@ from memory.models import (
 from memory.models.backtests import BacktestState
 from memory.temporal import backtests
 from tests.factories import make_checkpoint
-from tests.integration.admin.conftest import list_url, messages_of, page_url, shown, text_of
+from tests.integration.admin.conftest import Staff, list_url, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_workspace_constraints import act
 from tests.integration.time.test_forecast import NOTICE, settle
 from tests.integration.work.test_workspace_constraints import made
 
 pytestmark = pytest.mark.django_db
 
-Staff = Callable[..., Client]
 NOW = datetime.datetime(2026, 10, 5, 9, tzinfo=datetime.UTC)
 
 

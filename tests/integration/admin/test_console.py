@@ -11,7 +11,6 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
-from pytest_django.fixtures import Settings
 
 from memory import log
 from memory.admission import pauses, usage
@@ -23,19 +22,13 @@ from memory.privacy import redaction
 from memory.recall import queries
 from memory.users import create_user
 from tests.conftest import finish_work
-from tests.integration.admin.conftest import page_url, shown, text_of
+from tests.integration.admin.conftest import act, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
 from tests.integration.checkpointing.conftest import trip
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nobody_waits")]
 
 Ask = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def nobody_waits(settings: Settings) -> None:
-    """Pages answer at once: the tests do the work themselves."""
-    settings.UAC_MAX_WAIT_SECONDS = 0
 
 
 @pytest.fixture(scope="module")
@@ -491,11 +484,7 @@ def test_what_there_is_stands_beside(admin_client: Client, trips: MemoryUser) ->
 
 
 def run_again(client: Client, run: Run) -> Any:
-    return client.post(
-        reverse("admin:memory_run_changelist"),
-        {"action": "run_again", "_selected_action": str(run.pk), "from_page": "1"},
-        follow=True,
-    )
+    return act(client, "run_again", run, from_page="1")
 
 
 def test_a_query_runs_again_on_the_same_version_and_moment(

@@ -9,8 +9,16 @@ from django.test import Client
 from memory.models import MemoryUser, StaffAudit, UserErasure, Workspace
 from memory.models.staff import AuditKind
 from memory.users import create_user
-from tests.integration.admin.conftest import Rows, list_url, messages_of, page_url, shown, text_of
-from tests.integration.admin.test_actions import Staff, act
+from tests.integration.admin.conftest import (
+    Rows,
+    Staff,
+    act,
+    list_url,
+    messages_of,
+    page_url,
+    shown,
+    text_of,
+)
 
 pytestmark = pytest.mark.django_db
 

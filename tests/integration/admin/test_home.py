@@ -37,7 +37,7 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.staff.overview import PERIODS, RUN_ENDINGS
 from tests.factories import make_checkpoint
-from tests.integration.admin.conftest import Populate, Rows, list_url, shown, text_of
+from tests.integration.admin.conftest import Populate, Rows, list_url, rows_at, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -58,13 +58,6 @@ def home(client: Client, period: str = "day") -> Mapping[str, Any]:
 
 def chart(client: Client, name: str, period: str = "day") -> Any:
     return next(one for one in home(client, period)["charts"] if one.name == name)
-
-
-def rows_at(client: Client, address: str) -> list[Any]:
-    """Follow a link to a list and return all the rows that it selects."""
-    response = client.get(address)
-    assert response.status_code == 200, address
-    return list(response.context["cl"].queryset)
 
 
 def ended(user: MemoryUser, outcome: RunOutcome, ago: datetime.timedelta) -> Run:

@@ -6,29 +6,7 @@ import pytest
 from django.db.models import Model
 from django.test import Client
 
-from memory.models import (
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    ApiKey,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Checkpoint,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    PausedConstraint,
-    RecordLocation,
-    Run,
-    Workspace,
-)
+from memory import models
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,
@@ -65,7 +43,7 @@ def test_what_people_wrote_is_inert(
 
     assert "<script>alert" not in page
     assert "<img src=x" not in page
-    staff_wrote_it = model in (ApiKey, Workspace)
+    staff_wrote_it = model in (models.ApiKey, models.Workspace)
     if not staff_wrote_it:
         for steering in "\u202e\u200b\U000e0041":
             assert steering not in page
@@ -74,24 +52,24 @@ def test_what_people_wrote_is_inert(
 @pytest.mark.parametrize(
     "model",
     [
-        Alert,
-        AlertEvent,
-        AlertFeedback,
-        Backtest,
-        BacktestFinding,
-        BacktestUser,
-        Blob,
-        Checkpoint,
-        Delivery,
-        DeliveryAttempt,
-        EntryOutcome,
-        IdempotencyKey,
-        Lane,
-        LlmCall,
-        LogEntry,
-        PausedConstraint,
-        RecordLocation,
-        Run,
+        models.Alert,
+        models.AlertEvent,
+        models.AlertFeedback,
+        models.Backtest,
+        models.BacktestFinding,
+        models.BacktestUser,
+        models.Blob,
+        models.Checkpoint,
+        models.Delivery,
+        models.DeliveryAttempt,
+        models.EntryOutcome,
+        models.IdempotencyKey,
+        models.Lane,
+        models.LlmCall,
+        models.LogEntry,
+        models.PausedConstraint,
+        models.RecordLocation,
+        models.Run,
     ],
     ids=name_of,
 )
@@ -107,13 +85,13 @@ def test_what_people_wrote_is_shown_to_the_last_character(
 
 
 def test_metadata_that_steers_is_edited_as_escapes(admin_client: Client, rows: Rows) -> None:
-    user = rows[MemoryUser]
+    user = rows[models.MemoryUser]
 
     form = admin_client.get(page_url(user)).context["adminform"].form
     metadata = form["metadata"].value()
     assert "\\u202egnp.exe\\u200b\\udb40\\udc41" in metadata
     admin_client.post(page_url(user), {"time_zone": "Asia/Tokyo", "metadata": metadata})
 
-    after = MemoryUser.objects.get(pk=user.pk)
+    after = models.MemoryUser.objects.get(pk=user.pk)
     assert after.time_zone == "Asia/Tokyo"
     assert after.metadata == user.metadata == {"note": HOSTILE, HOSTILE: "note"}

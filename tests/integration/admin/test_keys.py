@@ -19,13 +19,14 @@ from memory.models.workspaces import Scope
 from memory.workspaces import create_key, find_key
 from tests.integration.admin.conftest import (
     Populate,
+    Staff,
+    act,
     add_url,
     list_url,
     messages_of,
     page_url,
     text_of,
 )
-from tests.integration.admin.test_actions import Staff, act
 
 pytestmark = pytest.mark.django_db
 

@@ -7,61 +7,38 @@ from django.db.models import Model
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from memory.models import (
-    Alert,
-    ApiKey,
-    Backtest,
-    Checkpoint,
-    Delivery,
-    EntryOutcome,
-    EventCounter,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    Redaction,
-    Run,
-    StaffAudit,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-    WorkspaceUse,
-)
+from memory import models
 from tests.integration.admin.conftest import MODELS, Populate, list_url, name_of, text_of
 
 pytestmark = pytest.mark.django_db
 
 # Models whose rows can be selected, for an action on several at once.
 WITH_ACTIONS = [
-    Alert,
-    ApiKey,
-    Backtest,
-    Checkpoint,
-    Delivery,
-    EntryOutcome,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    Redaction,
-    Run,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
+    models.Alert,
+    models.ApiKey,
+    models.Backtest,
+    models.Checkpoint,
+    models.Delivery,
+    models.EntryOutcome,
+    models.Lane,
+    models.LogEntry,
+    models.MemoryUser,
+    models.Merge,
+    models.Pause,
+    models.PausedConstraint,
+    models.Redaction,
+    models.Run,
+    models.UserErasure,
+    models.WebhookEndpoint,
+    models.Workspace,
+    models.WorkspaceConstraint,
+    models.WorkspaceConstraintVersion,
 ]
 
 
 @pytest.mark.parametrize(
     "model",
-    [one for one in MODELS if one is not StaffAudit],  # who looks has logged in
+    [one for one in MODELS if one is not models.StaffAudit],  # who looks has logged in
     ids=name_of,
 )
 def test_an_empty_list_says_so(admin_client: Client, model: type[Model]) -> None:
@@ -80,7 +57,7 @@ def test_fifty_rows_do_not_ask_for_each_row(
     for model in MODELS:
         with django_assert_max_num_queries(12, info=f"the list of {model.__name__}"):
             page = text_of(admin_client.get(list_url(model)))
-        rows = 1 if model in (Workspace, WorkspaceUse, EventCounter) else 50
+        rows = 1 if model in (models.Workspace, models.WorkspaceUse, models.EventCounter) else 50
         assert len(re.findall(r'<th class="field-', page)) == rows, model
         boxes = rows if model in WITH_ACTIONS else 0
         assert page.count('name="_selected_action"') == boxes, model

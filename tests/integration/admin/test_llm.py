@@ -26,6 +26,7 @@ from tests.factories import make_session
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
+    act,
     add_url,
     list_url,
     page_url,
@@ -513,8 +514,7 @@ def test_the_workspace_and_the_calls_show_the_track_record(
 
 
 def let_go_on(client: Client, workspace: Workspace, note: str) -> str:
-    body = {"action": "let_model_go_on", "_selected_action": [workspace.pk], "note": note}
-    return shown(client.post(list_url(Workspace), body, follow=True))
+    return shown(act(client, "let_model_go_on", workspace, note=note))
 
 
 def test_the_staff_let_a_model_go_on_with_a_reason(

@@ -8,7 +8,6 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
-from pytest_django.fixtures import Settings
 
 from memory import log
 from memory.admission import pauses
@@ -21,7 +20,7 @@ from memory.privacy import redaction
 from tests.integration.admin.conftest import shown, text_of
 from tests.integration.checkpointing.conftest import trip
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nobody_waits")]
 
 SOURCE = '''"""Trips are cheap."""
 
@@ -61,12 +60,6 @@ def test_is_silent() -> None:
 DEAR = {"name": "dear", "source": SOURCE, "tests": TESTS, "seen": ""}
 
 Write = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def nobody_waits(settings: Settings) -> None:
-    """Pages answer at once: the tests do the work themselves."""
-    settings.UAC_MAX_WAIT_SECONDS = 0
 
 
 @pytest.fixture

@@ -14,37 +14,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from memory import models
 from memory.admin.project import project_url
-from memory.models import (
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    ApiKey,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    EventCounter,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LlmSpending,
-    LogEntry,
-    MailCursor,
-    MemoryUser,
-    PausedConstraint,
-    RecordLocation,
-    Run,
-    SandboxHost,
-    StaffSubscription,
-    WebhookEndpoint,
-    Workspace,
-)
 from memory.models.alerts import AlertState, Severity
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
@@ -55,6 +26,7 @@ from tests.integration.admin.conftest import (
     MODELS,
     Populate,
     Rows,
+    links_in,
     list_url,
     name_of,
     page_url,
@@ -69,10 +41,6 @@ pytestmark = pytest.mark.django_db
 def made(populate_once: Populate) -> Rows:
     """Rows of one person, the same for all tests here."""
     return populate_once(company="workspace")
-
-
-def links_in(page: str) -> list[str]:
-    return [html.unescape(address) for address in re.findall(r'href="([^"]+)"', page)]
 
 
 def test_every_model_has_a_screen() -> None:
@@ -115,10 +83,10 @@ def test_the_page_of_a_row_is_readable(
 def test_an_alert_leads_to_records_entries_source_run_and_version(
     admin_client: Client, rows: Rows
 ) -> None:
-    response = admin_client.get(page_url(rows[Alert]))
+    response = admin_client.get(page_url(rows[models.Alert]))
 
     links = links_in(text_of(response))
-    for model in (MemoryUser, LogEntry, Run, Checkpoint):
+    for model in (models.MemoryUser, models.LogEntry, models.Run, models.Checkpoint):
         assert page_url(rows[model]) in links
     words = shown(response)
     assert "Drug Aspirin in health.drugs #1" in words
@@ -130,24 +98,24 @@ def test_an_alert_leads_to_records_entries_source_run_and_version(
 def test_an_entry_leads_to_its_version_its_key_and_the_alerts_that_cite_it(
     admin_client: Client, rows: Rows
 ) -> None:
-    links = links_in(text_of(admin_client.get(page_url(rows[LogEntry]))))
+    links = links_in(text_of(admin_client.get(page_url(rows[models.LogEntry]))))
 
-    for model in (MemoryUser, Checkpoint, Alert, ApiKey):
+    for model in (models.MemoryUser, models.Checkpoint, models.Alert, models.ApiKey):
         assert page_url(rows[model]) in links
-    beside = LogEntry.objects.get(user=rows[MemoryUser], seq=2)
+    beside = models.LogEntry.objects.get(user=rows[models.MemoryUser], seq=2)
     assert page_url(beside) in links
 
 
 def test_a_rejected_entry_says_why(admin_client: Client, populate: Populate) -> None:
-    user = populate("no such field", "bob")[MemoryUser]
-    entry = LogEntry.objects.get(user=user, seq=2)
+    user = populate("no such field", "bob")[models.MemoryUser]
+    entry = models.LogEntry.objects.get(user=user, seq=2)
 
     assert "rejected at v2 no such field" in shown(admin_client.get(page_url(entry)))
 
 
 def test_a_redacted_entry_says_only_that(admin_client: Client, rows: Rows) -> None:
-    entry = rows[LogEntry]
-    LogEntry.objects.filter(pk=entry.pk).update(
+    entry = rows[models.LogEntry]
+    models.LogEntry.objects.filter(pk=entry.pk).update(
         redacted_at=timezone.now(),
         data=None,
         source=None,
@@ -155,19 +123,19 @@ def test_a_redacted_entry_says_only_that(admin_client: Client, rows: Rows) -> No
         salt=None,
     )
 
-    for address in (page_url(entry), list_url(LogEntry), page_url(rows[Alert])):
+    for address in (page_url(entry), list_url(models.LogEntry), page_url(rows[models.Alert])):
         assert "(redacted)" in shown(admin_client.get(address))
 
 
 def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, rows: Rows) -> None:
-    response = admin_client.get(page_url(rows[Checkpoint]))
-    files = reverse("admin:memory_checkpoint_project", args=[rows[Checkpoint].pk])
+    response = admin_client.get(page_url(rows[models.Checkpoint]))
+    files = reverse("admin:memory_checkpoint_project", args=[rows[models.Checkpoint].pk])
 
     links = links_in(text_of(response))
-    assert page_url(rows[LogEntry]) in links
+    assert page_url(rows[models.LogEntry]) in links
     assert files in links
-    assert page_url(rows[Checkpoint].parent) in links
-    assert f"{list_url(Run)}?checkpoint__id__exact={rows[Checkpoint].pk}" in links
+    assert page_url(rows[models.Checkpoint].parent) in links
+    assert f"{list_url(models.Run)}?checkpoint__id__exact={rows[models.Checkpoint].pk}" in links
     words = shown(response)
     assert f"{CONSTRAINT} new" in words
     assert "add Drug Aspirin in health (from #1)" in words
@@ -177,14 +145,14 @@ def test_a_version_leads_to_its_entries_runs_and_files(admin_client: Client, row
 WARNING = "development Computed by the process runner"
 
 
-@pytest.mark.parametrize("model", [Run, Alert])
+@pytest.mark.parametrize("model", [models.Run, models.Alert])
 def test_what_a_process_computed_says_so_and_what_a_container_computed_does_not(
     admin_client: Client, rows: Rows, model: type[Model]
 ) -> None:
     page = page_url(rows[model])
     assert shown(admin_client.get(page)).count(WARNING) == 1
 
-    Run.objects.filter(pk=rows[Run].pk).update(runner="docker")
+    models.Run.objects.filter(pk=rows[models.Run].pk).update(runner="docker")
     words = shown(admin_client.get(page))
     assert WARNING not in words
     assert "docker" in words
@@ -194,7 +162,9 @@ def test_what_a_process_computed_says_so_and_what_a_container_computed_does_not(
 def test_a_version_tells_where_the_gate_ran(
     admin_client: Client, rows: Rows, runner: str, warns: bool
 ) -> None:
-    checkpoint = make_checkpoint(rows[MemoryUser], 3, verdict={"checks": [], "runner": runner})
+    checkpoint = make_checkpoint(
+        rows[models.MemoryUser], 3, verdict={"checks": [], "runner": runner}
+    )
 
     words = shown(admin_client.get(page_url(checkpoint)))
     assert (WARNING in words) is warns
@@ -202,11 +172,11 @@ def test_a_version_tells_where_the_gate_ran(
 
 
 def test_a_run_leads_to_its_alerts(admin_client: Client, rows: Rows) -> None:
-    response = admin_client.get(page_url(rows[Run]))
+    response = admin_client.get(page_url(rows[models.Run]))
 
     links = links_in(text_of(response))
-    assert page_url(rows[Alert]) in links
-    assert f"{list_url(Alert)}?last_run__id__exact={rows[Run].pk}" in links
+    assert page_url(rows[models.Alert]) in links
+    assert f"{list_url(models.Alert)}?last_run__id__exact={rows[models.Run].pk}" in links
     words = shown(response)
     assert f"ZeroDivisionError : Aspirin {CONSTRAINT}, line 3" in words
     assert "loaded the project into a sandbox 0.000 s 0.100 s other work 0.100 s 0.100 s" in words
@@ -321,8 +291,8 @@ EVIDENCE = {"scope": "selected", "count": 30, "records": [TRIPS], "collections":
 def test_every_kind_of_run_shows_what_went_in_and_out(
     admin_client: Client, rows: Rows, kind: RunKind, input: Any, output: Any, words: str
 ) -> None:
-    run = Run.objects.create(
-        user=rows[MemoryUser],
+    run = models.Run.objects.create(
+        user=rows[models.MemoryUser],
         kind=kind,
         trigger=RunTrigger.API,
         instant=timezone.now(),
@@ -338,8 +308,8 @@ def test_every_kind_of_run_shows_what_went_in_and_out(
 def test_a_constraint_that_failed_when_it_was_tried_is_not_called_silent(
     admin_client: Client, rows: Rows
 ) -> None:
-    run = Run.objects.create(
-        user=rows[MemoryUser],
+    run = models.Run.objects.create(
+        user=rows[models.MemoryUser],
         kind=RunKind.CONSTRAINT,
         trigger=RunTrigger.API,
         instant=timezone.now(),
@@ -360,7 +330,7 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
     admin_client: Client, rows: Rows, populate: Populate
 ) -> None:
     populate("Another", "bob")
-    user = rows[MemoryUser]
+    user = rows[models.MemoryUser]
     links = links_in(text_of(admin_client.get(page_url(user))))
 
     def follow(model: type[Model], query: str) -> list[Any]:
@@ -368,28 +338,30 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
         assert address in links
         return list(admin_client.get(address).context["cl"].result_list)
 
-    assert [entry.seq for entry in follow(LogEntry, "outcome=pending")] == [3]
-    assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=rejected")] == [2]
-    assert [outcome.seq for outcome in follow(EntryOutcome, "outcome__exact=covered")] == [1]
-    assert follow(RecordLocation, "retired=no") == [rows[RecordLocation]]
-    assert follow(Alert, "state__in=open%2Cacknowledged%2Csnoozed") == [rows[Alert]]
+    assert [entry.seq for entry in follow(models.LogEntry, "outcome=pending")] == [3]
+    assert [outcome.seq for outcome in follow(models.EntryOutcome, "outcome__exact=rejected")] == [
+        2
+    ]
+    assert [outcome.seq for outcome in follow(models.EntryOutcome, "outcome__exact=covered")] == [1]
+    assert follow(models.RecordLocation, "retired=no") == [rows[models.RecordLocation]]
+    assert follow(models.Alert, "state__in=open%2Cacknowledged%2Csnoozed") == [rows[models.Alert]]
 
 
 @pytest.mark.parametrize(
     ("model", "query", "found"),
     [
-        (LogEntry, "outcome=pending", 1),
-        (LogEntry, "outcome=rejected", 1),
-        (LogEntry, "outcome=covered", 1),
-        (LogEntry, "outcome=dismissed", 0),
-        (Lane, "due=yes", 2),
-        (Lane, "due=no", 0),
-        (PausedConstraint, "resumed=yes", 0),
-        (PausedConstraint, "resumed=no", 1),
-        (ApiKey, "revoked=no", 1),
-        (ApiKey, "revoked=yes", 0),
-        (RecordLocation, "retired=yes", 0),
-        (RecordLocation, "retired=no", 1),
+        (models.LogEntry, "outcome=pending", 1),
+        (models.LogEntry, "outcome=rejected", 1),
+        (models.LogEntry, "outcome=covered", 1),
+        (models.LogEntry, "outcome=dismissed", 0),
+        (models.Lane, "due=yes", 2),
+        (models.Lane, "due=no", 0),
+        (models.PausedConstraint, "resumed=yes", 0),
+        (models.PausedConstraint, "resumed=no", 1),
+        (models.ApiKey, "revoked=no", 1),
+        (models.ApiKey, "revoked=yes", 0),
+        (models.RecordLocation, "retired=yes", 0),
+        (models.RecordLocation, "retired=no", 1),
     ],
 )
 def test_the_filters_keep_what_they_say(
@@ -403,34 +375,34 @@ def test_the_filters_keep_what_they_say(
 @pytest.mark.parametrize(
     ("model", "fitting"),
     [
-        (Alert, ["ada", "Aspirin", "allergy"]),
-        (AlertEvent, ["ada", "constraints"]),
-        (AlertFeedback, ["ada", "Aspirin", "allergy"]),
-        (ApiKey, ["Aspirin"]),
-        (Backtest, ["of_ada"]),
-        (BacktestFinding, ["ada", "Aspirin"]),
-        (BacktestUser, ["ada"]),
-        (Blob, ["ada"]),
-        (Bytecode, ["ada", "allergy"]),
-        (Checkpoint, ["ada"]),
-        (Delivery, ["ada", "hooks-of-ada"]),
-        (DeliveryAttempt, ["ada", "hooks-of-ada"]),
-        (EntryOutcome, ["ada", "Aspirin"]),
-        (EventCounter, ["workspace"]),
-        (Lane, ["ada"]),
-        (LlmCall, ["ada"]),
-        (LlmSpending, ["model-of-ada"]),
-        (LogEntry, ["ada", "Aspirin"]),
-        (MailCursor, ["staff-ada", "workspace"]),
-        (MemoryUser, ["ada"]),
-        (PausedConstraint, ["ada", "other"]),
-        (RecordLocation, ["ada", "Aspirin", "drugs"]),
-        (IdempotencyKey, ["ada", "ada:Aspirin"]),
-        (Run, ["ada"]),
-        (SandboxHost, ["host of ada"]),
-        (StaffSubscription, ["staff-ada", "eve@example.org"]),
-        (WebhookEndpoint, ["hooks-of-ada", "workspace"]),
-        (Workspace, ["workspace"]),
+        (models.Alert, ["ada", "Aspirin", "allergy"]),
+        (models.AlertEvent, ["ada", "constraints"]),
+        (models.AlertFeedback, ["ada", "Aspirin", "allergy"]),
+        (models.ApiKey, ["Aspirin"]),
+        (models.Backtest, ["of_ada"]),
+        (models.BacktestFinding, ["ada", "Aspirin"]),
+        (models.BacktestUser, ["ada"]),
+        (models.Blob, ["ada"]),
+        (models.Bytecode, ["ada", "allergy"]),
+        (models.Checkpoint, ["ada"]),
+        (models.Delivery, ["ada", "hooks-of-ada"]),
+        (models.DeliveryAttempt, ["ada", "hooks-of-ada"]),
+        (models.EntryOutcome, ["ada", "Aspirin"]),
+        (models.EventCounter, ["workspace"]),
+        (models.Lane, ["ada"]),
+        (models.LlmCall, ["ada"]),
+        (models.LlmSpending, ["model-of-ada"]),
+        (models.LogEntry, ["ada", "Aspirin"]),
+        (models.MailCursor, ["staff-ada", "workspace"]),
+        (models.MemoryUser, ["ada"]),
+        (models.PausedConstraint, ["ada", "other"]),
+        (models.RecordLocation, ["ada", "Aspirin", "drugs"]),
+        (models.IdempotencyKey, ["ada", "ada:Aspirin"]),
+        (models.Run, ["ada"]),
+        (models.SandboxHost, ["host of ada"]),
+        (models.StaffSubscription, ["staff-ada", "eve@example.org"]),
+        (models.WebhookEndpoint, ["hooks-of-ada", "workspace"]),
+        (models.Workspace, ["workspace"]),
     ],
     ids=str,
 )
@@ -445,7 +417,7 @@ def test_searching_finds_what_fits_and_nothing_else(
     assert "No rows match." in text_of(response)
 
 
-@pytest.mark.parametrize("model", [LlmCall, LogEntry, Run], ids=name_of)
+@pytest.mark.parametrize("model", [models.LlmCall, models.LogEntry, models.Run], ids=name_of)
 def test_a_whole_id_finds_its_row(admin_client: Client, rows: Rows, model: type[Model]) -> None:
     response = admin_client.get(list_url(model), {"q": str(rows[model].pk)})
 
@@ -456,8 +428,8 @@ def test_alerts_come_live_before_resolved_and_grave_before_slight(
     admin_client: Client, rows: Rows
 ) -> None:
     def alert(message: str, severity: Severity, state: AlertState) -> None:
-        Alert.objects.create(
-            user=rows[MemoryUser],
+        models.Alert.objects.create(
+            user=rows[models.MemoryUser],
             constraint=CONSTRAINT,
             fingerprint=message,
             severity=severity,
@@ -472,7 +444,7 @@ def test_alerts_come_live_before_resolved_and_grave_before_slight(
     alert("acknowledged critical", Severity.CRITICAL, AlertState.ACKNOWLEDGED)
     alert("open warning", Severity.WARNING, AlertState.OPEN)
 
-    response = admin_client.get(list_url(Alert))
+    response = admin_client.get(list_url(models.Alert))
 
     assert [alert.message for alert in response.context["cl"].result_list] == [
         "Aspirin",
@@ -487,7 +459,7 @@ def test_what_is_long_is_cut_and_says_so(admin_client: Client, rows: Rows) -> No
     from memory import log
 
     [entry] = log.append(
-        rows[MemoryUser],
+        rows[models.MemoryUser],
         [log.Draft(kind=EntryKind.MESSAGE, content="a" * 100_250)],
         source="test",
     )
@@ -502,9 +474,9 @@ def test_what_is_long_is_cut_and_says_so(admin_client: Client, rows: Rows) -> No
 def test_pages_about_a_user_say_alike_where_they_are(
     admin_client: Client, rows: Rows, page: str
 ) -> None:
-    user = rows[MemoryUser]
+    user = rows[models.MemoryUser]
     address = (
-        project_url(rows[Checkpoint].pk)
+        project_url(rows[models.Checkpoint].pk)
         if page == "project"
         else reverse(f"admin:memory_memoryuser_{page}", args=[user.pk])
     )
@@ -514,7 +486,7 @@ def test_pages_about_a_user_say_alike_where_they_are(
     crumbs = text_of(response).split('<div class="breadcrumbs">')[1].split("</div>")[0]
     assert re.findall(r'href="([^"]+)"', crumbs)[:3] == [
         reverse("admin:index"),
-        list_url(MemoryUser),
+        list_url(models.MemoryUser),
         page_url(user),
     ]
     assert shown(response).count(f"Home › Users › {user.user_id} ›") == 1
@@ -523,7 +495,7 @@ def test_pages_about_a_user_say_alike_where_they_are(
 def test_an_entry_says_how_it_came(
     admin_client: Client, staff: Callable[..., Client], rows: Rows
 ) -> None:
-    entry, key = rows[LogEntry], rows[ApiKey]
+    entry, key = rows[models.LogEntry], rows[models.ApiKey]
     told = f"Origin: through the API key Aspirin (uac_{key.prefix}_…)"
 
     response = admin_client.get(page_url(entry))
@@ -547,10 +519,10 @@ def test_an_entry_says_how_it_came(
     ],
 )
 def test_what_no_key_wrote_says_what_did(
-    admin_client: Client, workspace: Workspace, source: str | None, told: str
+    admin_client: Client, workspace: models.Workspace, source: str | None, told: str
 ) -> None:
     user = create_user(workspace, "bob", time_zone="UTC", metadata={})
-    entry = LogEntry.objects.create(
+    entry = models.LogEntry.objects.create(
         user=user,
         seq=1,
         kind=EntryKind.MESSAGE,

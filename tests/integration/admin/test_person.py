@@ -40,7 +40,7 @@ from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.work import progress
 from tests.factories import make_checkpoint, make_run
-from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of
+from tests.integration.admin.conftest import Populate, Rows, page_url, rows_at, shown, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -57,10 +57,6 @@ NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 
 def panel(client: Client, user: MemoryUser) -> Any:
     return client.get(page_url(user)).context["panel"]
-
-
-def rows_at(client: Client, address: str) -> list[Any]:
-    return list(client.get(address).context["cl"].queryset)
 
 
 def url(name: str, user: MemoryUser) -> str:

@@ -11,6 +11,7 @@ from tests.integration.admin.conftest import (
     IMMUTABLE,
     MODELS,
     Rows,
+    act,
     add_url,
     delete_url,
     list_url,
@@ -56,10 +57,7 @@ def test_nobody_deletes_a_row(admin_client: Client, rows: Rows, model: type[Mode
 
     assert admin_client.get(delete_url(row)).status_code == 403
     assert admin_client.post(delete_url(row), {"post": "yes"}).status_code == 403
-    admin_client.post(
-        list_url(model),
-        {"action": "delete_selected", "_selected_action": str(row.pk), "post": "yes"},
-    )
+    act(admin_client, "delete_selected", row, post="yes")
 
     assert everything() == before
 

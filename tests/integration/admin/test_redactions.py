@@ -4,8 +4,16 @@ import pytest
 from django.test import Client
 
 from memory.models import LogEntry, Merge, Redaction
-from tests.integration.admin.conftest import Rows, list_url, messages_of, page_url, shown, text_of
-from tests.integration.admin.test_actions import Staff, act
+from tests.integration.admin.conftest import (
+    Rows,
+    Staff,
+    act,
+    list_url,
+    messages_of,
+    page_url,
+    shown,
+    text_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -69,12 +77,6 @@ def test_the_page_of_an_entry_offers_it_and_of_a_redacted_one_does_not(
 
 
 def test_who_may_only_look_cannot(staff: Staff, rows: Rows) -> None:
-    client = staff("view_logentry")
-
-    client.post(
-        list_url(LogEntry),
-        {"action": "redact", "_selected_action": [rows[LogEntry].pk], "confirmed": "1",
-         "note": "why"},
-    )  # fmt: skip
+    act(staff("view_logentry"), "redact", rows[LogEntry], confirmed="1", note="why")
 
     assert not LogEntry.objects.filter(redacted_at__isnull=False).exists()

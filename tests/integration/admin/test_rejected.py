@@ -19,8 +19,7 @@ from memory.models import (
 )
 from memory.staff import access, audit
 from tests.factories import make_run, reject
-from tests.integration.admin.conftest import list_url, page_url, shown, text_of
-from tests.integration.admin.test_pages import links_in
+from tests.integration.admin.conftest import links_in, list_url, page_url, shown, text_of
 
 pytestmark = pytest.mark.django_db
 

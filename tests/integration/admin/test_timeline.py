@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+import time_machine
 from django.db.models import QuerySet
 from django.test import Client
 from django.urls import reverse
@@ -64,24 +65,8 @@ def run_at(user: MemoryUser, moment: datetime.datetime) -> Run:
 
 
 def version_at(user: MemoryUser, number: int, moment: datetime.datetime) -> Checkpoint:
-    with timezone_now(moment):
+    with time_machine.travel(moment, tick=False):
         return make_checkpoint(user, number)
-
-
-class timezone_now:  # noqa: N801 - reads as what it does
-    """Travel to a moment, so that everything made in this context is made then."""
-
-    def __init__(self, moment: datetime.datetime) -> None:
-        self._moment = moment
-
-    def __enter__(self) -> None:
-        import time_machine
-
-        self._travel = time_machine.travel(self._moment, tick=False)
-        self._travel.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._travel.stop()
 
 
 @pytest.fixture

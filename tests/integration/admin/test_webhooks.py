@@ -13,6 +13,7 @@ from memory.models import Delivery, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from tests.integration.admin.conftest import (
     Rows,
+    act,
     add_url,
     list_url,
     messages_of,
@@ -45,12 +46,6 @@ def form(workspace: Workspace, **fields: Any) -> dict[str, Any]:
         "least_severity": "info",
         **fields,
     }
-
-
-def act(client: Client, action: str, *rows: Any) -> Any:
-    address = list_url(type(rows[0]))
-    chosen = [str(row.pk) for row in rows]
-    return client.post(address, {"action": action, "_selected_action": chosen}, follow=True)
 
 
 def test_a_new_endpoint_shows_its_secret_once(admin_client: Client, workspace: Workspace) -> None:

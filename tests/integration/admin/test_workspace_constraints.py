@@ -20,14 +20,13 @@ from memory.models import (
 )
 from memory.models.alerts import AlertState
 from memory.models.log import EntryKind
-from tests.integration.admin.conftest import add_url, list_url, messages_of, page_url, shown
+from tests.integration.admin.conftest import Staff, add_url, list_url, messages_of, page_url, shown
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
 Work = Callable[[], None]
-Staff = Callable[..., Client]
 
 
 def add(client: Client, workspace: Workspace, **fields: str) -> Any:
