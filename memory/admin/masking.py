@@ -223,7 +223,7 @@ def masked(model_admin: Any, names: Sequence[Any]) -> list[Any]:
 
 def masked_sets(model_admin: Any, fieldsets: Any) -> tuple[Any, list[Hidden]]:
     """Replace fields that aren't open in a page's fieldsets; also return the replacements."""
-    sets = [
+    sets: list[tuple[Any, Any]] = [
         (title, {**options, "fields": masked(model_admin, options["fields"])})
         for title, options in fieldsets
     ]
