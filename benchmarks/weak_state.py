@@ -220,11 +220,11 @@ class World:
     def state(self) -> dict[str, Any]:
         """Return all of the user's records as typed JSON, keyed by domain, collection and key."""
         from memory import checkpoints
-        from memory.project import to_typed_json
+        from memory.project.typed import encode
 
         project = checkpoints.open_project(self.user.head, self.user)
         return {
-            ".".join(record_id): to_typed_json(record, project, record_id.domain)
+            ".".join(record_id): encode(record, project.outline.domains[record_id.domain])
             for domain in project.outline.domains.values()
             for name in [*domain.collections, *domain.singletons]
             for record_id, record in project.records(domain.name, name)

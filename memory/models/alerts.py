@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from memory.models.fields import index_if_set
 from memory.models.runs import Run
 from memory.models.users import MemoryUser
 from memory.models.workspaces import Workspace
@@ -180,31 +181,15 @@ class Alert(models.Model):
                 name="alert_live",
                 condition=~models.Q(state="resolved"),
             ),
-            models.Index(
-                fields=["duplicate_of"],
-                name="alert_duplicate",
-                condition=models.Q(duplicate_of__isnull=False),
-            ),
-            models.Index(
-                fields=["was_duplicate_of"],
-                name="alert_former_duplicate",
-                condition=models.Q(was_duplicate_of__isnull=False),
-            ),
+            index_if_set("duplicate_of", "alert_duplicate"),
+            index_if_set("was_duplicate_of", "alert_former_duplicate"),
             models.Index(
                 fields=["duplicate_of"],
                 name="alert_live_duplicate",
                 condition=models.Q(duplicate_of__isnull=False) & ~models.Q(state="resolved"),
             ),
-            models.Index(
-                fields=["snoozed_until"],
-                name="alert_to_wake",
-                condition=models.Q(snoozed_until__isnull=False),
-            ),
-            models.Index(
-                fields=["escalate_at"],
-                name="alert_to_escalate",
-                condition=models.Q(escalate_at__isnull=False),
-            ),
+            index_if_set("snoozed_until", "alert_to_wake"),
+            index_if_set("escalate_at", "alert_to_escalate"),
         ]
 
     def __str__(self) -> str:

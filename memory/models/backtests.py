@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from memory.models.alerts import Severity
-from memory.models.fields import ExactJSONField
+from memory.models.fields import ExactJSONField, index_if_set
 from memory.models.leased import MortalWork
 from memory.models.log import By
 from memory.models.users import MemoryUser
@@ -103,11 +103,7 @@ class Backtest(MortalWork):
             ),
         ]
         indexes = [
-            models.Index(
-                fields=["dead_since"],
-                name="backtest_dead",
-                condition=models.Q(dead_since__isnull=False),
-            ),
+            index_if_set("dead_since", "backtest_dead"),
             models.Index(
                 fields=["run_after"], name="backtest_due", condition=Q(state__in=GOING_ON)
             ),

@@ -5,6 +5,7 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.models.fields import index_if_set
 from memory.models.leased import LeasedWork
 from memory.models.users import MemoryUser
 
@@ -36,11 +37,7 @@ class UserErasure(LeasedWork):
     class Meta:
         ordering = ["-created_at"]
         verbose_name = "erasure"
-        indexes = [
-            models.Index(
-                fields=["due_at"], name="erasure_due", condition=models.Q(due_at__isnull=False)
-            ),
-        ]
+        indexes = [index_if_set("due_at", "erasure_due")]
 
     def __str__(self) -> str:
         return f"erasure {str(self.id)[:8]}"

@@ -1,4 +1,4 @@
-"""Custom database fields and validators."""
+"""Custom database fields and validators, and a common kind of index."""
 
 import functools
 import zoneinfo
@@ -51,6 +51,13 @@ class ExactJSONField(models.JSONField):
     def from_db_value(self, value: Any, expression: object, connection: BaseDatabaseWrapper) -> Any:
         """Return the value as the driver parsed it; Django disables parsing only for `jsonb`."""
         return value
+
+
+def index_if_set(field: str, name: str) -> models.Index:
+    """Return an index on the rows in which this field has a value."""
+    return models.Index(
+        fields=[field], name=name, condition=models.Q(**{f"{field}__isnull": False})
+    )
 
 
 @models.BigIntegerField.register_lookup

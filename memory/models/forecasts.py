@@ -3,7 +3,7 @@
 from django.db import models
 
 from memory.models.checkpoints import Checkpoint
-from memory.models.fields import ExactJSONField
+from memory.models.fields import ExactJSONField, index_if_set
 from memory.models.leased import MortalWork
 from memory.models.users import MemoryUser
 
@@ -58,14 +58,8 @@ class Forecast(MortalWork):
 
     class Meta:
         indexes = [
-            models.Index(
-                fields=["dead_since"],
-                name="forecast_dead",
-                condition=models.Q(dead_since__isnull=False),
-            ),
-            models.Index(
-                fields=["due_at"], name="forecast_due", condition=models.Q(due_at__isnull=False)
-            ),
+            index_if_set("dead_since", "forecast_dead"),
+            index_if_set("due_at", "forecast_due"),
         ]
 
     def __str__(self) -> str:

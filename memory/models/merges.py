@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.models.fields import index_if_set
 from memory.models.leased import LeasedWork
 from memory.models.users import MemoryUser
 
@@ -52,11 +53,7 @@ class Merge(LeasedWork):
 
     class Meta:
         ordering = ["-created_at"]
-        indexes = [
-            models.Index(
-                fields=["due_at"], name="merge_due", condition=models.Q(due_at__isnull=False)
-            ),
-        ]
+        indexes = [index_if_set("due_at", "merge_due")]
 
     def __str__(self) -> str:
         return f"{self.merged} into {self.user}"

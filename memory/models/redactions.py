@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.models.fields import index_if_set
 from memory.models.leased import LeasedWork
 from memory.models.users import MemoryUser
 
@@ -60,11 +61,7 @@ class Redaction(LeasedWork):
         constraints = [
             models.UniqueConstraint(fields=["user", "seq"], name="redaction_of_user"),
         ]
-        indexes = [
-            models.Index(
-                fields=["due_at"], name="redaction_due", condition=models.Q(due_at__isnull=False)
-            ),
-        ]
+        indexes = [index_if_set("due_at", "redaction_due")]
 
     def __str__(self) -> str:
         return f"{self.user} #{self.seq}"

@@ -5,7 +5,7 @@ import uuid
 from django.db import models
 
 from memory.models.checkpoints import Checkpoint
-from memory.models.fields import ExactJSONField
+from memory.models.fields import ExactJSONField, index_if_set
 from memory.models.leased import MortalWork
 from memory.models.users import MemoryUser
 
@@ -140,11 +140,7 @@ class Run(MortalWork):
     class Meta:
         ordering = ["-queued_at"]
         indexes = [
-            models.Index(
-                fields=["dead_since"],
-                name="run_dead",
-                condition=models.Q(dead_since__isnull=False),
-            ),
+            index_if_set("dead_since", "run_dead"),
             models.Index(fields=["user", "-queued_at"], name="run_of_user"),
             models.Index(
                 fields=["run_after"],

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from memory.models.fields import index_if_set
 from memory.models.leased import LeasedWork
 from memory.models.users import MemoryUser
 
@@ -22,11 +23,7 @@ class SearchIndex(LeasedWork):
 
     class Meta:
         verbose_name_plural = "search indexes"
-        indexes = [
-            models.Index(
-                fields=["due_at"], name="search_due", condition=models.Q(due_at__isnull=False)
-            ),
-        ]
+        indexes = [index_if_set("due_at", "search_due")]
 
     def __str__(self) -> str:
         return f"search index of {self.user}"

@@ -6,7 +6,7 @@ import uuid
 from django.core.validators import RegexValidator
 from django.db import models
 
-from memory.models.fields import validate_time_zone
+from memory.models.fields import index_if_set, validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
@@ -35,12 +35,7 @@ class MemoryUser(models.Model):
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="users")
     user_id = models.CharField(
         max_length=128,
-        validators=[
-            RegexValidator(
-                rf"\A{USER_ID_PATTERN.pattern}\Z",
-                USER_ID_RULE,
-            )
-        ],
+        validators=[RegexValidator(rf"\A{USER_ID_PATTERN.pattern}\Z", USER_ID_RULE)],
     )
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     metadata = models.JSONField(default=dict, blank=True)
@@ -114,11 +109,7 @@ class MemoryUser(models.Model):
         ]
         indexes = [
             models.Index(fields=["-created_at"], name="user_newest"),
-            models.Index(
-                fields=["constraints_due_at"],
-                name="user_constraints_due",
-                condition=models.Q(constraints_due_at__isnull=False),
-            ),
+            index_if_set("constraints_due_at", "user_constraints_due"),
             models.Index(
                 fields=["constraints_changed_at"],
                 name="user_constraints_changed",

@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from memory.models.alerts import Alert, AlertEvent, AlertKind, Severity
+from memory.models.fields import index_if_set
 from memory.models.leased import MortalWork
 from memory.models.workspaces import Workspace
 
@@ -140,11 +141,7 @@ class Delivery(MortalWork):
             models.UniqueConstraint(fields=["endpoint", "event"], name="delivery_of_event")
         ]
         indexes = [
-            models.Index(
-                fields=["dead_since"],
-                name="delivery_dead",
-                condition=models.Q(dead_since__isnull=False),
-            ),
+            index_if_set("dead_since", "delivery_dead"),
             models.Index(fields=["-created_at", "-seq"], name="delivery_newest"),
             models.Index(fields=["endpoint", "-created_at"], name="delivery_of_endpoint"),
             models.Index(
@@ -169,11 +166,7 @@ class Delivery(MortalWork):
                 name="delivery_given_up",
                 condition=models.Q(state="given_up"),
             ),
-            models.Index(
-                fields=["settled_at"],
-                name="delivery_settled",
-                condition=models.Q(settled_at__isnull=False),
-            ),
+            index_if_set("settled_at", "delivery_settled"),
         ]
 
     def __str__(self) -> str:

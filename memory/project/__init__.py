@@ -9,8 +9,6 @@ Files are parsed, never executed. `render` produces the canonical text of a proj
 `Project.from_files` parses that text into an equal project.
 """
 
-from typing import Any
-
 from memory.project.apply import apply
 from memory.project.edits import (
     Add,
@@ -32,20 +30,9 @@ from memory.project.edits import (
 )
 from memory.project.errors import EditError, ProjectError
 from memory.project.manifest import manifest_text, render_manifest
-from memory.project.model import Change, Locate, PlacedRecord, Project, Read, render
-from memory.project.outline import (
-    REQUIRED,
-    Class,
-    Collection,
-    Domain,
-    Enumeration,
-    Field,
-    Outline,
-    Shard,
-    Singleton,
-)
+from memory.project.model import Change, Project, render
+from memory.project.outline import Domain, Outline
 from memory.project.records import RecordEntry, compile_record
-from memory.project.typed import encode
 from memory.project.values import (
     EnumMember,
     Location,
@@ -57,19 +44,10 @@ from memory.project.values import (
     Value,
 )
 
-
-def to_typed_json(value: Value | Record, project: Project, domain: str) -> Any:
-    """Return a value or record in a domain as typed JSON, in the form of a sandbox dump."""
-    return encode(value, project.outline.domains[domain])
-
-
 __all__ = [
-    "REQUIRED",
     "Add",
     "AddField",
     "Change",
-    "Class",
-    "Collection",
     "Conflict",
     "DefineClass",
     "DeleteConstraint",
@@ -78,26 +56,19 @@ __all__ = [
     "Edit",
     "EditError",
     "EnumMember",
-    "Enumeration",
-    "Field",
     "FieldSpec",
-    "Locate",
     "Location",
     "Note",
     "Outline",
     "PartialDate",
-    "PlacedRecord",
     "Project",
     "ProjectError",
-    "Read",
     "Record",
     "RecordEntry",
     "RecordId",
     "Ref",
     "RenameField",
     "Retire",
-    "Shard",
-    "Singleton",
     "Struct",
     "Update",
     "Value",
@@ -110,5 +81,4 @@ __all__ = [
     "manifest_text",
     "render",
     "render_manifest",
-    "to_typed_json",
 ]

@@ -24,7 +24,7 @@ from memory.project.edits import (
     check_sources,
 )
 from memory.project.errors import EditError
-from memory.project.model import Project
+from memory.project.model import Project, same_record
 from memory.project.names import (
     check_key,
     check_lower_name,
@@ -42,7 +42,7 @@ from memory.project.schema_edits import (
     rename_field,
     widen_field,
 )
-from memory.project.values import Record, RecordId
+from memory.project.values import Location, Record, RecordId
 from memory.texts import parse_python
 
 # Maximum length, in characters, of a conflict's `about`, which becomes part of an alert's message.
@@ -55,6 +55,32 @@ def apply(project: Project, edit: Edit) -> None:
     _APPLY[type(edit)](project, edit)
 
 
+def add_of(record_id: RecordId, record: Record, *, singleton: bool) -> Add:
+    """Return the edit that adds a record, citing the record's own sources."""
+    return Add(
+        record_id.domain,
+        record.class_name,
+        record.fields,
+        record.sources,
+        record.key,
+        record_id.collection,
+        singleton=singleton,
+    )
+
+
+def add_exactly(project: Project, record_id: RecordId, record: Record, *, singleton: bool) -> Edit:
+    """Add a record exactly as it is, and return the edit.
+
+    The edit alone would turn text that looks like a date into a date if its field allows several
+    types.
+    """
+    add = add_of(record_id, record, singleton=singleton)
+    apply(project, add)
+    if not same_record(record, project.record(record_id)):
+        project.replace(record_id, record)
+    return add
+
+
 def free_key(project: Project, domain: str, collection: str, class_name: str, seq: int) -> str:
     """Return an unused key for a record that has no key: `trip-41`, then `trip-41-2`, and so on."""
     key = base = key_of_entry(class_name, seq)
@@ -65,13 +91,24 @@ def free_key(project: Project, domain: str, collection: str, class_name: str, se
     return key
 
 
+def find_unretired(project: Project, record_id: RecordId) -> Location | None:
+    """Return a record's location, or None if its key was never used; reject a retired key."""
+    location = project.find(record_id)
+    if location and location.retired:
+        raise EditError(
+            "key_retired",
+            f"{'.'.join(record_id)} was retired, and keys are never reused: choose another key",
+        )
+    return location
+
+
 def collection_for(domain: Domain, class_name: str) -> str:
     """Return the name of the collection that holds a class's records by default."""
     existing = domain.collections_of(class_name)
     if existing:
         return existing[0]
     name = default_collection(class_name)
-    while name in domain.collections or name in domain.singletons:
+    while name in domain.holders:
         name += "_"
     return name
 
@@ -224,10 +261,9 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
         raise EditError(
             "key_retired", f"{'.'.join(record_id)} was retired: add a new record with another key"
         )
-    holders = [*domain.collections, *domain.singletons]
     where = f"{record_id.domain}.{record_id.collection}"
-    if record_id.collection not in holders:
-        known = ", ".join(holders) or "none"
+    if record_id.collection not in domain.holders:
+        known = ", ".join(domain.holders) or "none"
         raise EditError(
             "unknown_collection",
             f"{record_id.domain} has no collection {record_id.collection!r}: it has {known}"
@@ -242,13 +278,7 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
 
 
 def _check_unused(project: Project, record_id: RecordId) -> None:
-    location = project.find(record_id)
-    if location and location.retired:
-        raise EditError(
-            "key_retired",
-            f"{'.'.join(record_id)} was retired, and keys are never reused: choose another key",
-        )
-    if location:
+    if find_unretired(project, record_id):
         raise EditError(
             "key_exists", f"{'.'.join(record_id)} already exists: change it with update"
         )

@@ -8,9 +8,8 @@ file that accidentally omits a record doesn't retire it.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from memory.project.apply import apply
+from memory.project.apply import add_exactly, add_of, apply
 from memory.project.edits import (
-    Add,
     AddField,
     DefineClass,
     DeleteConstraint,
@@ -23,7 +22,7 @@ from memory.project.edits import (
 )
 from memory.project.errors import EditError, ProjectError
 from memory.project.legacy import is_old_constraint
-from memory.project.literals import Uses, record_literal, same
+from memory.project.literals import same
 from memory.project.loading import load, load_domain
 from memory.project.model import Project
 from memory.project.outline import REQUIRED, Class, Domain, Enumeration, Outline
@@ -119,7 +118,10 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         domain = outline.domains[_domain_of(path)]
         for name, by_key in contents.items():
             for record in by_key.values():
-                edits.append(_take_over_record(project, domain, name, record, sources))
+                record_id = RecordId(domain.name, name, record.key)
+                exact = replace(record, sources=sources)
+                singleton = name in domain.singletons
+                edits.append(add_exactly(project, record_id, exact, singleton=singleton))
     constraints = [
         WriteConstraint(
             name,
@@ -170,29 +172,6 @@ def _take_over_order(project: Project, domain: Domain) -> None:
     for collection in domain.collections.values():
         check_new_holder(project.outline.domains[domain.name], collection.name)
         project.add_collection(domain.name, collection.name, collection.class_name)
-
-
-def _take_over_record(
-    project: Project, domain: Domain, name: str, record: Record, sources: tuple[int, ...]
-) -> Edit:
-    singleton = name in domain.singletons
-    add = Add(
-        domain.name,
-        record.class_name,
-        record.fields,
-        sources,
-        record.key,
-        name,
-        singleton=singleton,
-    )
-    apply(project, add)
-    # If a field allows several types, the edit turns text that looks like a date into a date. In
-    # that case, restore the record as it was in the other project.
-    record_id = RecordId(domain.name, name, record.key)
-    written, exact = project.record(record_id), replace(record, sources=sources)
-    if written is None or record_literal(written, Uses()) != record_literal(exact, Uses()):
-        project.replace(record_id, exact)
-    return add
 
 
 def _applied(project: Project, edits: Iterable[Edit]) -> list[Edit]:
@@ -281,7 +260,7 @@ def _read(project: Project, name: str, files: Mapping[str, str | None]) -> _Read
         )
     before = {
         record_id: record
-        for held in (*old.collections, *old.singletons)
+        for held in old.holders
         for record_id, record in project.records(name, held)
     }
     after = {
@@ -363,15 +342,8 @@ def _of_records(
     for record_id, record in after.items():
         old = before.get(record_id)
         if old is None:
-            yield Add(
-                domain.name,
-                record.class_name,
-                record.fields,
-                record.sources,
-                record.key,
-                record_id.collection,
-                singleton=record_id.collection in domain.singletons,
-            )
+            singleton = record_id.collection in domain.singletons
+            yield add_of(record_id, record, singleton=singleton)
             continue
         if old.class_name != record.class_name:
             raise EditError(

@@ -10,8 +10,6 @@ from memory.project.types import format_type, is_optional, without_none
 # For projects with more classes than this, the manifest has only names and counts.
 MAX_CLASSES = 80
 _MAX_DOC = 100
-_LEGEND = "str unless name:type; ? may be None"
-_BRIEF_LEGEND = "fields: see schema.py"
 
 
 def render_manifest(outline: Outline) -> str:
@@ -84,7 +82,7 @@ def _is_brief(outline: Outline) -> bool:
 
 
 def _legend(brief: bool) -> str:
-    return _BRIEF_LEGEND if brief else _LEGEND
+    return "fields: see schema.py" if brief else "str unless name:type; ? may be None"
 
 
 def _names(domain: Domain) -> Iterator[str]:

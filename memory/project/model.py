@@ -106,7 +106,7 @@ class Project:
     @classmethod
     def empty(cls) -> "Project":
         """Return a project with no content."""
-        return cls(Outline(), _nothing_to_read, _nowhere, ())
+        return cls.from_files({})
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Project":
@@ -327,7 +327,7 @@ class Project:
         before = self._before.items()
         now = {record_id: self.record(record_id) for record_id in self._before}
         added = [i for i, old in before if not old and now[i]]
-        updated = [i for i, old in before if old and now[i] and not _same(old, now[i])]
+        updated = [i for i, old in before if old and now[i] and not same_record(old, now[i])]
         retired = [i for i, old in before if old and not now[i]]
         changed_states = self._state_paths() & files.keys()
         return Change(
@@ -466,8 +466,8 @@ def _domain_of(path: str) -> str:
     return path.split("/")[1]
 
 
-def _same(old: Record, new: Record | None) -> bool:
-    # Compare the records' source text, because in Python 1 equals 1.0 and True.
+def same_record(old: Record, new: Record | None) -> bool:
+    """Return whether two records have the same source; in Python, 1 equals 1.0 and True."""
     return new is not None and record_literal(old, Uses()) == record_literal(new, Uses())
 
 
@@ -477,11 +477,3 @@ def _copy(contents: FileRecords) -> dict[str, dict[str, Record]]:
 
 def _lists(contents: FileRecords) -> dict[str, list[Record]]:
     return {name: list(by_key.values()) for name, by_key in contents.items()}
-
-
-def _nothing_to_read(path: str) -> str:
-    raise KeyError(path)
-
-
-def _nowhere(domain: str, collection: str, key: str) -> Location | None:
-    return None

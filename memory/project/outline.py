@@ -60,10 +60,6 @@ class Enumeration:
     members: tuple[tuple[str, str | int], ...]
     doc: str = ""
 
-    def value(self, member: str) -> str | int:
-        """Return a member's value; raises KeyError if there is no such member."""
-        return dict(self.members)[member]
-
 
 @dataclass(frozen=True)
 class Shard:
@@ -123,9 +119,14 @@ class Domain:
             return self.state_path
         return f"domains/{self.name}/{collection}_{number:04d}.py"
 
+    @property
+    def holders(self) -> Mapping[str, Collection | Singleton]:
+        """What holds the records: the collections, then the singletons."""
+        return {**self.collections, **self.singletons}
+
     def names(self) -> set[str]:
         """Return all names already in use in the domain."""
-        return {*self.enums, *self.classes, *self.collections, *self.singletons}
+        return {*self.enums, *self.classes, *self.holders}
 
     def has_part(self, name: str) -> bool:
         """Return whether `name` is an enum or non-record class, which can be a field's type."""
@@ -197,14 +198,13 @@ class Outline:
         """Return the outline with a domain added or replaced; domains are sorted by name."""
         if domain.name in self.domains:
             return replace(self, domains={**self.domains, domain.name: domain})
-        return replace(self, domains=_sorted({**self.domains, domain.name: domain}))
+        return replace(self, domains=dict(sorted({**self.domains, domain.name: domain}.items())))
 
     def with_constraint(self, name: str, doc: str) -> "Outline":
         """Return the outline with a constraint and its test file added or replaced."""
         tests = sorted({*self.tests, f"tests/test_{name}.py"})
-        return replace(
-            self, constraints=_sorted({**self.constraints, name: doc}), tests=tuple(tests)
-        )
+        constraints = dict(sorted({**self.constraints, name: doc}.items()))
+        return replace(self, constraints=constraints, tests=tuple(tests))
 
     def without_constraint(self, name: str) -> "Outline":
         """Return the outline without a constraint and its test file."""
@@ -265,12 +265,7 @@ class Outline:
         )
 
 
-_Item = TypeVar("_Item")
 _Named = TypeVar("_Named", Enumeration, Class, Collection, Singleton, Domain)
-
-
-def _sorted(items: Mapping[str, _Item]) -> dict[str, _Item]:
-    return dict(sorted(items.items()))
 
 
 def _by_name(items: Iterable[_Named]) -> dict[str, _Named]:

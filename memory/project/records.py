@@ -8,7 +8,7 @@ rejected.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from memory.project.apply import collection_for, free_key
+from memory.project.apply import collection_for, find_unretired, free_key
 from memory.project.conform import conform, infer_scalar, looks_like_date, normal_fields, shown
 from memory.project.edits import (
     Add,
@@ -80,12 +80,7 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     check_class_name(entry.type, "type")
     domain = project.outline.domains.get(entry.domain) or Domain(entry.domain)
     record_id = _record_id(project, domain, entry)
-    location = project.find(record_id)
-    if location and location.retired:
-        raise EditError(
-            "key_retired",
-            f"{'.'.join(record_id)} was retired, and keys are never reused: choose another key",
-        )
+    location = find_unretired(project, record_id)
     sources = (entry.seq,)
     if entry.retired:
         if location is None:
@@ -123,7 +118,7 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
     else:
         collection = escape_collection(entry.collection)
         check_lower_name(collection, "collection")
-    held = domain.collections.get(collection) or domain.singletons.get(collection)
+    held = domain.holders.get(collection)
     if held and held.class_name != entry.type:
         raise EditError(
             "wrong_collection",

@@ -16,16 +16,7 @@ from memory.project.names import (
     singular,
     snake,
 )
-from memory.project.outline import (
-    REQUIRED,
-    Class,
-    Collection,
-    Default,
-    Domain,
-    Enumeration,
-    Field,
-    Singleton,
-)
+from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
 from memory.project.types import Named, Type, format_type, is_wider, map_names, parse_type, parts
 from memory.project.values import EnumMember, Record, Ref, Struct, Value
 
@@ -197,14 +188,10 @@ def rename_field(project: Project, edit: RenameField) -> None:
             return Struct(value.class_name, renamed(value.class_name, value.fields))
         return value
 
-    holders: list[Collection | Singleton] = [
-        *domain.collections.values(),
-        *domain.singletons.values(),
-    ]
     containing = _classes_containing(domain, class_.name)
     records = [
         found
-        for holder in holders
+        for holder in domain.holders.values()
         if holder.class_name in containing
         for found in project.records(domain.name, holder.name)
     ]
@@ -272,15 +259,10 @@ def places_of(project: Project, name: str) -> str:
     `name` may be a class, in singular or plural, or a collection in another domain.
     """
     guessed = {snake(name), singular(snake(name))}
-    holders: list[tuple[Domain, Collection | Singleton]] = [
-        (domain, holder)
-        for domain in project.outline.domains.values()
-        for held in (domain.collections, domain.singletons)
-        for holder in held.values()
-    ]
     found = [
         f"{holder.class_name} is in {domain.name}.{holder.name}"
-        for domain, holder in holders
+        for domain in project.outline.domains.values()
+        for holder in domain.holders.values()
         if guessed & {holder.name, snake(holder.class_name), default_collection(holder.class_name)}
     ]
     return f"; {', '.join(found)}" if found else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from memory.project.errors import EditError
-from memory.project.outline import Class, Collection, Domain, Outline, Singleton
+from memory.project.outline import Class, Domain, Outline
 from memory.project.outline import Field as UserField
 from memory.project.types import (
     NONE,
@@ -459,11 +459,7 @@ def _places(
         and is_optional(fields[wanted.name].type)
         and not is_optional(wanted.type)
     ]
-    places: list[Collection | Singleton] = [
-        *domain.collections.values(),
-        *domain.singletons.values(),
-    ]
-    for place in places:
+    for place in domain.holders.values():
         if place.class_name == class_.name:
             yield {
                 "domain": domain.name,

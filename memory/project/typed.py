@@ -8,7 +8,7 @@ from typing import Any
 
 from memory.project.conform import conform
 from memory.project.errors import EditError
-from memory.project.outline import REQUIRED, Class, Domain
+from memory.project.outline import Domain
 from memory.project.types import MAX_DEPTH, Scalar, bare_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 
@@ -40,7 +40,7 @@ def encode(value: object, domain: Domain | None = None) -> Any:
         case EnumMember(class_name, member):
             tagged = {"$enum": f"{class_name}.{member}"}
             if domain:
-                tagged["value"] = encode(domain.enums[class_name].value(member))
+                tagged["value"] = encode(dict(domain.enums[class_name].members)[member])
             return tagged
         case Ref(class_name, key):
             # In a sandbox dump, class names are not qualified by their domain.
@@ -65,18 +65,11 @@ def encode(value: object, domain: Domain | None = None) -> Any:
 def _encode_fields(
     class_name: str, fields: Mapping[str, Value], domain: Domain | None
 ) -> dict[str, Any]:
-    values = all_fields(domain.classes[class_name], fields) if domain else fields
+    values: Mapping[str, object] = fields
+    if domain:
+        declared = domain.classes[class_name].fields
+        values = {field.name: fields.get(field.name, field.default) for field in declared}
     return {name: encode(value, domain) for name, value in values.items()}
-
-
-def all_fields(class_: Class, fields: Mapping[str, Value]) -> dict[str, Value]:
-    """Return every field of an object of this class, with defaults filled in."""
-    return {
-        field.name: fields[field.name]
-        if field.default is REQUIRED or field.name in fields
-        else field.default
-        for field in class_.fields
-    }
 
 
 def decode(data: object, where: str, depth: int = 0) -> Any:

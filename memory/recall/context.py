@@ -27,7 +27,6 @@ from memory.models.log import EntryKind
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
-from memory.project.outline import Singleton
 from memory.recall import retrieval
 from memory.recall.search.documents import CorpusName, day_of, key_of
 from memory.recall.search.embeddings import closeness
@@ -167,17 +166,16 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
         records = "Records that may matter"
         # Records that somebody's safety may depend on are allotted room before facts and messages.
         reserved = len(_part("state", records, needed, left).text)
-        for name, title, lines, share in (
-            ("facts", "Facts that may matter", _said(known, hits, CorpusName.FACTS), FACTS),
-            ("archive", "Said before", _said(known, hits, CorpusName.ARCHIVE), ARCHIVE),
-            ("state", records, [*needed, *others], 1.0),
+        for corpus, title, share in (
+            (CorpusName.FACTS, "Facts that may matter", FACTS),
+            (CorpusName.ARCHIVE, "Said before", ARCHIVE),
         ):
-            free = left if name == "state" else left - reserved
-            part = _part(name, title, lines, int(free * share))
-            if name == "state":
-                part = replace(part, left_out=part.left_out + unread)
+            lines = _said(known, hits, corpus)
+            part = _part(corpus.value, title, lines, int((left - reserved) * share))
             left -= len(part.text)
-            parts.insert(2 if name == "state" else len(parts), part)
+            parts.append(part)
+        state = _part("state", records, [*needed, *others], left)
+        parts.insert(2, replace(state, left_out=state.left_out + unread))
     text = stable + "".join(part.text for part in parts[2:])
     return Context(text, len(stable), parts, known, question, meaning)
 
@@ -268,7 +266,7 @@ def _record_lines(
     others: list[tuple[float, Line]] = []
     unread = 0
     for domain, name in dict.fromkeys(places):
-        if name not in dict(_held(outline.domains[domain])):
+        if name not in outline.domains[domain].holders:
             continue
         keys = {key for at, of, key in evidence if (at, of) == (domain, name)}
         is_watched = (domain, name) in watched
@@ -309,7 +307,7 @@ def _collections(
     classes = {
         (domain.name, name): held.class_name
         for domain in outline.domains.values()
-        for name, held in _held(domain)
+        for name, held in domain.holders.items()
     }
     described = {
         (domain, name): _description(outline.domains[domain], name, class_name)
@@ -366,11 +364,6 @@ def _read_by_workspace(known: Known, outline: Outline) -> Iterator[set[tuple[str
         if may_be_critical(version.source):
             bindings = applying[path].match.bindings.values()
             yield {(place["domain"], place["name"]) for places in bindings for place in places}
-
-
-def _held(domain: Domain) -> Iterator[tuple[str, Stored | Singleton]]:
-    yield from domain.collections.items()
-    yield from domain.singletons.items()
 
 
 def _description(domain: Domain, collection: str, class_name: str) -> str:

@@ -10,111 +10,95 @@ from workers.checkpointing.repairs import put_right, repair
 DATA = "from dataclasses import dataclass, field\nfrom datetime import date\n\n"
 
 
-@pytest.mark.parametrize(
-    ("source", "repaired", "name"),
-    [
-        pytest.param("```python\nx = 1\n```", "x = 1\n", "code_fence", id="fence"),
-        pytest.param("Sure:\n```py\nx = 1\n```\nDone.", "x = 1\n", "code_fence", id="in prose"),
-        pytest.param("```\nx = 1", "x = 1", "code_fence", id="fence that does not close"),
-        pytest.param("x = 1\n```\n", "x = 1\n", "code_fence", id="fence that does not open"),
-        pytest.param(
-            "```python\nx = 1\n```\nand\n```bash\npip install y\n```\n```python\nz = 2\n```",
-            "x = 1\nz = 2\n",
-            "code_fence",
-            id="several blocks, one of another language",
-        ),
-        pytest.param("python\nx = 1", "x = 1", "language_tag", id="tag"),
-        pytest.param("\ufeffx = 1\u200b", "x = 1", "unseen_characters", id="zero width"),
-        pytest.param("x\u00a0=\u00a01", "x = 1", "unseen_characters", id="other spaces"),
-        pytest.param("x = 1\0", "x = 1", "unseen_characters", id="null"),
-        pytest.param(">>> x = 1\n>>> y = 2", "x = 1\ny = 2", "prompts", id="prompts"),
-        pytest.param(
-            "Here is the module you asked for:\n\nx = 1\n\nI hope this helps.\n",
-            "x = 1\n",
-            "prose_around",
-            id="prose",
-        ),
-        pytest.param("    x = 1\n    y = 2\n", "x = 1\ny = 2\n", "indentation", id="fragment"),
-        pytest.param("x = 1\n    y = 2\n", "x = 1\ny = 2\n", "indentation", id="cut fragment"),
-        pytest.param("\tx = 1\n\ty = 2\n", "x = 1\ny = 2\n", "indentation", id="tabs"),
-        pytest.param("x = “one”", 'x = "one"', "typographic_quotes", id="double quotes"),
-        pytest.param("x = ‘one’", "x = 'one'", "typographic_quotes", id="single quotes"),
-        pytest.param("x = [1， \u22122]", "x = [1, -2]", "wide_punctuation", id="punctuation"),
-        pytest.param(
-            "d = date(2024, 11, 09)\nfrom datetime import date",
-            "d = date(2024, 11, 9)\nfrom datetime import date",
-            "leading_zeros",
-            id="zeros",
-        ),
-        pytest.param(
-            "from datetime import date\nd = date(2024, month=08, day=00)",
-            "from datetime import date\nd = date(2024, month=8, day=0)",
-            "leading_zeros",
-            id="zeros of keywords",
-        ),
-        pytest.param(
-            "import datetime\nd = datetime.time(0o8, 0o1)",
-            "import datetime\nd = datetime.time(8, 1)",
-            "impossible_octals",
-            id="octals",
-        ),
-    ],
-)
+REPAIRED = {
+    "fence": ("```python\nx = 1\n```", "x = 1\n", "code_fence"),
+    "in prose": ("Sure:\n```py\nx = 1\n```\nDone.", "x = 1\n", "code_fence"),
+    "fence that does not close": ("```\nx = 1", "x = 1", "code_fence"),
+    "fence that does not open": ("x = 1\n```\n", "x = 1\n", "code_fence"),
+    "several blocks, one of another language": (
+        "```python\nx = 1\n```\nand\n```bash\npip install y\n```\n```python\nz = 2\n```",
+        "x = 1\nz = 2\n",
+        "code_fence",
+    ),
+    "tag": ("python\nx = 1", "x = 1", "language_tag"),
+    "zero width": ("\ufeffx = 1\u200b", "x = 1", "unseen_characters"),
+    "other spaces": ("x\u00a0=\u00a01", "x = 1", "unseen_characters"),
+    "null": ("x = 1\0", "x = 1", "unseen_characters"),
+    "prompts": (">>> x = 1\n>>> y = 2", "x = 1\ny = 2", "prompts"),
+    "prose": (
+        "Here is the module you asked for:\n\nx = 1\n\nI hope this helps.\n",
+        "x = 1\n",
+        "prose_around",
+    ),
+    "fragment": ("    x = 1\n    y = 2\n", "x = 1\ny = 2\n", "indentation"),
+    "cut fragment": ("x = 1\n    y = 2\n", "x = 1\ny = 2\n", "indentation"),
+    "tabs": ("\tx = 1\n\ty = 2\n", "x = 1\ny = 2\n", "indentation"),
+    "double quotes": ("x = “one”", 'x = "one"', "typographic_quotes"),
+    "single quotes": ("x = ‘one’", "x = 'one'", "typographic_quotes"),
+    "punctuation": ("x = [1， \u22122]", "x = [1, -2]", "wide_punctuation"),
+    "zeros": (
+        "d = date(2024, 11, 09)\nfrom datetime import date",
+        "d = date(2024, 11, 9)\nfrom datetime import date",
+        "leading_zeros",
+    ),
+    "zeros of keywords": (
+        "from datetime import date\nd = date(2024, month=08, day=00)",
+        "from datetime import date\nd = date(2024, month=8, day=0)",
+        "leading_zeros",
+    ),
+    "octals": (
+        "import datetime\nd = datetime.time(0o8, 0o1)",
+        "import datetime\nd = datetime.time(8, 1)",
+        "impossible_octals",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "repaired", "name"), REPAIRED.values(), ids=REPAIRED)
 def test_a_text_that_is_no_python_is_repaired(source: str, repaired: str, name: str) -> None:
     found = repair(source)
     assert (found.source, found.repairs, found.error) == (repaired, (name,), "")
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        pytest.param(
-            f"{DATA}@dataclass\nclass A:\n    a: int = 1\n    b: int\n\nx = A(b=2)\n",
-            "keyword_only",
-            id="order of fields",
-        ),
-        pytest.param(
-            f"{DATA}@dataclass(frozen=True)\nclass A:\n    a: int = 1\n\n@dataclass\nclass B(A):\n"
-            "    b: int\n\nx = A()\n".replace(
-                "@dataclass\nclass B", "@dataclass(frozen=True)\nclass B"
-            ),
-            "keyword_only",
-            id="order of inherited fields",
-        ),
-        pytest.param(
-            f"{DATA}@dataclass\nclass A:\n    a: list = []\n    b: dict = {{}}\n\nx = A()\n"
-            "x.a.append(1)\nassert A().a == []\n",
-            "mutable_defaults",
-            id="mutable default",
-        ),
-        pytest.param(
-            f"{DATA}@dataclass\nclass A:\n    date: date | None = None\n"
-            "    until: date | None = None\n\nx = A()\n",
-            "late_annotations",
-            id="a field that hides its type",
-        ),
-        pytest.param(
-            f"{DATA}@dataclass\nclass A:\n    b: list[B]\n\n@dataclass\nclass B:\n    n: int\n\n"
-            "x = A([B(1)])\n",
-            "late_annotations",
-            id="a class that comes later",
-        ),
-        pytest.param(
-            "@dataclass\nclass A:\n    on: Optional[date]\n    tags: List[str] = "
-            "field(default_factory=list)\n\nx = A(date(2026, 1, 2))\n",
-            "missing_imports",
-            id="imports",
-        ),
-        pytest.param(
-            "x = datetime.date(2026, 1, 2)", "missing_imports", id="a module, by what follows it"
-        ),
-        pytest.param(
-            '"""Doc."""\nfrom __future__ import annotations\nx = datetime(2026, 1, 2)',
-            "missing_imports",
-            id="a class, by its call",
-        ),
-    ],
-)
+RUNNABLE = {
+    "order of fields": (
+        f"{DATA}@dataclass\nclass A:\n    a: int = 1\n    b: int\n\nx = A(b=2)\n",
+        "keyword_only",
+    ),
+    "order of inherited fields": (
+        f"{DATA}@dataclass(frozen=True)\nclass A:\n    a: int = 1\n\n"
+        "@dataclass(frozen=True)\nclass B(A):\n    b: int\n\nx = A()\n",
+        "keyword_only",
+    ),
+    "mutable default": (
+        f"{DATA}@dataclass\nclass A:\n    a: list = []\n    b: dict = {{}}\n\nx = A()\n"
+        "x.a.append(1)\nassert A().a == []\n",
+        "mutable_defaults",
+    ),
+    "a field that hides its type": (
+        f"{DATA}@dataclass\nclass A:\n    date: date | None = None\n"
+        "    until: date | None = None\n\nx = A()\n",
+        "late_annotations",
+    ),
+    "a class that comes later": (
+        f"{DATA}@dataclass\nclass A:\n    b: list[B]\n\n@dataclass\nclass B:\n    n: int\n\n"
+        "x = A([B(1)])\n",
+        "late_annotations",
+    ),
+    "imports": (
+        "@dataclass\nclass A:\n    on: Optional[date]\n    tags: List[str] = "
+        "field(default_factory=list)\n\nx = A(date(2026, 1, 2))\n",
+        "missing_imports",
+    ),
+    "a module, by what follows it": ("x = datetime.date(2026, 1, 2)", "missing_imports"),
+    "a class, by its call": (
+        '"""Doc."""\nfrom __future__ import annotations\nx = datetime(2026, 1, 2)',
+        "missing_imports",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "name"), RUNNABLE.values(), ids=RUNNABLE)
 def test_a_program_that_could_not_run_does_after_its_repair(source: str, name: str) -> None:
     with pytest.raises((TypeError, NameError, ValueError)):
         run(source)
@@ -166,54 +150,49 @@ def run(source: str) -> dict[str, object]:
     return vars(module)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param("x = 1\n", id="plain"),
-        pytest.param("x = '```python'\n", id="fence in a text"),
-        pytest.param("x = 'a\u200bb\u00a0“c”，'\n", id="characters in a text"),
-        pytest.param("# ``` “curly” 09\nx = 1\n", id="in a comment"),
-        pytest.param("x = 'date(2024, 11, 09)'\n", id="a date in a text"),
-        pytest.param("def f():\n    return 1\n", id="a function"),
-        pytest.param("from datetime import date\nx = date(2024, 0o7, 0o11)\n", id="real octals"),
-        pytest.param("y = 0\n\ndef f(date):\n    return date\n", id="a name that is bound"),
-        pytest.param(
-            f"{DATA}@dataclass\nclass A:\n    a: int\n    b: int = 1\n\nx = A(1)\n", id="in order"
-        ),
-        pytest.param(
-            "from dataclasses import dataclass\nfrom typing import ClassVar\n\n"
-            "@dataclass\nclass A:\n    a: ClassVar[list[int]] = []\n",
-            id="what a class shares",
-        ),
-        pytest.param(
-            "match [1, {}]:\n    case [date, *field, {**auto}]:\n        x = date, field, auto\n",
-            id="names that a pattern binds",
-        ),
-    ],
-)
+IN_ORDER = {
+    "plain": "x = 1\n",
+    "fence in a text": "x = '```python'\n",
+    "characters in a text": "x = 'a\u200bb\u00a0“c”，'\n",
+    "in a comment": "# ``` “curly” 09\nx = 1\n",
+    "a date in a text": "x = 'date(2024, 11, 09)'\n",
+    "a function": "def f():\n    return 1\n",
+    "real octals": "from datetime import date\nx = date(2024, 0o7, 0o11)\n",
+    "a name that is bound": "y = 0\n\ndef f(date):\n    return date\n",
+    "in order": f"{DATA}@dataclass\nclass A:\n    a: int\n    b: int = 1\n\nx = A(1)\n",
+    "what a class shares": (
+        "from dataclasses import dataclass\nfrom typing import ClassVar\n\n"
+        "@dataclass\nclass A:\n    a: ClassVar[list[int]] = []\n"
+    ),
+    "names that a pattern binds": (
+        "match [1, {}]:\n    case [date, *field, {**auto}]:\n        x = date, field, auto\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", IN_ORDER.values(), ids=IN_ORDER)
 def test_what_is_in_order_stays_as_it_is(source: str) -> None:
     assert repair(source) == repair(repair(source).source)
     assert (repair(source).source, repair(source).repairs) == (source, ())
 
 
-@pytest.mark.parametrize(
-    ("source", "error"),
-    [
-        pytest.param("x = [A(1), A(2", "never closed", id="cut off"),
-        pytest.param("zip_code = 02139", "leading zeros", id="no date: a zip code"),
-        pytest.param("x = 'one", "unterminated", id="a text that does not end"),
-        pytest.param("I am sorry, I cannot do that.", "invalid syntax", id="prose alone"),
-        pytest.param("", "", id="nothing"),
-        pytest.param("x = {'a': 1,, 'b': 2}", "invalid syntax", id="a comma too many"),
-        pytest.param(
-            "from datetime import date\nx = [date(2024, 1, 0o9), date(2024, 1, 0o10)]",
-            "octal",
-            id="octals of which one is possible",
-        ),
-        pytest.param("if x:\ny = 1", "expected an indented block", id="a block without margin"),
-        pytest.param("(" * 5000, "", id="deep"),
-    ],
-)
+UNCLEAR = {
+    "cut off": ("x = [A(1), A(2", "never closed"),
+    "no date: a zip code": ("zip_code = 02139", "leading zeros"),
+    "a text that does not end": ("x = 'one", "unterminated"),
+    "prose alone": ("I am sorry, I cannot do that.", "invalid syntax"),
+    "nothing": ("", ""),
+    "a comma too many": ("x = {'a': 1,, 'b': 2}", "invalid syntax"),
+    "octals of which one is possible": (
+        "from datetime import date\nx = [date(2024, 1, 0o9), date(2024, 1, 0o10)]",
+        "octal",
+    ),
+    "a block without margin": ("if x:\ny = 1", "expected an indented block"),
+    "deep": ("(" * 5000, ""),
+}
+
+
+@pytest.mark.parametrize(("source", "error"), UNCLEAR.values(), ids=UNCLEAR)
 def test_what_could_mean_several_things_is_left_to_its_author(source: str, error: str) -> None:
     found = repair(source)
     assert found.source == source

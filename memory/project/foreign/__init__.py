@@ -20,9 +20,9 @@ Where each object is placed:
 - every other module-level value becomes a field of a single record, `variables`.
 """
 
-from memory.project.foreign.graph import ForeignError, Graph, read
+from memory.project.foreign.graph import ForeignError, read
 from memory.project.foreign.layout import Layout, layout
 from memory.project.foreign.plans import Plan
 from memory.project.foreign.translate import translate
 
-__all__ = ["ForeignError", "Graph", "Layout", "Plan", "layout", "read", "translate"]
+__all__ = ["ForeignError", "Layout", "Plan", "layout", "read", "translate"]

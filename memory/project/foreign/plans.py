@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memory.project.apply import apply
+from memory.project.apply import add_exactly, apply
 from memory.project.conform import normal_fields
-from memory.project.edits import Add, Edit
+from memory.project.edits import Edit
 from memory.project.foreign.graph import Notes
 from memory.project.foreign.placement import Home
-from memory.project.literals import Uses, record_literal
 from memory.project.model import Project
 from memory.project.values import Record, RecordId, Struct, Value
 
@@ -35,9 +34,7 @@ class Plan:
     def carry_out(self, project: Project) -> list[Edit]:
         """Apply the plan to a project and return the edits.
 
-        If EditError is raised, the project is left partly changed. The records are stored exactly
-        as they were read; the edits alone would turn text that looks like a date into a date if its
-        field allows several types.
+        If EditError is raised, the project is left partly changed.
         """
         done = list(self.schema)
         for edit in self.schema:
@@ -46,23 +43,9 @@ class Plan:
             home = placed.home
             class_ = project.outline.domains[home.domain].classes[placed.class_name]
             fields = _normal(placed.fields, class_.name, project, home.domain)
-            add = Add(
-                domain=home.domain,
-                class_name=placed.class_name,
-                fields=fields,
-                sources=self.sources,
-                key=home.key,
-                collection=home.holder,
-                singleton=home.singleton,
-            )
-            apply(project, add)
-            done.append(add)
             record_id = RecordId(home.domain, home.holder, home.key)
-            exact = Record(placed.class_name, home.key, fields, self.sources)
-            written = project.record(record_id)
-            assert written, "it was added a moment ago"
-            if record_literal(written, Uses()) != record_literal(exact, Uses()):
-                project.replace(record_id, exact)
+            record = Record(class_.name, home.key, fields, self.sources)
+            done.append(add_exactly(project, record_id, record, singleton=home.singleton))
         return done
 
 

@@ -201,11 +201,10 @@ class _Translation:
                 if defined.issuperset(needed_by(parse_type(spec.type), domain)):
                     now.append(spec)
                     continue
-                if spec.default is REQUIRED:
-                    spec = FieldSpec(spec.name, format_type(optional(parse_type(spec.type))))
-                late.append(
-                    AddField(domain, self.names[place], spec.name, spec.type, _or_none(spec))
-                )
+                type_text, default = spec.type, spec.default
+                if default is REQUIRED:
+                    type_text, default = format_type(optional(parse_type(type_text))), None
+                late.append(AddField(domain, self.names[place], spec.name, type_text, default))
             class_ = self.graph.classes[number]
             yield DefineClass(
                 domain,
@@ -305,14 +304,13 @@ class _Translation:
             for (place, number), name in self.enum_names.items()
             if place == domain
         }
-
-        def known(name: str) -> bool:
-            return name in enums or name in classes
-
-        if not all(known(p.name) for p in parts(declared) if isinstance(p, Named)):
-            return optional(type_) if is_optional(declared) else type_
-        if any(isinstance(part, RefTo) for part in parts(declared)):
-            return optional(type_) if is_optional(declared) else type_
+        fallback = optional(type_) if is_optional(declared) else type_
+        if any(
+            isinstance(part, RefTo)
+            or (isinstance(part, Named) and part.name not in {*enums, *classes})
+            for part in parts(declared)
+        ):
+            return fallback
         declared = map_names(
             declared, named=lambda name: enums[name] if name in enums else classes[name][1]
         )
@@ -322,9 +320,7 @@ class _Translation:
         )
         if type_ == NONE:
             return optional(declared)
-        if is_wider(declared, type_):
-            return declared
-        return optional(type_) if is_optional(declared) else type_
+        return declared if is_wider(declared, type_) else fallback
 
     def _spec(self, domain: str, class_number: int, name: str, type_: Type) -> FieldSpec:
         """Return a field's specification, including its declared default if the type allows it."""
@@ -339,7 +335,8 @@ class _Translation:
             if isinstance(node, Member) and (domain, node.enum) not in self.enum_names:
                 break
             if isinstance(node, list):
-                return FieldSpec(name, format_type(type_), *([[]] if _is_list(type_) else []))
+                empty: list[object] = [[]] if isinstance(without_none(type_), ListOf) else []
+                return FieldSpec(name, format_type(type_), *empty)
             held = self._type(node, domain)
             if without_none(type_) == held or (held != Scalar("str") and is_wider(type_, held)):
                 return FieldSpec(name, format_type(type_), self._value(node, domain))
@@ -411,10 +408,6 @@ _SCALARS: Mapping[type, str] = {
 }
 
 
-def _is_list(type_: Type) -> bool:
-    return isinstance(without_none(type_), ListOf)
-
-
 def _settled(type_: Type) -> Type:
     """Merge a union's list types: `list[int | str]` is easier to read than two list types."""
     lists = [part for part in getattr(type_, "members", ()) if isinstance(part, ListOf)]
@@ -434,7 +427,3 @@ def _with_references(type_: Type, records: Collection[str]) -> Type:
     if hasattr(type_, "members"):
         return union(*(_with_references(member, records) for member in type_.members))
     return type_
-
-
-def _or_none(spec: FieldSpec) -> object:
-    return None if spec.default is REQUIRED else spec.default

@@ -152,16 +152,9 @@ def describe_meaning(compared: Comparison, rankings: Collection[RankedCorpus]) -
             if problem
             else f"{missing} passages were searched by words only: they have {why}."
         )
-    return Meaning(_names(compared, close), number, problem)
-
-
-def _names(compared: Comparison, close: Sequence[Floats]) -> str | None:
-    """Return the models' names, starting with the one that compared the most passages.
-
-    If no passages were compared, returns the name of the model that could have compared them.
-    """
-    if not close:
-        return None
+    # The model that compared the most passages comes first. If no passages were compared, the name
+    # is that of the model that could have compared them.
     by_number = sorted(compared.models, key=lambda name: -compared.models[name])
     answering = compared.model.name if compared.model is not None else None
-    return " and ".join(by_number) or answering
+    names = (" and ".join(by_number) or answering) if close else None
+    return Meaning(names, number, problem)

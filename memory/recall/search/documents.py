@@ -4,7 +4,7 @@ import datetime
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,9 +24,9 @@ class CorpusName(StrEnum):
     ARCHIVE = "archive"
 
 
-KINDS: Mapping[CorpusName, tuple[EntryKind, ...]] = {
-    CorpusName.FACTS: (EntryKind.FACT, EntryKind.CORRECTION, EntryKind.RECORD),
-    CorpusName.ARCHIVE: (EntryKind.MESSAGE,),
+CORPUS_OF = {
+    **dict.fromkeys((EntryKind.FACT, EntryKind.CORRECTION, EntryKind.RECORD), CorpusName.FACTS),
+    EntryKind.MESSAGE: CorpusName.ARCHIVE,
 }
 _NAME = re.compile(r"\w+")
 # Matches values that may be another record's key. Numbers and times are never keys, and a key that
@@ -37,7 +37,6 @@ _KEY = re.compile(r"(?![0-9T:.+-]{1,200}\Z)\S{1,200}")
 OWN_ROLES = ("user", "", None)
 # The numbers that identify the corpora in an index.
 NUMBERS = {CorpusName.ARCHIVE: 0, CorpusName.FACTS: 1}
-CORPUS_OF = {kind: corpus for corpus, kinds in KINDS.items() for kind in kinds}
 
 # The columns that the functions below read.
 READ = (

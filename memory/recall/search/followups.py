@@ -204,16 +204,13 @@ def _is_about_oneself(asked: Utterance, own: Sequence[int]) -> bool:
 
 def _opening(asked: Utterance) -> int | None:
     """Return where a question begins after "and" or "what about", or None if it has neither."""
-    for phrase in asked.language.phrases:
-        if tuple(asked.folded[: len(phrase)]) == phrase:
-            return len(phrase)
-    if asked.at(0) in asked.language.openers:
-        place = 1
+    has_opener = asked.at(0) in asked.language.openers
+    for start in (0, 1) if has_opener else (0,):
         for phrase in asked.language.phrases:
-            if tuple(asked.folded[1 : 1 + len(phrase)]) == phrase:
-                return 1 + len(phrase)
-        return place + (asked.at(place) == ",")
-    return None
+            end = start + len(phrase)
+            if tuple(asked.folded[start:end]) == phrase:
+                return end
+    return 1 + (asked.at(1) == ",") if has_opener else None
 
 
 def _pronoun(asked: Utterance, place: int) -> Leaning | None:

@@ -58,9 +58,7 @@ ENGLISH = _language(
     first_person="i me my mine we us our ours",
     openers="and also but or so plus",
     phrases="what about,how about,same for,same question for",
-    persons="""
-        he him his she her hers they them their theirs himself herself themselves
-    """,
+    persons="he him his she her hers they them their theirs himself herself themselves",
     things="it its this that these those one ones same former latter",
     places="there",
     times="then",
@@ -94,9 +92,7 @@ GERMAN = _language(
     first_person="ich mich mir mein meine meinen meinem meiner wir uns unser unsere unseren",
     openers="und auch aber oder",
     phrases="was ist mit,wie ist es mit,wie war es mit,wie sieht es mit",
-    persons="""
-        er ihn ihm sein seine seinen seinem seiner sie ihr ihre ihren ihrem ihrer ihnen
-    """,
+    persons="er ihn ihm sein seine seinen seinem seiner sie ihr ihre ihren ihrem ihrer ihnen",
     things="""
         es das dies diese dieser dieses diesen diesem dasselbe davon dafür damit darüber dazu daran
         darauf
@@ -204,20 +200,12 @@ BARE_VERBS = words_of(
     """
 )
 # Verbs that may be followed by "that" and a statement.
-SAYING = words_of(
-    """
-    say says said tell told think thought know knew mean meant true hope hoped so
-    """
-)
+SAYING = words_of("say says said tell told think thought know knew mean meant true hope hoped so")
 BE = words_of("is are was were be been s")
 # If "that" precedes one of these words, it refers to something earlier in the same question.
 SUBJECTS = BE | {"i", "you", "he", "she", "it", "we", "they"}
 # Words used with an impersonal "it": it rains, it takes an hour to, is it true that.
-WEATHER = words_of(
-    """
-    rain raining rained snow snowing snowed sunny cold warm hot dark
-    """
-)
+WEATHER = words_of("rain raining rained snow snowing snowed sunny cold warm hot dark")
 IMPERSONAL = words_of("true possible ok okay hard easy safe important take takes")
 # "This week" is the current week, but "that week" is one that was mentioned earlier.
 SPANS = words_of(
@@ -226,11 +214,7 @@ SPANS = words_of(
     autumn trip
     """
 )
-CLAUSES = words_of(
-    """
-    , ; and but when if because after before that while so since
-    """
-)
+CLAUSES = words_of(", ; and but when if because after before that while so since")
 # Words, besides those with verb endings, that may follow a name at the start of a sentence.
 VERBS = words_of(
     """

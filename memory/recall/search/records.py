@@ -45,10 +45,8 @@ def classes_described(
     found = {}
     for domain in outline.domains.values():
         names = defaultdict[str, list[str]](list)
-        for collection in domain.collections.values():
-            names[collection.class_name].append(spaced(collection.name))
-        for singleton in domain.singletons.values():
-            names[singleton.class_name].append(spaced(singleton.name))
+        for holder in domain.holders.values():
+            names[holder.class_name].append(spaced(holder.name))
         for class_name, named in names.items():
             said = terms(" ".join([*named, domain.classes[class_name].doc]))
             if shared := {*said} & {*asked}:

@@ -157,7 +157,8 @@ def corpus_of(
     """
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
-    mine = np.concatenate([one.corpora for one in segments]) == corpus
+    columns = [np.concatenate(column) for column in zip(*map(_documents, segments), strict=True)]
+    mine = columns[1] == corpus
     # Maps a document's position among all documents to its position in the corpus.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
@@ -176,14 +177,15 @@ def corpus_of(
             if kept.any():
                 amounts = np.concatenate(counts)[kept].astype(np.float64)
                 postings[term] = Postings(renumbered[everywhere[kept]], amounts)
+    seqs, _, lengths, sessions, begins, ends, is_users = (column[mine] for column in columns)
     return Corpus(
-        np.concatenate([one.seqs for one in segments])[mine],
-        np.concatenate([one.lengths for one in segments])[mine].astype(np.float64),
-        np.concatenate([one.sessions for one in segments])[mine],
+        seqs,
+        lengths.astype(np.float64),
+        sessions,
         postings,
-        np.concatenate([one.begins for one in segments])[mine],
-        np.concatenate([one.ends for one in segments])[mine],
-        np.concatenate([one.is_users for one in segments])[mine].astype(np.bool_),
+        begins,
+        ends,
+        is_users.astype(np.bool_),
         None if close is None else close[mine],
     )
 

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from memory.work import leases
 NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
 
 Say = Callable[..., LogEntry]
+SayAll = Callable[[Sequence[str]], None]
 Find = Callable[..., Found]
 
 
@@ -41,7 +43,7 @@ def say(user: MemoryUser) -> Say:
 
 
 @pytest.fixture
-def say_all(user: MemoryUser) -> Callable[[Sequence[str]], None]:
+def say_all(user: MemoryUser) -> SayAll:
     """Append messages, each in a session of its own."""
 
     def do(contents: Sequence[str]) -> None:
@@ -60,10 +62,7 @@ def say_all(user: MemoryUser) -> Callable[[Sequence[str]], None]:
 def search(user: MemoryUser) -> Find:
     """Search the user's log."""
 
-    def do(question: str, **parameters: Any) -> Found:
-        return find(user, question, **parameters)
-
-    return do
+    return partial(find, user)
 
 
 @pytest.fixture
@@ -73,10 +72,15 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "TAIL", 1)
 
 
-def leased(user: MemoryUser) -> SearchIndex:
-    """Claim the user's index, as a worker does."""
+def announce(user: MemoryUser) -> None:
+    """Request indexing of the user's log, and let any worker do it."""
     announcing.want(user.pk)
     SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
+
+
+def leased(user: MemoryUser) -> SearchIndex:
+    """Claim the user's index, as a worker does."""
+    announce(user)
     claimed = leases.claim(announcing.waiting().filter(user=user))
     assert claimed is not None
     return claimed
@@ -88,8 +92,7 @@ def texts(found: Found) -> list[str]:
 
 def index_all(user: MemoryUser) -> list[SearchSegment]:
     """Update the index as a worker does; return its segments."""
-    announcing.want(user.pk)
-    SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
+    announce(user)
     index_maintenance.keep_up(user.pk)
     return segments_of(user)
 

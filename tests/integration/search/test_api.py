@@ -262,7 +262,12 @@ def test_what_is_not_indexed_is_indexed_once_in_a_search(
     api: APIClient, user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given records that refer to each other, which are looked for in a second look at the index
-    append_records(api)
+    record = {"kind": "record", "domain": "travel"}
+    entries = [
+        {**record, "type": "City", "key": "rome", "data": {"name": "Rome"}},
+        {**record, "type": "Trip", "key": "a", "data": {"city": "rome", "cost": 5}},
+    ]
+    assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202
     finish_work()
     built, live = Counter[str](), index._live
 
@@ -275,13 +280,3 @@ def test_what_is_not_indexed_is_indexed_once_in_a_search(
         assert api.post(URL, {"query": "Rome"}).data["hits"]
     assert sum("memory_searchblock" in query["sql"] for query in asked) == 2
     assert built["tails"] == 1
-
-
-def append_records(api: APIClient) -> None:
-    city = {"kind": "record", "domain": "travel", "type": "City", "key": "rome"}
-    trip = {"kind": "record", "domain": "travel", "type": "Trip", "key": "a"}
-    entries = [
-        {**city, "data": {"name": "Rome"}},
-        {**trip, "data": {"city": "rome", "cost": 5}},
-    ]
-    assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202

@@ -1,7 +1,6 @@
 """Filters of a search by properties of entries; contradictory ones are refused."""
 
 import datetime
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.recall.search.filters import BadFilter, condition
-from tests.integration.search.conftest import NOON, Find, Say, index_all
+from tests.integration.search.conftest import NOON, Find, Say, SayAll, index_all
 
 pytestmark = pytest.mark.django_db
 
@@ -185,7 +184,7 @@ def test_the_metadata_is_parsed_once_whatever_is_asked_of_it(entries: None) -> N
 
 
 def test_each_entry_is_read_once_whatever_is_asked_of_it(
-    say_all: Callable[[Sequence[str]], None], search: Find, eager: None, user: MemoryUser
+    say_all: SayAll, search: Find, eager: None, user: MemoryUser
 ) -> None:
     # Given a filter that lets nothing through, so that every entry is looked at
     say_all(["puppy"] * 200)

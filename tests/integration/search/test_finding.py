@@ -2,7 +2,6 @@
 
 import datetime
 import random
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from tests.integration.search.conftest import (
     NOON,
     Find,
     Say,
+    SayAll,
     index_all,
     leased,
     redact,
@@ -27,7 +27,6 @@ from tests.integration.search.conftest import (
 
 pytestmark = pytest.mark.django_db
 
-SayAll = Callable[[Sequence[str]], None]
 DAY = datetime.timedelta(days=1)
 
 

@@ -17,9 +17,10 @@ from memory.mcp.api import Api, RequestRefused
 from memory.models import MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.recall.search.finding import find
-from memory.recall.search.followups import ASSISTANT, USER, Turn, understand
+from memory.recall.search.followups import Turn, understand
 from memory.users import create_user
 from tests.snippets import requests_in
+from tests.unit.search.test_followups import said as turns_of
 
 pytestmark = pytest.mark.django_db
 
@@ -331,12 +332,6 @@ STANDING = [
 ]
 
 
-def turns_of(text: str) -> list[Turn]:
-    names = {"u": USER, "a": ASSISTANT}
-    parts = (one.split(": ", 1) for one in text.split("|"))
-    return [Turn(names[who], said) for who, said in parts]
-
-
 def sentences() -> dict[str, str]:
     """Return the message, with its speaker or subject and kind: "Gina study"."""
     found = {}
@@ -464,7 +459,6 @@ def test_who_was_named_before_counts_as_the_speaker_if_a_pronoun_means_him(
 class TestApi:
     """The field `messages` of a search and of a context."""
 
-    URL = "/v1/users/ada/search/"
     MESSAGES = [
         {"role": "user", "content": "Which guitar do I own?"},
         {"role": "assistant", "content": "A Gibson."},
@@ -474,8 +468,8 @@ class TestApi:
     def workspace(self, ada: MemoryUser) -> Workspace:
         return Workspace.objects.get(pk=ada.workspace_id)
 
-    def found(self, api: APIClient, **body: Any) -> Any:
-        response = api.post(self.URL, body, format="json")
+    def found(self, api: APIClient, path: str = "search", **body: Any) -> Any:
+        response = api.post(f"/v1/users/ada/{path}/", body, format="json")
         assert response.status_code == 200, response.content
         return response.json()
 
@@ -504,14 +498,9 @@ class TestApi:
         assert answer["taken_as"] == "When did I buy it? guitar Gibson"
 
     def test_a_context_is_of_what_the_query_means(self, api: APIClient) -> None:
-        def context(**body: Any) -> Any:
-            response = api.post("/v1/users/ada/context/", body, format="json")
-            assert response.status_code == 200, response.content
-            return response.json()
-
         query = "From which shop?"
-        answer = context(query=query, messages=self.MESSAGES, tokens=200)
-        alone = context(query=query, tokens=200)
+        answer = self.found(api, "context", query=query, messages=self.MESSAGES, tokens=200)
+        alone = self.found(api, "context", query=query, tokens=200)
 
         assert answer["taken_as"] == "From which shop? guitar Gibson"
         assert "The Gibson is from a music shop." in answer["text"]
@@ -520,7 +509,7 @@ class TestApi:
         stable = answer["stable_characters"]
         assert answer["text"][:stable] == alone["text"][: alone["stable_characters"]]
         # Without a query there is nothing for the turns to complete.
-        assert context(messages=self.MESSAGES)["taken_as"] is None
+        assert self.found(api, "context", messages=self.MESSAGES)["taken_as"] is None
 
     @pytest.mark.parametrize("path", ["search", "context", "ask"])
     @pytest.mark.parametrize(

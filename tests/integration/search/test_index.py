@@ -1,7 +1,6 @@
 """The index follows the log, and no search depends on it."""
 
 import random
-from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -14,6 +13,7 @@ from memory.work import leases
 from tests.integration.search.conftest import (
     Find,
     Say,
+    SayAll,
     index_all,
     leased,
     redact,
@@ -24,8 +24,6 @@ from workers import tasks
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
-
-SayAll = Callable[[Sequence[str]], None]
 
 
 def test_a_long_tail_is_announced_and_indexed(
@@ -245,7 +243,7 @@ def test_a_redaction_takes_the_segment_along(
     assert search("puppy").searched["archive"] == 3 * announcing.TAIL
 
     tasks.index_log(user.pk)
-    assert holders_of(user, "kitten") == 0
+    assert holders_of_kitten(user) == 0
     assert segments_of(user)[-1].last_seq == 3 * announcing.TAIL + 1
 
 
@@ -261,7 +259,7 @@ def test_who_has_read_an_entry_before_it_was_redacted_writes_nothing(
     with pytest.raises(leases.LeaseLost):
         index_maintenance._write(lease, *built)
     tasks.index_log(user.pk)
-    assert holders_of(user, "kitten") == 0
+    assert holders_of_kitten(user) == 0
 
 
 def test_a_redaction_before_anything_was_indexed_counts_too(user: MemoryUser, say: Say) -> None:
@@ -273,9 +271,9 @@ def test_a_redaction_before_anything_was_indexed_counts_too(user: MemoryUser, sa
     assert SearchIndex.objects.get(user=user).due_at is not None
 
 
-def holders_of(user: MemoryUser, word: str) -> int:
-    """Count the segments of the user that contain a word."""
-    (term,) = terms(word)
+def holders_of_kitten(user: MemoryUser) -> int:
+    """Count the segments of the user that contain the word."""
+    (term,) = terms("kitten")
     found = index.read(user, [identity(term)])
     return sum(identity(term) in one.terms for one in found)
 

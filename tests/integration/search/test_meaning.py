@@ -25,13 +25,19 @@ from memory.recall.search import (
 )
 from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
 from memory.recall.search.results import Meaning
-from tests.integration.search.conftest import Find, Say, index_all, redact, segments_of, texts
+from tests.integration.search.conftest import (
+    Find,
+    Say,
+    SayAll,
+    index_all,
+    redact,
+    segments_of,
+    texts,
+)
 from tests.unit.search.test_embeddings import VECTORS, save
 from workers import tasks
 
 pytestmark = pytest.mark.django_db
-
-SayAll = Callable[[Sequence[str]], None]
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,8 @@
 import datetime
 import ipaddress
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from memory.models.log import EntryKind
 from memory.operations import alarms, verification
 from memory.recall.search import announcing, embeddings, index_maintenance, vectors
 from memory.recall.search.embeddings import provider_api, question_cache, remote
-from memory.recall.search.embeddings.interface import EmbeddingFailed
+from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 from memory.recall.search.finding import find
 from memory.recall.search.results import Meaning
 from memory.users import create_user
@@ -34,6 +35,7 @@ from memory.work import leases
 from tests.embeddings_server import (
     DIMENSIONS,
     EmbeddingsRequest,
+    EmbeddingsScript,
     EmbeddingsServer,
     embedded,
     embeddings_server,
@@ -43,7 +45,9 @@ from tests.integration.search.conftest import (
     NOON,
     Find,
     Say,
+    SayAll,
     index_all,
+    leased,
     redact,
     segments_of,
     texts,
@@ -55,8 +59,8 @@ from uac_site import checks
 
 pytestmark = pytest.mark.django_db
 
-SayAll = Callable[[Sequence[str]], None]
 Use = Callable[..., None]
+Serve = Callable[..., EmbeddingsServer]
 KEY = "sk-of-embeddings"
 MODEL = "openai:m"
 
@@ -85,6 +89,27 @@ def use(settings: Settings) -> Use:
         settings.UAC_EMBEDDINGS_BASE_URL = server.openai_url
 
     return do
+
+
+@pytest.fixture
+def serve(use: Use) -> Iterator[Serve]:
+    """Start a server and use its model."""
+    with ExitStack() as servers:
+
+        def do(
+            script: EmbeddingsScript = embedded, *first: Misbehaviour, **named: str
+        ) -> EmbeddingsServer:
+            server = servers.enter_context(embeddings_server(script, *first))
+            use(server, **named)
+            return server
+
+        yield do
+
+
+def embedder_of(user: MemoryUser) -> Embedder:
+    model = embeddings.embedder(user)
+    assert model is not None
+    return model
 
 
 def again(user: MemoryUser) -> None:
@@ -116,15 +141,14 @@ def outcomes() -> list[str]:
 
 
 def test_what_no_word_names_is_found_indexed_or_not(
-    eager: None, user: MemoryUser, say: Say, search: Find, use: Use
+    eager: None, user: MemoryUser, say: Say, search: Find, serve: Serve
 ) -> None:
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps", session_id="a")
-        say("The engine is loud", session_id="b")
-        live = search("hound")
-        index_all(user)
-        indexed = search("hound")
+    server = serve()
+    say("My puppy sleeps", session_id="a")
+    say("The engine is loud", session_id="b")
+    live = search("hound")
+    index_all(user)
+    indexed = search("hound")
 
     assert texts(live)[0] == texts(indexed)[0] == "My puppy sleeps"
     assert live.meaning == indexed.meaning == Meaning(MODEL, 2, None)
@@ -134,14 +158,13 @@ def test_what_no_word_names_is_found_indexed_or_not(
 
 
 def test_a_server_without_keys_and_other_dimensions(
-    say: Say, search: Find, use: Use, settings: Settings
+    say: Say, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS_API_KEY = ""
     settings.UAC_EMBEDDINGS_DIMENSIONS = 4
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
-        found = search("hound")
+    server = serve()
+    say("My puppy sleeps")
+    found = search("hound")
 
     assert found.meaning == Meaning(f"{MODEL}@4", 1, None)
     assert {request.body["dimensions"] for request in server.requests} == {4}
@@ -149,17 +172,14 @@ def test_a_server_without_keys_and_other_dimensions(
 
 
 def test_texts_are_sent_in_batches_by_number_and_by_characters(
-    user: MemoryUser, use: Use, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, serve: Serve, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.UAC_EMBEDDINGS_BATCH = 3
     monkeypatch.setattr(remote, "BATCH_CHARACTERS", 100)
     short = [f"puppy {number}" for number in range(7)]
     long = [f"kitten {'x' * 60} {number}" for number in range(2)]
-    with embeddings_server() as server:
-        use(server)
-        model = embeddings.embedder(user)
-        assert model is not None
-        made = model.embed([*short, *long, "", "  ", *short])
+    server = serve()
+    made = embedder_of(user).embed([*short, *long, "", "  ", *short])
 
     assert [len(request.texts) for request in server.requests] == [3, 3, 2, 1]
     expected = np.array([vector(text) for text in [*short, *long]], np.float32)
@@ -169,29 +189,27 @@ def test_texts_are_sent_in_batches_by_number_and_by_characters(
     assert np.allclose(made[11:], expected[:7])  # what is the same is sent once
 
 
-def test_the_order_is_that_of_the_indexes(user: MemoryUser, use: Use) -> None:
+def test_the_order_is_that_of_the_indexes(user: MemoryUser, serve: Serve) -> None:
     def backwards(request: EmbeddingsRequest) -> Misbehaviour:
         data = json.loads(embedded(request).body)["data"]
         return embedded(request, data=data[::-1])
 
-    with embeddings_server(backwards) as server:
-        use(server)
-        model = embeddings.embedder(user)
-        assert model is not None
-        dog, car = model.embed(["dog", "car"])
+    serve(backwards)
+    dog, car = embedder_of(user).embed(["dog", "car"])
 
     assert dog @ np.array(vector("puppy")) == pytest.approx(1)
     assert car @ np.array(vector("wheel")) == pytest.approx(1)
 
 
-def test_a_question_and_the_end_of_a_log_are_sent_once(say: Say, search: Find, use: Use) -> None:
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
-        for _ in range(3):
-            assert search("hound").meaning.compared == 1
-        say("My kitten sleeps")
-        search("hound")
+def test_a_question_and_the_end_of_a_log_are_sent_once(
+    say: Say, search: Find, serve: Serve
+) -> None:
+    server = serve()
+    say("My puppy sleeps")
+    for _ in range(3):
+        assert search("hound").meaning.compared == 1
+    say("My kitten sleeps")
+    search("hound")
 
     assert server.texts == ["hound", "My puppy sleeps", "My kitten sleeps"]
 
@@ -203,7 +221,7 @@ def test_a_call_is_on_record_without_anything_of_the_texts(
     user: MemoryUser,
     say: Say,
     search: Find,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -214,8 +232,8 @@ def test_a_call_is_on_record_without_anything_of_the_texts(
         said = f"{request.texts} of {request.headers['authorization']}"
         return embedded(request) if "hound" in request.texts else status(400, said)
 
-    with caplog.at_level("DEBUG"), embeddings_server(echo) as server:
-        use(server)
+    serve(echo)
+    with caplog.at_level("DEBUG"):
         say("my secret puppy")
         found = search("hound")
         search("hound")
@@ -234,27 +252,25 @@ def test_a_call_is_on_record_without_anything_of_the_texts(
         assert "secret" not in text
         assert KEY not in text
     # The rows of two texts of equal length are the same: no hash tells one from the other.
-    with embeddings_server() as server:
-        use(server)
-        question_cache.forget_recent()
-        search("abcde")
-        search("fghij")
+    serve()
+    question_cache.forget_recent()
+    search("abcde")
+    search("fghij")
     second, _, first = LlmCall.objects.order_by("-started_at")[:3]
     assert first.prompt_hash == second.prompt_hash
 
 
-def test_the_key_is_in_no_representation(user: MemoryUser, use: Use) -> None:
-    with embeddings_server() as server:
-        use(server)
-        assert KEY not in repr(embeddings.embedder(user))
+def test_the_key_is_in_no_representation(user: MemoryUser, serve: Serve) -> None:
+    serve()
+    assert KEY not in repr(embeddings.embedder(user))
 
 
 def test_when_the_budget_is_spent_words_go_on_and_vectors_come_the_next_day(
-    eager: None, user: MemoryUser, say: Say, search: Find, use: Use, settings: Settings
+    eager: None, user: MemoryUser, say: Say, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 2
-    with time_machine.travel(NOON, tick=True) as clock, embeddings_server() as server:
-        use(server)
+    server = serve()
+    with time_machine.travel(NOON, tick=True) as clock:
         say("My puppy sleeps", session_id="a")
         say("my kitten " * 5, session_id="b")
         assert search("puppy").meaning.problem is not None
@@ -274,7 +290,7 @@ def test_when_the_budget_is_spent_words_go_on_and_vectors_come_the_next_day(
 
 
 def test_embeddings_and_language_models_have_budgets_apart(
-    user: MemoryUser, say: Say, search: Find, use: Use, settings: Settings
+    user: MemoryUser, say: Say, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_LLM_TOKENS_PER_DAY = 1000
     settings.UAC_LLM_CONCURRENCY = 1
@@ -288,14 +304,13 @@ def test_embeddings_and_language_models_have_budgets_apart(
         work = llm_calls.CallSession(workspace=user.workspace, purpose=LlmPurpose.QUERY)
         llm_calls.start(work, attempt, keep_content=False)
 
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
-        search("cat")
-        call_of_a_model()  # all that is left, in one call, and what embeddings took is none of it
-        assert search("hound").meaning.problem is None
-        with pytest.raises(llm_budgets.TooManyCalls):
-            call_of_a_model()
+    serve()
+    say("My puppy sleeps")
+    search("cat")
+    call_of_a_model()  # all that is left, in one call, and what embeddings took is none of it
+    assert search("hound").meaning.problem is None
+    with pytest.raises(llm_budgets.TooManyCalls):
+        call_of_a_model()
 
     of_models, _ = llm_spending.spent(user.workspace, timezone.now())
     of_embeddings, _ = llm_spending.spent(user.workspace, timezone.now(), embeddings=True)
@@ -307,44 +322,38 @@ def test_embeddings_and_language_models_have_budgets_apart(
 # -- What a provider may do ------------------------------------------------------------------------
 
 
-def numbers(*values: Any) -> Callable[[EmbeddingsRequest], Misbehaviour]:
+def numbers(*values: Any) -> EmbeddingsScript:
     return lambda request: embedded(request, [list(values)] * len(request.texts))
 
 
-def data(change: Callable[[list[Any]], Any]) -> Callable[[EmbeddingsRequest], Misbehaviour]:
+def data(change: Callable[[list[Any]], Any]) -> EmbeddingsScript:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return embedded(request, data=change(json.loads(embedded(request).body)["data"]))
 
     return script
 
 
-BAD: dict[str, tuple[Callable[[EmbeddingsRequest], Misbehaviour], LlmOutcome]] = {
-    "not a number": (numbers(1.0, float("nan")), LlmOutcome.INVALID_ANSWER),
-    "infinite": (numbers(1.0, float("inf")), LlmOutcome.INVALID_ANSWER),
-    "too large": (numbers(1.0, 1e300), LlmOutcome.INVALID_ANSWER),
-    "words": (numbers("one", "two"), LlmOutcome.INVALID_ANSWER),
-    "nothing": (numbers(), LlmOutcome.INVALID_ANSWER),
-    "nested": (numbers([1.0], [2.0]), LlmOutcome.INVALID_ANSWER),
-    "base64": (lambda request: embedded(request, ["AAAA"]), LlmOutcome.INVALID_ANSWER),
-    "too few": (data(lambda found: found[:-1]), LlmOutcome.INVALID_ANSWER),
-    "too many": (data(lambda found: [*found, *found]), LlmOutcome.INVALID_ANSWER),
-    "twice the same": (
-        data(lambda found: [{**one, "index": 0} for one in [*found, *found][:2]]),
-        LlmOutcome.INVALID_ANSWER,
-    ),
-    "other indexes": (
-        data(lambda found: [{**one, "index": one["index"] + 1} for one in found]),
-        LlmOutcome.INVALID_ANSWER,
-    ),
-    "no indexes": (
-        data(lambda found: [{"embedding": one["embedding"]} for one in found]),
-        LlmOutcome.INVALID_ANSWER,
-    ),
-    "no list": (data(lambda found: {"0": found}), LlmOutcome.INVALID_ANSWER),
-    "no object": (lambda _: raw("[]"), LlmOutcome.INVALID_ANSWER),
-    "a page": (lambda _: raw("<html>Welcome</html>", "text/html"), LlmOutcome.INVALID_ANSWER),
+NO_ANSWERS: dict[str, EmbeddingsScript] = {
+    "not a number": numbers(1.0, float("nan")),
+    "infinite": numbers(1.0, float("inf")),
+    "too large": numbers(1.0, 1e300),
+    "words": numbers("one", "two"),
+    "nothing": numbers(),
+    "nested": numbers([1.0], [2.0]),
+    "base64": lambda request: embedded(request, ["AAAA"]),
+    "too few": data(lambda found: found[:-1]),
+    "too many": data(lambda found: [*found, *found]),
+    "twice the same": data(lambda found: [{**one, "index": 0} for one in [*found, *found][:2]]),
+    "other indexes": data(lambda found: [{**one, "index": one["index"] + 1} for one in found]),
+    "no indexes": data(lambda found: [{"embedding": one["embedding"]} for one in found]),
+    "no list": data(lambda found: {"0": found}),
+    "no object": lambda _: raw("[]"),
+    "a page": lambda _: raw("<html>Welcome</html>", "text/html"),
+    "moved": lambda _: status(302, location="/elsewhere"),
+}
+BAD: dict[str, tuple[EmbeddingsScript, LlmOutcome]] = {
+    **{name: (script, LlmOutcome.INVALID_ANSWER) for name, script in NO_ANSWERS.items()},
     "cut off": (lambda _: drops(), LlmOutcome.CONNECTION_LOST),
-    "moved": (lambda _: status(302, location="/elsewhere"), LlmOutcome.INVALID_ANSWER),
     "failed": (lambda _: status(500), LlmOutcome.UNAVAILABLE),
     "too much": (lambda _: status(429), LlmOutcome.RATE_LIMITED),
     "no credit": (
@@ -359,7 +368,7 @@ BAD: dict[str, tuple[Callable[[EmbeddingsRequest], Misbehaviour], LlmOutcome]] =
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
-    eager: None, user: MemoryUser, say: Say, search: Find, use: Use, name: str
+    eager: None, user: MemoryUser, say: Say, search: Find, serve: Serve, name: str
 ) -> None:
     script, outcome = BAD[name]
     is_bad = True
@@ -367,28 +376,27 @@ def test_a_bad_provider_leaves_the_words_and_its_vectors_come_later(
     def answer(request: EmbeddingsRequest) -> Misbehaviour:
         return script(request) if is_bad else embedded(request)
 
-    with embeddings_server(answer) as server:
-        use(server)
-        say("My puppy sleeps")
-        found = search("puppy")
-        assert texts(found) == ["My puppy sleeps"]
-        assert (found.meaning.model, found.meaning.compared) == (None, 0)
-        assert MODEL in (found.meaning.problem or "")
-        assert outcomes() == [outcome]  # whoever searches is in a hurry
+    serve(answer)
+    say("My puppy sleeps")
+    found = search("puppy")
+    assert texts(found) == ["My puppy sleeps"]
+    assert (found.meaning.model, found.meaning.compared) == (None, 0)
+    assert MODEL in (found.meaning.problem or "")
+    assert outcomes() == [outcome]  # whoever searches is in a hurry
 
-        with pytest.raises(EmbeddingFailed):
-            index_all(user)
-        assert set(outcomes()) == {outcome}
-        assert (len(segments_of(user)), models_of(user)) == (1, [""])
-        assert texts(search("puppy")) == ["My puppy sleeps"]
-        [problem] = alarms._of_embeddings()
-        assert str(outcome.label) in problem.detail
-        assert "Users whose logs are waiting for embeddings: 1. " in problem.detail
-        assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
+    with pytest.raises(EmbeddingFailed):
+        index_all(user)
+    assert set(outcomes()) == {outcome}
+    assert (len(segments_of(user)), models_of(user)) == (1, [""])
+    assert texts(search("puppy")) == ["My puppy sleeps"]
+    [problem] = alarms._of_embeddings()
+    assert str(outcome.label) in problem.detail
+    assert "Users whose logs are waiting for embeddings: 1. " in problem.detail
+    assert (problem.patience == 0) == (outcome in llm_failures.UNUSABLE)
 
-        is_bad = False
-        again(user)
-        found = search("hound")
+    is_bad = False
+    again(user)
+    found = search("hound")
 
     assert (texts(found), found.meaning) == (["My puppy sleeps"], Meaning(MODEL, 1, None))
     assert list(alarms._of_embeddings()) == []
@@ -415,16 +423,15 @@ def test_a_provider_that_is_not_there(
     "reply", [hangs(600), Misbehaviour(body=b"{" * 10_000, drip=0.05)], ids=["never", "drips"]
 )
 def test_who_searches_does_not_wait_for_a_provider_that_is_late(
-    say: Say, search: Find, use: Use, settings: Settings, reply: Misbehaviour
+    say: Say, search: Find, serve: Serve, settings: Settings, reply: Misbehaviour
 ) -> None:
     settings.UAC_EMBEDDINGS_QUERY_SECONDS = 0.3
-    with embeddings_server(lambda _: reply) as server:
-        use(server)
-        say("My puppy sleeps")
-        with time_machine.travel(NOON, tick=True):
-            before = timezone.now()
-            found = search("puppy")
-            took = (timezone.now() - before).total_seconds()
+    serve(lambda _: reply)
+    say("My puppy sleeps")
+    with time_machine.travel(NOON, tick=True):
+        before = timezone.now()
+        found = search("puppy")
+        took = (timezone.now() - before).total_seconds()
 
     assert texts(found) == ["My puppy sleeps"]
     assert "did not respond in time" in (found.meaning.problem or "")
@@ -435,18 +442,16 @@ def test_who_searches_does_not_wait_for_a_provider_that_is_late(
 
 
 def test_after_a_failure_searches_ask_no_more_for_a_moment(
-    say: Say, search: Find, use: Use, monkeypatch: pytest.MonkeyPatch
+    say: Say, search: Find, serve: Serve, at_rest: None
 ) -> None:
-    monkeypatch.setattr(question_cache, "REST_SECONDS", 3600.0)
-    with embeddings_server(embedded, status(500)) as server:
-        use(server)
-        say("My puppy sleeps")
-        first, second = search("puppy"), search("puppy")
-        assert len(server.requests) == 1
-        assert first.meaning == second.meaning
-        assert "has failed or is overloaded" in (second.meaning.problem or "")
-        question_cache.forget_recent()  # the moment is over
-        assert search("puppy").meaning.problem is None
+    server = serve(embedded, status(500))
+    say("My puppy sleeps")
+    first, second = search("puppy"), search("puppy")
+    assert len(server.requests) == 1
+    assert first.meaning == second.meaning
+    assert "has failed or is overloaded" in (second.meaning.problem or "")
+    question_cache.forget_recent()  # the moment is over
+    assert search("puppy").meaning.problem is None
 
 
 def user_of(workspace: Workspace) -> MemoryUser:
@@ -481,19 +486,18 @@ def test_a_spent_budget_stops_the_searches_of_its_workspace_alone(
     user: MemoryUser,
     other: MemoryUser,
     say: Say,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     at_rest: None,
 ) -> None:
     settings.UAC_EMBEDDINGS_TOKENS_PER_DAY = 40
     neighbour = user_of(user.workspace)
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
-        first = find(user, "hound " * 30)
-        of_neighbour = find(neighbour, "wheel")
-        sent = len(server.requests)
-        of_other = find(other, "wheel")
+    server = serve()
+    say("My puppy sleeps")
+    first = find(user, "hound " * 30)
+    of_neighbour = find(neighbour, "wheel")
+    sent = len(server.requests)
+    of_other = find(other, "wheel")
 
     assert "budget (tokens per day) is 40" in (first.meaning.problem or "")
     assert of_neighbour.meaning.problem == first.meaning.problem
@@ -507,7 +511,7 @@ def test_a_text_that_is_refused_stops_the_searches_of_its_user_alone(
     user: MemoryUser,
     other: MemoryUser,
     say: Say,
-    use: Use,
+    serve: Serve,
     at_rest: None,
     reply: Misbehaviour,
     is_question: bool,
@@ -515,42 +519,39 @@ def test_a_text_that_is_refused_stops_the_searches_of_its_user_alone(
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return reply if "poison" in request.texts else embedded(request)
 
-    with embeddings_server(script) as server:
-        use(server)
-        say("My puppy sleeps" if is_question else "poison")
-        asked = find(user, "poison" if is_question else "hound")
-        assert asked.meaning.problem is not None
-        sent = len(server.requests)
-        find(user, "cat" if is_question else "hound")
-        assert len(server.requests) == sent
-        found = find(other, "wheel")
+    server = serve(script)
+    say("My puppy sleeps" if is_question else "poison")
+    asked = find(user, "poison" if is_question else "hound")
+    assert asked.meaning.problem is not None
+    sent = len(server.requests)
+    find(user, "cat" if is_question else "hound")
+    assert len(server.requests) == sent
+    found = find(other, "wheel")
 
     assert found.meaning == Meaning(MODEL, 2, None)
 
 
 def test_a_provider_that_has_failed_is_left_alone_by_all(
-    user: MemoryUser, other: MemoryUser, use: Use, at_rest: None
+    user: MemoryUser, other: MemoryUser, serve: Serve, at_rest: None
 ) -> None:
-    with embeddings_server(lambda _: status(503)) as server:
-        use(server)
-        find(user, "hound")
-        found = find(other, "wheel")
+    server = serve(lambda _: status(503))
+    find(user, "hound")
+    found = find(other, "wheel")
 
     assert len(server.requests) == 1
     assert "has failed or is overloaded" in (found.meaning.problem or "")
 
 
 def test_one_text_at_the_end_of_a_log_that_fails_stops_no_questions(
-    say: Say, search: Find, use: Use, at_rest: None
+    say: Say, search: Find, serve: Serve, at_rest: None
 ) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return status(503) if request.texts == ["My puppy sleeps"] else embedded(request)
 
-    with embeddings_server(script) as server:
-        use(server)
-        say("My puppy sleeps")
-        for question in ("hound", "cat"):
-            assert search(question).meaning.model == MODEL
+    server = serve(script)
+    say("My puppy sleeps")
+    for question in ("hound", "cat"):
+        assert search(question).meaning.model == MODEL
 
     assert server.texts == ["hound", "My puppy sleeps", "cat"]
 
@@ -559,7 +560,7 @@ def test_a_long_end_of_a_log_that_is_late_stops_the_searches_of_its_user_alone(
     user: MemoryUser,
     other: MemoryUser,
     say_all: SayAll,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
     at_rest: None,
@@ -573,17 +574,16 @@ def test_a_long_end_of_a_log_that_is_late_stops_the_searches_of_its_user_alone(
         return post(connection, body, *arguments)
 
     monkeypatch.setattr(remote, "request_embeddings", late)
-    with embeddings_server() as server:
-        use(server)
-        say_all(["My puppy sleeps", "My kitten sleeps"])
-        assert find(user, "hound").meaning.compared == 0
-        found = find(other, "wheel")
+    serve()
+    say_all(["My puppy sleeps", "My kitten sleeps"])
+    assert find(user, "hound").meaning.compared == 0
+    found = find(other, "wheel")
 
     assert found.meaning == Meaning(MODEL, 2, None)
 
 
 def test_what_was_embedded_of_the_end_of_a_log_before_a_failure_is_sent_once(
-    say_all: SayAll, search: Find, use: Use, settings: Settings
+    say_all: SayAll, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS_BATCH = 1
     said = [f"puppy {number}" for number in range(4)]
@@ -593,10 +593,9 @@ def test_what_was_embedded_of_the_end_of_a_log_before_a_failure_is_sent_once(
         is_second = len(server.requests) in (3, 5, 7)
         return status(503) if is_second else embedded(request)
 
-    with embeddings_server(script) as server:
-        use(server)
-        say_all(said)
-        compared = [search("hound").meaning.compared for _ in said]
+    server = serve(script)
+    say_all(said)
+    compared = [search("hound").meaning.compared for _ in said]
 
     assert compared == [0, 0, 0, len(said)]
     assert server.texts == [
@@ -608,15 +607,14 @@ def test_what_was_embedded_of_the_end_of_a_log_before_a_failure_is_sent_once(
 
 
 def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
-    say: Say, search: Find, use: Use
+    say: Say, search: Find, serve: Serve
 ) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return embedded(request) if request.texts == ["puppy"] else status(500)
 
-    with embeddings_server(script) as server:
-        use(server)
-        say("a puppy")
-        found = search("puppy")
+    serve(script)
+    say("a puppy")
+    found = search("puppy")
 
     assert texts(found) == ["a puppy"]
     assert found.meaning == Meaning(
@@ -630,7 +628,7 @@ def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
 def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
     say: Say,
     search: Find,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -641,13 +639,12 @@ def test_texts_are_sent_to_whoever_has_the_certificate_of_the_name(
     here = [ipaddress.ip_address("127.0.0.1")]
     monkeypatch.setattr(destinations, "look_up", lambda *arguments: here)
     connections._tls.cache_clear()
-    with embeddings_server() as server:
-        server.encrypt(tls(path))
-        use(server)
-        port = server.url.rpartition(":")[2]
-        settings.UAC_EMBEDDINGS_BASE_URL = f"https://models.example:{port}/v1/"
-        say("a puppy")
-        found = search("puppy")
+    server = serve()
+    server.encrypt(tls(path))
+    port = server.url.rpartition(":")[2]
+    settings.UAC_EMBEDDINGS_BASE_URL = f"https://models.example:{port}/v1/"
+    say("a puppy")
+    found = search("puppy")
     connections._tls.cache_clear()
 
     assert texts(found) == ["a puppy"]
@@ -672,17 +669,16 @@ def test_an_index_is_tried_again_as_the_provider_says(
     user: MemoryUser,
     say: Say,
     search: Find,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     waits: list[float],
 ) -> None:
     settings.UAC_LLM_BACKOFF_SECONDS, settings.UAC_LLM_BACKOFF_SECONDS_MOST = 1.0, 30.0
     settings.UAC_LLM_ATTEMPTS = 4
     first = (status(429, retry_after="7"), status(503), drops())
-    with embeddings_server(embedded, *first) as server:
-        use(server)
-        say("My puppy sleeps")
-        index_all(user)
+    serve(embedded, *first)
+    say("My puppy sleeps")
+    index_all(user)
 
     assert 7 <= waits[0] <= 7.2
     assert 1 <= waits[1] <= 2
@@ -705,33 +701,27 @@ def test_an_index_is_tried_again_as_the_provider_says(
 )
 def test_attempts_end(
     user: MemoryUser,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     waits: list[float],
     reply: Misbehaviour,
     attempts: int,
 ) -> None:
     settings.UAC_LLM_BACKOFF_SECONDS_MOST = 30.0
-    with embeddings_server(lambda _: reply) as server:
-        use(server)
-        model = embeddings.embedder(user)
-        assert model is not None
-        with pytest.raises(EmbeddingFailed):
-            model.embed(["puppy"])
+    server = serve(lambda _: reply)
+    with pytest.raises(EmbeddingFailed):
+        embedder_of(user).embed(["puppy"])
 
     assert (len(server.requests), len(waits)) == (attempts, attempts - 1)
 
 
 @pytest.mark.parametrize(("reply", "attempts"), [(status(500), 3), (status(400), 1)])
 def test_a_provider_that_refuses_everything_is_asked_for_no_text_apart(
-    user: MemoryUser, use: Use, waits: list[float], reply: Misbehaviour, attempts: int
+    user: MemoryUser, serve: Serve, waits: list[float], reply: Misbehaviour, attempts: int
 ) -> None:
-    with embeddings_server(lambda _: reply) as server:
-        use(server)
-        model = embeddings.embedder(user)
-        assert model is not None
-        with pytest.raises(EmbeddingFailed):
-            model.embed(["puppy", "kitten"])
+    server = serve(lambda _: reply)
+    with pytest.raises(EmbeddingFailed):
+        embedder_of(user).embed(["puppy", "kitten"])
 
     assert server.texts == [*["puppy", "kitten"] * attempts, remote.PROBE]
 
@@ -767,16 +757,13 @@ def test_a_text_that_is_always_refused_keeps_no_other_from_its_vector(
     assert texts(search("poison"))[0] == said[13]  # it is found by its words
 
 
-def test_of_a_text_that_is_too_long_the_beginning_counts(user: MemoryUser, use: Use) -> None:
+def test_of_a_text_that_is_too_long_the_beginning_counts(user: MemoryUser, serve: Serve) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         is_long = any(len(text) > 1000 for text in request.texts)
         return status(413) if is_long else embedded(request)
 
-    with embeddings_server(script) as server:
-        use(server)
-        model = embeddings.embedder(user)
-        assert model is not None
-        long, short = model.embed([("puppy " * 1000).strip(), "kitten"])
+    server = serve(script)
+    long, short = embedder_of(user).embed([("puppy " * 1000).strip(), "kitten"])
 
     assert long @ np.array(vector("dog")) > 0.99
     assert short @ np.array(vector("cat")) == pytest.approx(1)
@@ -785,45 +772,39 @@ def test_of_a_text_that_is_too_long_the_beginning_counts(user: MemoryUser, use: 
 
 
 def test_a_provider_that_fails_while_a_text_is_tried_leaves_no_text_without_a_vector(
-    eager: None, user: MemoryUser, say: Say, use: Use, waits: list[float]
+    eager: None, user: MemoryUser, say: Say, serve: Serve, waits: list[float]
 ) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         is_first_probe = server.texts.count(remote.PROBE) == 1 and request.texts == [remote.PROBE]
         return embedded(request) if is_first_probe else status(500)
 
-    with embeddings_server(script) as server:
-        use(server)
-        say("My puppy sleeps")
-        with pytest.raises(EmbeddingFailed, match="has failed"):
-            index_all(user)
+    server = serve(script)
+    say("My puppy sleeps")
+    with pytest.raises(EmbeddingFailed, match="has failed"):
+        index_all(user)
 
     assert models_of(user) == [""]
 
 
 def test_other_dimensions_than_were_set_are_no_answer(
-    user: MemoryUser, use: Use, settings: Settings
+    user: MemoryUser, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS_DIMENSIONS = 4
-    with embeddings_server(numbers(1.0, 0.0)) as server:
-        use(server)
-        model = embeddings.embedder(user)
-        assert model is not None
-        with pytest.raises(EmbeddingFailed, match="vectors with 2 dimensions, not 4"):
-            model.embed(["puppy"])
+    serve(numbers(1.0, 0.0))
+    with pytest.raises(EmbeddingFailed, match="vectors with 2 dimensions, not 4"):
+        embedder_of(user).embed(["puppy"])
 
 
 def test_other_dimensions_than_the_index_has_leave_the_words(
-    eager: None, user: MemoryUser, say: Say, search: Find, use: Use
+    eager: None, user: MemoryUser, say: Say, search: Find, serve: Serve
 ) -> None:
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
-        index_all(user)
+    serve()
+    say("My puppy sleeps")
+    index_all(user)
     question_cache.forget_recent()
-    with embeddings_server(numbers(1.0, 0.0)) as server:
-        use(server)
-        found = search("puppy")
-        index_all(user)
+    serve(numbers(1.0, 0.0))
+    found = search("puppy")
+    index_all(user)
 
     assert texts(found) == ["My puppy sleeps"]
     assert found.meaning.compared == 0
@@ -833,28 +814,27 @@ def test_other_dimensions_than_the_index_has_leave_the_words(
 
 
 def test_no_more_indexes_are_embedded_at_a_time_than_leave_threads_for_other_work(
-    eager: None, user: MemoryUser, say: Say, use: Use
+    eager: None, user: MemoryUser, say: Say, serve: Serve
 ) -> None:
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
+    server = serve()
+    say("My puppy sleeps")
+    for _ in range(remote.MAX_INDEXING):
+        remote._indexing.acquire()
+    try:
+        index_all(user)
+    finally:
         for _ in range(remote.MAX_INDEXING):
-            remote._indexing.acquire()
-        try:
-            index_all(user)
-        finally:
-            for _ in range(remote.MAX_INDEXING):
-                remote._indexing.release()
-        # It has its words, is no failure, and is retried when there may be a slot.
-        assert (models_of(user), server.requests) == ([""], [])
-        waiting = announcing.waiting().get()
-        assert (waiting.attempts, waiting.last_error) == (0, "")
-        assert not announcing.waiting().filter(leases.free(timezone.now())).exists()
-        least, most = (
-            datetime.timedelta(seconds=seconds) for seconds in index_maintenance.BUSY_SECONDS
-        )
-        assert NOON + least <= waiting.run_after <= timezone.now() + most
-        again(user)
+            remote._indexing.release()
+    # It has its words, is no failure, and is retried when there may be a slot.
+    assert (models_of(user), server.requests) == ([""], [])
+    waiting = announcing.waiting().get()
+    assert (waiting.attempts, waiting.last_error) == (0, "")
+    assert not announcing.waiting().filter(leases.free(timezone.now())).exists()
+    least, most = (
+        datetime.timedelta(seconds=seconds) for seconds in index_maintenance.BUSY_SECONDS
+    )
+    assert NOON + least <= waiting.run_after <= timezone.now() + most
+    again(user)
     assert models_of(user) == [MODEL]
 
 
@@ -867,7 +847,7 @@ def steps_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, steps_of_ten: None
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, steps_of_ten: None
 ) -> None:
     is_down = False
 
@@ -875,21 +855,19 @@ def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
         return status(503) if is_down or len(server.texts) > 40 else embedded(request)
 
     said = [f"a puppy called {number}" for number in range(announcing.TAIL + 1)]
-    with embeddings_server(script) as server:
-        use(server)
-        say_all(said)
-        with pytest.raises(EmbeddingFailed):
-            index_all(user)
-        (row,) = segments_of(user)
-        kept = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1)
-        assert kept.count() == 4
-        assert search("puppy").meaning.compared == 0  # but by words
-        assert problems_of(user) == []
+    server = serve(script)
+    say_all(said)
+    with pytest.raises(EmbeddingFailed):
+        index_all(user)
+    (row,) = segments_of(user)
+    kept = SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1)
+    assert kept.count() == 4
+    assert search("puppy").meaning.compared == 0  # but by words
+    assert problems_of(user) == []
     assert server.texts[:40] == said[:40]
-    with embeddings_server() as server:
-        use(server)
-        again(user)
-        found = search("hound", top_k=1000)
+    server = serve()
+    again(user)
+    found = search("hound", top_k=1000)
 
     assert server.texts == [*said[40:], "hound"]
     assert found.meaning == Meaning(MODEL, len(said), None)
@@ -899,51 +877,43 @@ def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
 
 
 def test_a_step_of_blank_texts_alone_keeps_no_others_from_their_vectors(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_maintenance, "STEP_PASSAGES", 1)
     said = ["a puppy", "   ", *[f"a kitten {number}" for number in range(announcing.TAIL)]]
-    with embeddings_server() as server:
-        use(server)
-        say_all(said)
-        index_all(user)
-        found = search("hound", top_k=1)
+    serve()
+    say_all(said)
+    index_all(user)
+    found = search("hound", top_k=1)
 
     assert (models_of(user), texts(found)) == ([MODEL], ["a puppy"])
     assert found.meaning.problem is None
 
 
 def test_what_another_model_has_begun_is_thrown_away(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, steps_of_ten: None
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, steps_of_ten: None
 ) -> None:
-    with embeddings_server(
-        lambda one: embedded(one) if len(server.texts) < 25 else status(503)
-    ) as server:
-        use(server)
-        say_all(["a puppy"] * 3 + [f"a kitten {number}" for number in range(announcing.TAIL)])
-        with pytest.raises(EmbeddingFailed):
-            index_all(user)
-    with embeddings_server() as server:
-        use(server, "openai:n")
-        again(user)
+    server = serve(lambda one: embedded(one) if len(server.texts) < 25 else status(503))
+    say_all(["a puppy"] * 3 + [f"a kitten {number}" for number in range(announcing.TAIL)])
+    with pytest.raises(EmbeddingFailed):
+        index_all(user)
+    server = serve(model="openai:n")
+    again(user)
 
     assert models_of(user) == ["openai:n"]
     assert len(server.texts) >= announcing.TAIL
 
 
 def test_a_redaction_takes_along_what_was_embedded_so_far(
-    user: MemoryUser, say: Say, say_all: SayAll, use: Use, steps_of_ten: None
+    user: MemoryUser, say: Say, say_all: SayAll, serve: Serve, steps_of_ten: None
 ) -> None:
-    with embeddings_server(
-        lambda one: embedded(one) if len(server.texts) < 25 else status(503)
-    ) as server:
-        use(server)
-        secret = say("my secret puppy")
-        say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
-        with pytest.raises(EmbeddingFailed):
-            index_all(user)
-        assert SearchBlock.objects.filter(segment__user=user, number__gt=2).exists()
-        redact(secret)
+    server = serve(lambda one: embedded(one) if len(server.texts) < 25 else status(503))
+    secret = say("my secret puppy")
+    say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
+    with pytest.raises(EmbeddingFailed):
+        index_all(user)
+    assert SearchBlock.objects.filter(segment__user=user, number__gt=2).exists()
+    redact(secret)
 
     assert not SearchBlock.objects.filter(segment__user=user).exists()
 
@@ -953,7 +923,7 @@ def test_what_is_redacted_between_two_calls_is_not_sent(
     eager: None,
     user: MemoryUser,
     say: Say,
-    use: Use,
+    serve: Serve,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
     is_large: bool,
@@ -961,44 +931,37 @@ def test_what_is_redacted_between_two_calls_is_not_sent(
     settings.UAC_EMBEDDINGS_BATCH = 1
     if is_large:
         monkeypatch.setattr(index_maintenance, "STEP_PASSAGES", 2)
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps", session_id="a")
-        secret = say("my secret", session_id="b")
-        say("The engine is loud", session_id="c")
-        post = provider_api.request_embeddings
+    server = serve()
+    say("My puppy sleeps", session_id="a")
+    secret = say("my secret", session_id="b")
+    say("The engine is loud", session_id="c")
+    post = provider_api.request_embeddings
 
-        def redact_then(*arguments: Any) -> Any:
-            answer = post(*arguments)
-            if len(server.requests) == 1:
-                redact(secret)
-            return answer
+    def redact_then(*arguments: Any) -> Any:
+        answer = post(*arguments)
+        if len(server.requests) == 1:
+            redact(secret)
+        return answer
 
-        monkeypatch.setattr(remote, "request_embeddings", redact_then)
-        index_all(user)
-        assert len(server.requests) == 1
-        again(user)
+    monkeypatch.setattr(remote, "request_embeddings", redact_then)
+    index_all(user)
+    assert len(server.requests) == 1
+    again(user)
 
     assert "my secret" not in server.texts
     assert models_of(user) == [MODEL]
 
 
 def test_a_worker_whose_lease_is_gone_writes_no_vectors(
-    user: MemoryUser, say_all: SayAll, use: Use, steps_of_ten: None
+    user: MemoryUser, say_all: SayAll, serve: Serve, steps_of_ten: None
 ) -> None:
-    def steal(request: EmbeddingsRequest) -> Misbehaviour:
-        return embedded(request)
-
-    with embeddings_server(steal) as server:
-        use(server)
-        say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
-        announcing.want(user.pk)
-        work = leases.claim(announcing.waiting().filter(user=user))
-        assert work is not None
-        assert index_maintenance._step(work)  # by words
-        SearchIndex.objects.filter(pk=work.pk).update(token=work.token + 1)
-        with pytest.raises(leases.LeaseLost):
-            index_maintenance._step(work)
+    serve()
+    say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
+    work = leased(user)
+    assert index_maintenance._step(work)  # by words
+    SearchIndex.objects.filter(pk=work.pk).update(token=work.token + 1)
+    with pytest.raises(leases.LeaseLost):
+        index_maintenance._step(work)
 
     assert models_of(user) == [""]
     (row,) = segments_of(user)
@@ -1008,29 +971,32 @@ def test_a_worker_whose_lease_is_gone_writes_no_vectors(
 # -- Another model ---------------------------------------------------------------------------------
 
 
-def fill(user: MemoryUser, say_all: SayAll, about: str) -> None:
-    say_all([f"a {about} called {number}" for number in range(announcing.TAIL)])
+CARS = [f"a car called {number}" for number in range(announcing.TAIL)]
+
+
+def fill(user: MemoryUser, say_all: SayAll) -> None:
+    say_all(CARS)
+    index_all(user)
 
 
 def test_the_model_before_answers_until_the_log_is_embedded_anew(
-    user: MemoryUser, say: Say, say_all: SayAll, search: Find, use: Use
+    user: MemoryUser, say: Say, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
-    with embeddings_server() as server:
-        use(server, "openai:old")
-        fill(user, say_all, "car")
-        say("my puppy")
-        index_all(user)
-        question_cache.forget_recent()
-        use(server, "openai:new-er", previous="openai:old")
-        between = search("hound", top_k=1)
+    server = serve(model="openai:old")
+    say_all(CARS)
+    say("my puppy")
+    index_all(user)
+    question_cache.forget_recent()
+    use(server, "openai:new-er", previous="openai:old")
+    between = search("hound", top_k=1)
 
-        assert texts(between) == ["my puppy"]
-        assert between.meaning == Meaning("openai:old", announcing.TAIL + 1, None)
-        assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
+    assert texts(between) == ["my puppy"]
+    assert between.meaning == Meaning("openai:old", announcing.TAIL + 1, None)
+    assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
 
-        index_all(user)
-        question_cache.forget_recent()
-        after = search("hound", top_k=1)
+    index_all(user)
+    question_cache.forget_recent()
+    after = search("hound", top_k=1)
     assert after.meaning == Meaning("openai:new-er", announcing.TAIL + 1, None)
     assert texts(after) == ["my puppy"]
     assert server.requests[-1].model == "new-er"  # and nobody asks the old one any more
@@ -1042,7 +1008,7 @@ def test_with_other_dimensions_the_vectors_before_answer_until_all_are_made_anew
     with embeddings_server() as server:
         settings.UAC_EMBEDDINGS_DIMENSIONS = 6
         use(server)
-        fill(user, say_all, "car")
+        say_all(CARS)
         index_all(user)
         settings.UAC_EMBEDDINGS_DIMENSIONS = 5
         between = search("wheel", top_k=1)
@@ -1054,33 +1020,29 @@ def test_with_other_dimensions_the_vectors_before_answer_until_all_are_made_anew
 
 
 def test_a_model_that_has_just_failed_is_not_asked_as_an_earlier_one(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve
 ) -> None:
     is_down = False
 
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return status(503) if is_down else embedded(request)
 
-    with embeddings_server(script) as server:
-        use(server, previous=MODEL)
-        fill(user, say_all, "car")
-        index_all(user)
-        is_down = True
-        sent = len(server.requests)
-        assert search("wheel").meaning.model is None
+    server = serve(script, previous=MODEL)
+    fill(user, say_all)
+    is_down = True
+    sent = len(server.requests)
+    assert search("wheel").meaning.model is None
 
     assert len(server.requests) == sent + 1
 
 
 def test_without_the_name_of_the_model_before_words_answer_and_say_so(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
-    with embeddings_server() as server:
-        use(server, "openai:old")
-        fill(user, say_all, "car")
-        index_all(user)
-        use(server, "openai:new-er")
-        found = search("car", top_k=1)
+    server = serve(model="openai:old")
+    fill(user, say_all)
+    use(server, "openai:new-er")
+    found = search("car", top_k=1)
 
     assert found.meaning == Meaning(
         "openai:new-er",
@@ -1093,51 +1055,45 @@ def test_without_the_name_of_the_model_before_words_answer_and_say_so(
 
 
 def test_a_question_goes_to_no_provider_that_is_not_named(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, settings: Settings
 ) -> None:
-    with embeddings_server() as server:
-        use(server)
-        fill(user, say_all, "car")
-        index_all(user)
-        sent = len(server.requests)
-        settings.UAC_EMBEDDINGS = "wordllama"
-        found = search("car", top_k=1)
+    server = serve()
+    fill(user, say_all)
+    sent = len(server.requests)
+    settings.UAC_EMBEDDINGS = "wordllama"
+    found = search("car", top_k=1)
 
-        assert len(server.requests) == sent
-        assert found.meaning.compared == 0
-        settings.UAC_EMBEDDINGS_PREVIOUS = MODEL
-        assert search("car", top_k=1).meaning == Meaning(MODEL, announcing.TAIL, None)
-        assert server.texts[-1] == "car"
+    assert len(server.requests) == sent
+    assert found.meaning.compared == 0
+    settings.UAC_EMBEDDINGS_PREVIOUS = MODEL
+    assert search("car", top_k=1).meaning == Meaning(MODEL, announcing.TAIL, None)
+    assert server.texts[-1] == "car"
 
 
 def test_what_comes_with_the_installation_answers_while_a_provider_embeds(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS = "wordllama"
-    fill(user, say_all, "car")
-    index_all(user)
-    with embeddings_server() as server:
-        use(server)
-        found = search("vehicle", top_k=1)
+    fill(user, say_all)
+    serve()
+    found = search("vehicle", top_k=1)
 
     assert found.meaning == Meaning("wordllama/l2_supercat_256", announcing.TAIL, None)
     assert len(found.hits) == 1
 
 
 def test_the_model_before_answers_though_the_new_one_fails(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return embedded(request) if request.model == "old" else status(503)
 
-    with embeddings_server(script) as server:
-        use(server, "openai:old")
-        fill(user, say_all, "car")
+    server = serve(script, model="openai:old")
+    fill(user, say_all)
+    use(server, "openai:new-er", previous="openai:old")
+    with pytest.raises(EmbeddingFailed):
         index_all(user)
-        use(server, "openai:new-er", previous="openai:old")
-        with pytest.raises(EmbeddingFailed):
-            index_all(user)
-        found = search("wheel", top_k=1)
+    found = search("wheel", top_k=1)
 
     assert (found.meaning.model, found.meaning.compared) == ("openai:old", announcing.TAIL)
     assert "openai:new-er has failed" in (found.meaning.problem or "")
@@ -1145,7 +1101,7 @@ def test_the_model_before_answers_though_the_new_one_fails(
 
 
 def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         if request.model == "old":  # by this model all texts are close to each other
@@ -1157,19 +1113,14 @@ def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
         say_all([f"a tree called {number}" for number in range(announcing.TAIL - 3)])
         say_all([f"a {about} called {number}" for number in range(3)])
 
-    with embeddings_server(script) as server:
-        use(server, "openai:old")
-        fill_with_few("dog")
-        index_all(user)
-        use(server, "openai:new-er", previous="openai:old")
-        fill_with_few("puppy")
-        announcing.want(user.pk)
-        SearchIndex.objects.filter(user=user).update(lease_expires_at=None)
-        work = leases.claim(announcing.waiting().filter(user=user))
-        assert work is not None
-        assert index_maintenance._step(work)  # the first segment is still that of the old model
-        assert models_of(user) == ["openai:old", "openai:new-er"]
-        found = search("hound", top_k=6)
+    server = serve(script, model="openai:old")
+    fill_with_few("dog")
+    index_all(user)
+    use(server, "openai:new-er", previous="openai:old")
+    fill_with_few("puppy")
+    assert index_maintenance._step(leased(user))  # the first segment is still that of the old model
+    assert models_of(user) == ["openai:old", "openai:new-er"]
+    found = search("hound", top_k=6)
 
     assert found.meaning.compared == 2 * announcing.TAIL
     assert found.meaning.problem is None
@@ -1183,25 +1134,23 @@ def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
 
 
 def test_segments_of_two_models_are_not_merged_before_they_are_of_one(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use
+    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
     is_down = False
 
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         return status(503) if is_down else embedded(request)
 
-    with embeddings_server(script) as server:
-        use(server, "openai:old")
-        fill(user, say_all, "car")
+    server = serve(script, model="openai:old")
+    fill(user, say_all)
+    use(server, "openai:new-er", previous="openai:old")
+    is_down = True
+    say_all(CARS)
+    with pytest.raises(EmbeddingFailed):
         index_all(user)
-        use(server, "openai:new-er", previous="openai:old")
-        is_down = True
-        fill(user, say_all, "car")
-        with pytest.raises(EmbeddingFailed):
-            index_all(user)
-        assert models_of(user) == ["openai:old", ""]
-        is_down = False
-        again(user)
+    assert models_of(user) == ["openai:old", ""]
+    is_down = False
+    again(user)
 
     assert models_of(user) == ["openai:new-er"]
     assert problems_of(user) == []
@@ -1210,26 +1159,25 @@ def test_segments_of_two_models_are_not_merged_before_they_are_of_one(
 # -- What the answers say --------------------------------------------------------------------------
 
 
-def test_search_and_context_say_what_meaning_did(api: APIClient, say: Say, use: Use) -> None:
+def test_search_and_context_say_what_meaning_did(api: APIClient, say: Say, serve: Serve) -> None:
     def ask(path: str) -> Any:
         response = api.post(f"/v1/users/ada/{path}/", {"query": "hound"})
         assert response.status_code == 200
         return response.json()["meaning"]
 
     is_down = False
-    with embeddings_server(lambda one: status(503) if is_down else embedded(one)) as server:
-        use(server)
-        say("My puppy sleeps")
-        for path in ("search", "context"):
-            assert ask(path) == {"model": MODEL, "compared": 1, "problem": None}
-        is_down = True
-        question_cache.forget_recent()
-        for path in ("search", "context"):
-            assert ask(path) == {
-                "model": None,
-                "compared": 0,
-                "problem": f"{MODEL} has failed or is overloaded (status 503).",
-            }
+    serve(lambda one: status(503) if is_down else embedded(one))
+    say("My puppy sleeps")
+    for path in ("search", "context"):
+        assert ask(path) == {"model": MODEL, "compared": 1, "problem": None}
+    is_down = True
+    question_cache.forget_recent()
+    for path in ("search", "context"):
+        assert ask(path) == {
+            "model": None,
+            "compared": 0,
+            "problem": f"{MODEL} has failed or is overloaded (status 503).",
+        }
     assert api.post("/v1/users/ada/context/", {}).json()["meaning"] is None
 
 
@@ -1257,11 +1205,12 @@ def test_an_agent_reads_behind_a_context_what_it_had_no_room_for() -> None:
     )
 
 
-def test_a_provider_is_not_sent_what_a_context_compares(api: APIClient, say: Say, use: Use) -> None:
-    with embeddings_server() as server:
-        use(server)
-        say("My puppy sleeps")
-        api.post("/v1/users/ada/context/", {"query": "hound"})
+def test_a_provider_is_not_sent_what_a_context_compares(
+    api: APIClient, say: Say, serve: Serve
+) -> None:
+    server = serve()
+    say("My puppy sleeps")
+    api.post("/v1/users/ada/context/", {"query": "hound"})
 
     assert server.texts == ["hound", "My puppy sleeps"]
 

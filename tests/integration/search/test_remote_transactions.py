@@ -3,16 +3,16 @@
 from django.db import connection
 
 from memory.models import MemoryUser
-from tests.embeddings_server import EmbeddingsRequest, embedded, embeddings_server
+from tests.embeddings_server import EmbeddingsRequest, embedded
 from tests.integration.search.conftest import Find, Say, index_all
-from tests.integration.search.test_remote_embeddings import Use, fresh, use
+from tests.integration.search.test_remote_embeddings import Serve, fresh, serve, use
 from tests.llm_server import Misbehaviour
 
-__all__ = ["fresh", "use"]
+__all__ = ["fresh", "serve", "use"]
 
 
 def test_no_transaction_is_open_while_the_provider_works(
-    live_database: str, eager: None, user: MemoryUser, say: Say, search: Find, use: Use
+    live_database: str, eager: None, user: MemoryUser, say: Say, search: Find, serve: Serve
 ) -> None:
     open_transactions = []
 
@@ -29,11 +29,10 @@ def test_no_transaction_is_open_while_the_provider_works(
             connection.close()
         return embedded(request)
 
-    with embeddings_server(look) as server:
-        use(server)
-        say("My puppy sleeps")
-        search("hound")  # the question, and the end of the log
-        index_all(user)
-        search("cat")
+    serve(look)
+    say("My puppy sleeps")
+    search("hound")  # the question, and the end of the log
+    index_all(user)
+    search("cat")
 
     assert open_transactions == [0, 0, 0, 0]

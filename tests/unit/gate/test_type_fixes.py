@@ -2,7 +2,8 @@
 
 import pytest
 
-from memory.project import Outline, Project, apply, edit_from_json
+from memory.project import Outline
+from tests.unit.project.support import define, project_with
 from workers.checkpointing.type_check import suggest_fix
 from workers.checkpointing.type_fixes import fix_code
 from workers.typecheck.checker import TypeFault
@@ -11,14 +12,8 @@ from workers.typecheck.checker import TypeFault
 @pytest.fixture
 def outline() -> Outline:
     """A project with one class, in which one field is optional."""
-    project = Project.empty()
-    fields = [
-        {"name": "allergen", "type": "str"},
-        {"name": "noted_on", "type": "datetime.date | None", "default": None},
-    ]
-    define = {"op": "define_class", "domain": "health", "name": "Allergy", "fields": fields}
-    apply(project, edit_from_json({**define, "collection": "allergies"}))
-    return project.change().outline
+    fields = {"allergen": "str", "noted_on": "datetime.date | None"}
+    return project_with(define("health", "Allergy", fields, collection="allergies")).outline
 
 
 @pytest.mark.parametrize(

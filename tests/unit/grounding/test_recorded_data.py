@@ -6,26 +6,23 @@ Nearly all of them are grounded, and with one number changed nearly none is.
 import collections
 import datetime
 import json
-import os
 import random
 import re
 import zoneinfo
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import data_file, require_data
 from benchmarks.weak import PREAMBLE
 from memory.project import RecordId
 from workers.checkpointing.grounding import Claim, Source, ungrounded
 from workers.checkpointing.wording import Wording
 
-FOLDER = os.environ.get("UAC_DATA_DIR", "")
 FILES = ("locomo.json", "locomo_facts.json")
 
 pytestmark = pytest.mark.skipif(
-    not FOLDER or not all((Path(FOLDER) / name).is_file() for name in FILES),
-    reason=f"UAC_DATA_DIR names no folder with the recorded data ({' and '.join(FILES)})",
+    not all(map(data_file, FILES)), reason=f"UAC_DATA_DIR does not hold {' and '.join(FILES)}"
 )
 
 FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
@@ -34,8 +31,7 @@ NUMBER = re.compile(r"(?<![\w-])\d{1,4}(?!\w)")
 
 def sessions() -> Iterator[tuple[dict[int, Source], list[str]]]:
     """Yield for each session its messages, and the facts drawn from it."""
-    conversations = json.loads((Path(FOLDER) / "locomo.json").read_text())
-    facts = json.loads((Path(FOLDER) / "locomo_facts.json").read_text())
+    conversations, facts = (json.loads(path.read_text()) for path in require_data(*FILES))
     for one in conversations:
         conversation = one["conversation"]
         by_session = collections.defaultdict(list)

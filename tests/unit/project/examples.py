@@ -2,7 +2,7 @@
 
 from memory.project import Project
 
-from .support import add, define, define_enum, project_with
+from .support import add, add_field, define, define_enum, project_with, write
 
 EXPIRING = '''\
 """Passports that run out."""
@@ -90,47 +90,14 @@ def rich_project() -> Project:
                 "more": "list[Ref[Trip]]",
             },
         ),
-        {
-            "op": "add_field",
-            "domain": "travel",
-            "class_name": "Odd",
-            "name": "tags",
-            "type": "list[str]",
-            "default": [],
-        },
-        {
-            "op": "add_field",
-            "domain": "travel",
-            "class_name": "Trip",
-            "name": "color",
-            "type": "Color",
-            "default": "GREEN",
-        },
-        {
-            "op": "add_field",
-            "domain": "travel",
-            "class_name": "Trip",
-            "name": "since",
-            "type": "PartialDate",
-            "default": "2021-11",
-        },
+        add_field("travel", "Odd", "tags", "list[str]", default=[]),
+        add_field("travel", "Trip", "color", "Color", default="GREEN"),
+        add_field("travel", "Trip", "since", "PartialDate", default="2021-11"),
         # Defined after the class that uses it.
         define("travel", "Guest", {"name": "str", "knows": "list[Guest]"}, kind="object"),
-        {
-            "op": "add_field",
-            "domain": "travel",
-            "class_name": "Trip",
-            "name": "guest",
-            "type": "Guest | None",
-        },
+        add_field("travel", "Trip", "guest", "Guest | None"),
         # A circle: identity refers to travel, which refers to identity.
-        {
-            "op": "add_field",
-            "domain": "identity",
-            "class_name": "Passport",
-            "name": "used_for",
-            "type": "list[Ref[travel.Trip]] | None",
-        },
+        add_field("identity", "Passport", "used_for", "list[Ref[travel.Trip]] | None"),
         add(
             "identity",
             "Passport",
@@ -179,10 +146,5 @@ def rich_project() -> Project:
             "collection": "next_trip",
             "singleton": True,
         },
-        {
-            "op": "write_constraint",
-            "name": "expiring",
-            "source": EXPIRING,
-            "tests_source": EXPIRING_TESTS,
-        },
+        write("expiring", EXPIRING, EXPIRING_TESTS),
     )

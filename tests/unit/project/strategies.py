@@ -15,12 +15,11 @@ from memory.project import (
     Ref,
     Struct,
     apply,
-    edit_from_json,
 )
 from memory.project.conform import normal_fields
 from memory.project.types import ListOf, Named, RefTo, Scalar, Type, Union
 
-from .support import SILENT, TESTS, define, define_enum
+from .support import define, define_enum, edit, write
 
 FIELD_NAMES = st.sampled_from(
     [
@@ -101,20 +100,18 @@ def projects(draw: st.DrawFn) -> Project:
     """Draw projects with enums, nested dataclasses, references across domains, and records."""
     project = Project.empty()
 
-    def do(edit: dict[str, object]) -> None:
-        apply(project, edit_from_json(edit))
-
     def define_some(domain: str, name: str, names: list[str], **arguments: object) -> None:
         fields = draw(st.lists(FIELD_NAMES, max_size=5, unique=True))
         specs = {field: draw(types(names)) for field in fields}
-        do(define(domain, name, specs, doc=draw(UNICODE), **arguments))
+        edit(project, **define(domain, name, specs, doc=draw(UNICODE), **arguments))
 
     domains = draw(st.lists(st.sampled_from(["travel", "health", "über"]), unique=True))
     refs: list[str] = []
     for domain in domains:
         parts = []
         if draw(st.booleans()):
-            do(define_enum(domain, "Color", RED="red", BLUE=draw(UNICODE) + "!", THREE=3))
+            blue = draw(UNICODE) + "!"
+            edit(project, **define_enum(domain, "Color", RED="red", BLUE=blue, THREE=3))
             parts.append("Color")
         if draw(st.booleans()):
             define_some(domain, "Stop", [*parts, *refs], kind="object")
@@ -134,7 +131,7 @@ def projects(draw: st.DrawFn) -> Project:
                 name = f"own_{class_.name.lower()}"
                 apply(project, Add(domain, class_.name, fields, (1,), "own", name, singleton=True))
     for name in draw(st.lists(st.sampled_from(string.ascii_lowercase), max_size=2)):
-        do({"op": "write_constraint", "name": name, "source": SILENT, "tests_source": TESTS})
+        edit(project, **write(name))
     return project
 
 

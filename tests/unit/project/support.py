@@ -25,10 +25,10 @@ def edit(project: Project, op: str, **arguments: object) -> None:
     apply(project, edit_from_json({"op": op, **arguments}))
 
 
-def project_with(*edits: Mapping[str, object]) -> Project:
+def project_with(*edits: Mapping[str, Any]) -> Project:
     project = Project.empty()
     for item in edits:
-        apply(project, edit_from_json(dict(item)))
+        edit(project, **item)
     return project
 
 
@@ -41,34 +41,31 @@ def define(
 
 
 def define_enum(domain: str, name: str, **members: str | int) -> dict[str, Any]:
-    return {
-        "op": "define_class",
-        "domain": domain,
-        "name": name,
-        "kind": "enum",
-        "members": members,
-    }
+    return define(domain, name, kind="enum", members=members)
 
 
 def add(domain: str, class_name: str, key: str, **fields: object) -> dict[str, Any]:
-    return {
-        "op": "add",
-        "domain": domain,
-        "class_name": class_name,
-        "key": key,
-        "fields": fields,
-        "sources": [1],
-    }
+    place = {"domain": domain, "class_name": class_name, "key": key}
+    return {"op": "add", **place, "fields": fields, "sources": [1]}
+
+
+def add_field(
+    domain: str, class_name: str, name: str, type_: str, **default: object
+) -> dict[str, Any]:
+    """Return the edit that adds a field; `default` is its default, if it has one."""
+    place = {"domain": domain, "class_name": class_name, "name": name}
+    return {"op": "add_field", **place, "type": type_, **default}
+
+
+def write(name: str, source: str = SILENT, tests: str = TESTS) -> dict[str, Any]:
+    """Return the edit that writes a constraint and its tests."""
+    return {"op": "write_constraint", "name": name, "source": source, "tests_source": tests}
 
 
 def trips_project(count: int = 2) -> Project:
     """Return a domain `travel` with trips `trip-1`, `trip-2` ... of about 100 bytes each."""
-    project = project_with(
-        define("travel", "Trip", {"to": "str", "starts_on": "datetime.date", "days": "int"})
-    )
-    for number in range(1, count + 1):
-        apply(project, edit_from_json(trip(number)))
-    return project
+    fields = {"to": "str", "starts_on": "datetime.date", "days": "int"}
+    return project_with(define("travel", "Trip", fields), *map(trip, range(1, count + 1)))
 
 
 def trip(number: int, **fields: object) -> dict[str, Any]:
@@ -93,7 +90,7 @@ class Store:
         self.reads: list[str] = []
         self.places: dict[tuple[str, str, str], Location] = {}
         for domain in project.outline.domains.values():
-            for name in [*domain.collections, *domain.singletons]:
+            for name in domain.holders:
                 for record_id, _ in project.records(domain.name, name):
                     location = project.find(record_id)
                     assert location

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from memory.project import EditError, Project, RecordId, apply, edit_from_json, render
+from memory.project import EditError, Project, RecordId, render
 from workers.policy.checks import check_policy
 
-from .support import SILENT, TESTS, Store, add, define, define_enum, edit, project_with
+from .support import Store, add, define, define_enum, edit, project_with, write
 
 FIELDS = {"about": "str", "records": "list[str]"}
 FIRST, SECOND, THIRD = (
@@ -35,7 +35,7 @@ def project() -> Project:
 
 
 def mark(project: Project, **arguments: Any) -> None:
-    apply(project, edit_from_json({**CONFLICT, **arguments}))
+    edit(project, **{**CONFLICT, **arguments})
 
 
 def test_the_first_conflict_brings_its_class_and_its_constraint(project: Project) -> None:
@@ -94,7 +94,7 @@ def test_a_constraint_that_was_rewritten_stays_and_one_that_was_deleted_comes_ba
     mark(project)
     rewritten = render(project)["constraints/conflicts.py"].replace("Conflicting", "Contradictory")
     tests = render(project)["tests/test_conflicts.py"]
-    edit(project, "write_constraint", name="conflicts", source=rewritten, tests_source=tests)
+    edit(project, **write("conflicts", rewritten, tests))
 
     mark(project)
     assert render(project)["constraints/conflicts.py"] == rewritten
@@ -105,12 +105,7 @@ def test_a_constraint_that_was_rewritten_stays_and_one_that_was_deleted_comes_ba
 
 
 def test_a_class_of_that_form_is_used_whoever_defined_it(project: Project) -> None:
-    apply(
-        project,
-        edit_from_json(
-            define("conflicts", "Conflict", {**FIELDS, "until": "datetime.date | None"})
-        ),
-    )
+    edit(project, **define("conflicts", "Conflict", {**FIELDS, "until": "datetime.date | None"}))
 
     mark(project)
 
@@ -128,14 +123,7 @@ TAKEN: dict[str, list[Mapping[str, Any]]] = {
         define("conflicts", "Meeting"),
         {**add("conflicts", "Meeting", "m"), "collection": "conflicts", "singleton": True},
     ],
-    "a constraint": [
-        {
-            "op": "write_constraint",
-            "name": "conflicts",
-            "source": SILENT,
-            "tests_source": TESTS,
-        }
-    ],
+    "a constraint": [write("conflicts")],
 }
 
 
@@ -144,7 +132,7 @@ def test_other_things_of_these_names_refuse_it(
     project: Project, edits: list[Mapping[str, Any]]
 ) -> None:
     for one in edits:
-        apply(project, edit_from_json(dict(one)))
+        edit(project, **one)
     before = render(project)
 
     with pytest.raises(EditError, match="write a note instead") as error:

@@ -13,8 +13,6 @@ from memory.project import (
     RecordId,
     Ref,
     Struct,
-    apply,
-    edit_from_json,
     render,
 )
 from memory.project.types import format_type
@@ -28,10 +26,21 @@ from .support import (
     define_enum,
     edit,
     project_with,
+    write,
 )
 
 STATE = "domains/travel/state.py"
 SCHEMA = "domains/travel/schema.py"
+
+PLACE = {"domain": "travel", "collection": "trips", "key": "trip-1", "sources": [9]}
+UPDATE: dict[str, Any] = {"op": "update", **PLACE, "fields": {}}
+RETIRE: dict[str, Any] = {"op": "retire", **PLACE}
+OF_TRIP = {"domain": "travel", "class_name": "Trip"}
+ADD_FIELD: dict[str, Any] = {"op": "add_field", **OF_TRIP, "name": "cost"}
+WIDEN: dict[str, Any] = {"op": "widen_field", **OF_TRIP, "name": "days"}
+RENAME: dict[str, Any] = {"op": "rename_field", **OF_TRIP, "name": "to"}
+RENAME_TOWN = {**RENAME, "class_name": "Stop", "name": "town", "new_name": "place"}
+TRIP: dict[str, Any] = add("travel", "Trip", "trip-3", to="Paris", days=5)
 
 
 @pytest.fixture
@@ -54,15 +63,9 @@ def project() -> Project:
         add("travel", "Trip", "trip-1", to="Oslo", days=3, stops=[{"town": "Bergen"}]),
         add("travel", "Trip", "trip-2", to="Rome", days=4, color="red"),
         {**add("travel", "Trip", "old", to="Bonn", days=1), "sources": [2]},
-        {
-            "op": "retire",
-            "domain": "travel",
-            "collection": "trips",
-            "key": "old",
-            "sources": [3],
-        },
+        {**RETIRE, "key": "old", "sources": [3]},
         {**add("identity", "Passport", "own", number="P"), "collection": "own", "singleton": True},
-        {"op": "write_constraint", "name": "never", "source": SILENT, "tests_source": TESTS},
+        write("never"),
     )
 
 
@@ -72,39 +75,8 @@ def record(project: Project, key: str, collection: str = "trips") -> Mapping[str
     return found.fields
 
 
-UPDATE: dict[str, Any] = {
-    "op": "update",
-    "domain": "travel",
-    "collection": "trips",
-    "key": "trip-1",
-    "sources": [9],
-}
-RETIRE: dict[str, Any] = {
-    "op": "retire",
-    "domain": "travel",
-    "collection": "trips",
-    "key": "trip-1",
-    "sources": [9],
-}
-ADD_FIELD: dict[str, Any] = {
-    "op": "add_field",
-    "domain": "travel",
-    "class_name": "Trip",
-    "name": "cost",
-}
-WIDEN: dict[str, Any] = {
-    "op": "widen_field",
-    "domain": "travel",
-    "class_name": "Trip",
-    "name": "days",
-}
-RENAME: dict[str, Any] = {
-    "op": "rename_field",
-    "domain": "travel",
-    "class_name": "Trip",
-    "name": "to",
-}
-TRIP: dict[str, Any] = add("travel", "Trip", "trip-3", to="Paris", days=5)
+def leg(fields: Mapping[str, str] | None = None, **arguments: object) -> dict[str, Any]:
+    return define("travel", "Leg", fields, **arguments)
 
 
 def fields(**values: object) -> dict[str, Any]:
@@ -129,46 +101,34 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "domain that leaves the tree": (define("../x", "Leg"), "bad_name", "'../x'"),
     "domain that is a keyword": (define("import", "Leg"), "bad_name", "'import'"),
     "field twice": (
-        {**define("travel", "Leg"), "fields": [{"name": "a", "type": "str"}] * 2},
+        {**leg(), "fields": [{"name": "a", "type": "str"}] * 2},
         "field_exists",
         "'a' twice",
     ),
-    "reserved field": (define("travel", "Leg", {"key": "str"}), "bad_name", "write 'key_'"),
-    "private field": (define("travel", "Leg", {"_id": "str"}), "bad_name", "write 'id_'"),
-    "module as field": (define("travel", "Leg", {"datetime": "str"}), "bad_name", "'datetime_'"),
-    "no type": (
-        define("travel", "Leg", {"a": "dict[str, str]"}),
-        "bad_type",
-        "is not a valid field type",
-    ),
-    "code as type": (define("travel", "Leg", {"a": "exit()"}), "bad_type", "exit()"),
-    "type of nothing": (
-        define("travel", "Leg", {"a": ""}),
-        "bad_type",
-        "is not a valid field type",
-    ),
-    "unknown class as type": (define("travel", "Leg", {"a": "Foo"}), "unknown_class", "Foo"),
-    "record as type": (define("travel", "Leg", {"a": "Trip"}), "unknown_class", "Ref[Trip]"),
-    "reference to a part": (define("travel", "Leg", {"a": "Ref[Stop]"}), "unknown_class", "Stop"),
-    "reference to nothing": (define("travel", "Leg", {"a": "Ref[X]"}), "unknown_class", "Ref[X]"),
-    "reference to no domain": (
-        define("travel", "Leg", {"a": "Ref[health.Trip]"}),
-        "unknown_class",
-        "health.Trip",
-    ),
+    "reserved field": (leg({"key": "str"}), "bad_name", "write 'key_'"),
+    "private field": (leg({"_id": "str"}), "bad_name", "write 'id_'"),
+    "module as field": (leg({"datetime": "str"}), "bad_name", "'datetime_'"),
+    "no type": (leg({"a": "dict[str, str]"}), "bad_type", "is not a valid field type"),
+    "code as type": (leg({"a": "exit()"}), "bad_type", "exit()"),
+    "type of nothing": (leg({"a": ""}), "bad_type", "is not a valid field type"),
+    "unknown class as type": (leg({"a": "Foo"}), "unknown_class", "Foo"),
+    "record as type": (leg({"a": "Trip"}), "unknown_class", "Ref[Trip]"),
+    "reference to a part": (leg({"a": "Ref[Stop]"}), "unknown_class", "Stop"),
+    "reference to nothing": (leg({"a": "Ref[X]"}), "unknown_class", "Ref[X]"),
+    "reference to no domain": (leg({"a": "Ref[health.Trip]"}), "unknown_class", "health.Trip"),
     "wrong default": (
-        {**define("travel", "Leg"), "fields": [{"name": "a", "type": "int", "default": "x"}]},
+        {**leg(), "fields": [{"name": "a", "type": "int", "default": "x"}]},
         "type_clash",
         "travel.Leg.a has type int",
     ),
     "mutable default": (
-        {**define("travel", "Leg"), "fields": [{"name": "a", "type": "list[int]", "default": [1]}]},
+        {**leg(), "fields": [{"name": "a", "type": "list[int]", "default": [1]}]},
         "bad_default",
         "travel.Leg.a",
     ),
     "default hidden by a field": (
         {
-            **define("travel", "Leg"),
+            **leg(),
             "fields": [
                 {"name": "a", "type": "Color", "default": "RED"},
                 {"name": "Color", "type": "str"},
@@ -177,27 +137,15 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
         "bad_name",
         "travel.Leg.Color hides",
     ),
-    "members without an enum": (
-        {**define("travel", "Leg"), "members": {"A": 1}},
-        "malformed",
-        "members",
-    ),
+    "members without an enum": ({**leg(), "members": {"A": 1}}, "malformed", "members"),
     "collection of parts": (
-        define("travel", "Leg", kind="object", collection="legs"),
+        leg(kind="object", collection="legs"),
         "malformed",
         "cannot have a collection",
     ),
-    "collection exists": (
-        define("travel", "Leg", collection="trips"),
-        "collection_exists",
-        "travel.trips",
-    ),
-    "collection of Python": (define("travel", "Leg", collection="list"), "bad_name", "'list'"),
-    "collection like a shard": (
-        define("travel", "Leg", collection="legs_0002"),
-        "bad_name",
-        "drop the number",
-    ),
+    "collection exists": (leg(collection="trips"), "collection_exists", "travel.trips"),
+    "collection of Python": (leg(collection="list"), "bad_name", "'list'"),
+    "collection like a shard": (leg(collection="legs_0002"), "bad_name", "drop the number"),
     "enum without members": (define_enum("travel", "Size"), "bad_enum", "travel.Size"),
     "enum with one value twice": (
         define_enum("travel", "Size", A=1, B=1),
@@ -299,24 +247,24 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "add a singleton without a name": ({**TRIP, "singleton": True}, "malformed", "the name of the"),
     "add without sources": ({**TRIP, "sources": []}, "no_sources", "cite the entries"),
     # update
-    "update nothing": ({**UPDATE, "key": "x", "fields": {}}, "unknown_key", "create it with add"),
-    "update what is retired": ({**UPDATE, "key": "old", "fields": {}}, "key_retired", "retired"),
+    "update nothing": ({**UPDATE, "key": "x"}, "unknown_key", "create it with add"),
+    "update what is retired": ({**UPDATE, "key": "old"}, "key_retired", "retired"),
     "update no collection": (
-        {**UPDATE, "collection": "tripz", "fields": {}},
+        {**UPDATE, "collection": "tripz"},
         "unknown_collection",
         "it has trips",
     ),
     "update a collection by its class": (
-        {**UPDATE, "collection": "Trip", "fields": {}},
+        {**UPDATE, "collection": "Trip"},
         "unknown_collection",
         "it has trips; Trip is in travel.trips",
     ),
     "update a collection of another domain": (
-        {**UPDATE, "collection": "passport", "fields": {}},
+        {**UPDATE, "collection": "passport"},
         "unknown_collection",
         "it has trips; Passport is in identity.own",
     ),
-    "update no domain": ({**UPDATE, "domain": "x", "fields": {}}, "unknown_domain", "'x'"),
+    "update no domain": ({**UPDATE, "domain": "x"}, "unknown_domain", "'x'"),
     "update to null": ({**UPDATE, "fields": {"to": None}}, "type_clash", "Trip.to has type str"),
     "update no field": ({**UPDATE, "fields": {"x": 1}}, "unknown_field", "'x'"),
     "update half": ({**UPDATE, "fields": {"to": "new", "days": "x"}}, "type_clash", "Trip.days"),
@@ -326,36 +274,20 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "retire twice": ({**RETIRE, "key": "old"}, "key_retired", "travel.trips.old"),
     "retire without sources": ({**RETIRE, "sources": []}, "no_sources", "cite"),
     # constraints
-    "constraint that is no Python": (
-        {"op": "write_constraint", "name": "x", "source": "def", "tests_source": TESTS},
-        "syntax",
-        "x.source, line 1",
-    ),
-    "tests that are no Python": (
-        {"op": "write_constraint", "name": "x", "source": SILENT, "tests_source": "\x00"},
-        "syntax",
-        "x.tests_source",
-    ),
+    "constraint that is no Python": (write("x", "def"), "syntax", "x.source, line 1"),
+    "tests that are no Python": (write("x", tests="\x00"), "syntax", "x.tests_source"),
     "constraint that takes long to parse": (
-        {"op": "write_constraint", "name": "x", "source": "a,\n" * 30_000, "tests_source": TESTS},
+        write("x", "a,\n" * 30_000),
         "too_large",
         "has 90,000 characters: at most 65,536",
     ),
     "tests that take long to parse": (
-        {"op": "write_constraint", "name": "x", "source": SILENT, "tests_source": "a\n" * 40_000},
+        write("x", tests="a\n" * 40_000),
         "too_large",
         "write_constraint.tests_source has 80,000",
     ),
-    "constraint outside of the tree": (
-        {"op": "write_constraint", "name": "../x", "source": SILENT, "tests_source": TESTS},
-        "bad_name",
-        "'../x'",
-    ),
-    "constraint in upper case": (
-        {"op": "write_constraint", "name": "X", "source": SILENT, "tests_source": TESTS},
-        "bad_name",
-        "write 'x'",
-    ),
+    "constraint outside of the tree": (write("../x"), "bad_name", "'../x'"),
+    "constraint in upper case": (write("X"), "bad_name", "write 'x'"),
     "delete no constraint": (
         {"op": "delete_constraint", "name": "x"},
         "unknown_constraint",
@@ -380,7 +312,7 @@ def test_a_refused_edit_says_why_and_changes_nothing(project: Project, case: str
     opened = store.open()
 
     with pytest.raises(EditError) as error:
-        apply(opened, edit_from_json(dict(refused)))
+        edit(opened, **refused)
 
     assert (error.value.code, str(error.value)) == (code, error.value.message)
     assert message in error.value.message
@@ -393,9 +325,7 @@ def test_a_refused_edit_says_why_and_changes_nothing(project: Project, case: str
 def test_define_class_adds_to_the_schema(project: Project) -> None:
     edit(
         project,
-        **define(
-            "travel",
-            "Leg",
+        **leg(
             {"trip": "Ref[Trip]", "by": "Ref[Passport] | None", "color": "Color"},
             doc="One leg.\n  Of a trip.",
             collection="legs",
@@ -472,14 +402,7 @@ def test_rename_field_renames_it_in_every_record(project: Project) -> None:
     before = render(project)
 
     edit(project, **{**RENAME, "new_name": "destination"})
-    edit(
-        project,
-        "rename_field",
-        domain="travel",
-        class_name="Stop",
-        name="town",
-        new_name="place",
-    )
+    edit(project, **RENAME_TOWN)
 
     files = render(project)
     assert files[SCHEMA] == before[SCHEMA].replace("to: str", "destination: str").replace(
@@ -493,14 +416,7 @@ def test_rename_field_renames_it_in_every_record(project: Project) -> None:
 def test_rename_field_counts_its_records_as_updated(project: Project) -> None:
     opened = Store(project).open()
 
-    edit(
-        opened,
-        "rename_field",
-        domain="travel",
-        class_name="Stop",
-        name="town",
-        new_name="place",
-    )
+    edit(opened, **RENAME_TOWN)
 
     assert [record_id.key for record_id in opened.change().updated] == ["trip-1"]
 
@@ -519,7 +435,7 @@ BUILDS = "def test_x():\n    assert Trip(key='x', to='y')\n"
 def test_rename_field_is_refused_while_a_constraint_or_test_uses_the_old_name(
     project: Project, source: str, tests: str, where: str
 ) -> None:
-    edit(project, "write_constraint", name="going", source=source, tests_source=tests)
+    edit(project, **write("going", source, tests))
     store = Store(project)
 
     opened = store.open()
@@ -530,7 +446,7 @@ def test_rename_field_is_refused_while_a_constraint_or_test_uses_the_old_name(
     assert where in error.value.message
 
     # Unless it is rewritten in the same change, before or after,
-    edit(opened, "write_constraint", name="going", source=SILENT, tests_source=TESTS)
+    edit(opened, **write("going"))
     assert SCHEMA in opened.change().files
     # or deleted,
     opened = store.open()
@@ -546,7 +462,7 @@ def test_rename_field_is_refused_while_a_constraint_or_test_uses_the_old_name(
 
 def test_a_constraint_may_mention_the_old_name_in_a_text(project: Project) -> None:
     source = SILENT.replace("Never", "From here .to there; never")
-    edit(project, "write_constraint", name="going", source=source, tests_source=TESTS)
+    edit(project, **write("going", source))
     opened = Store(project).open()
 
     edit(opened, **{**RENAME, "new_name": "destination"})
@@ -670,7 +586,7 @@ def test_retire_takes_a_record_out(project: Project) -> None:
 def test_write_constraint_keeps_every_byte(project: Project) -> None:
     source = "# coding\r\n" + SILENT + "\n\n# é\t"
 
-    edit(project, "write_constraint", name="never", source=source, tests_source=TESTS + "#")
+    edit(project, **write("never", source, TESTS + "#"))
 
     files = render(project)
     assert files["constraints/never.py"] == source
@@ -698,21 +614,13 @@ def test_dismiss_leaves_the_project_alone(project: Project) -> None:
 
 def test_what_is_derived_is_told_with_the_change(project: Project) -> None:
     edit(project, "note", text="three of them", sources=[2], derived={"text": "counted"})
-    edit(
-        project,
-        "update",
-        domain="travel",
-        collection="trips",
-        key="trip-1",
-        fields={"to": "Oslo"},
-        sources=[2],
-        derived={"to": "the only airport there"},
-    )
+    derived = {"to": "the only airport there"}
+    edit(project, **{**UPDATE, "fields": {"to": "Oslo"}, "derived": derived})
 
-    derived = project.change().derived
+    told = project.change().derived
 
-    assert derived[RecordId("travel", "trips", "trip-1")] == {"to": "the only airport there"}
-    assert [dict(reasons) for record_id, reasons in derived.items() if record_id.domain == "notes"]
+    assert told[RecordId("travel", "trips", "trip-1")] == derived
+    assert [dict(reasons) for record_id, reasons in told.items() if record_id.domain == "notes"]
 
 
 @pytest.mark.parametrize(
@@ -729,13 +637,4 @@ def test_what_is_derived_is_a_field_of_the_edit_with_a_reason(
     project: Project, derived: Any, words: str
 ) -> None:
     with pytest.raises(EditError, match=words):
-        edit(
-            project,
-            "update",
-            domain="travel",
-            collection="trips",
-            key="trip-1",
-            fields={"to": "Oslo"},
-            sources=[2],
-            derived=derived,
-        )
+        edit(project, **{**UPDATE, "fields": {"to": "Oslo"}, "derived": derived})

@@ -11,7 +11,7 @@ from memory.project import EditError, Project, ProjectError, edit_from_json, edi
 from memory.project.files import edits_of_files, read_whole, take_over
 from tests.unit.project.examples import rich_project
 from tests.unit.project.strategies import projects
-from tests.unit.project.support import SILENT, TESTS, add, define, define_enum, project_with
+from tests.unit.project.support import SILENT, TESTS, add, define, define_enum, project_with, write
 
 
 def small() -> Project:
@@ -118,14 +118,7 @@ def test_what_is_there_is_not_taken_over_again() -> None:
     project = small()
     with pytest.raises(EditError, match="already has a domain 'travel'"):
         take_over(project, read_whole(render(small())), (1,))
-    rules = project_with(
-        {
-            "op": "write_constraint",
-            "name": "a",
-            "source": f"import uac\n{SILENT}",
-            "tests_source": TESTS,
-        }
-    )
+    rules = project_with(write("a", f"import uac\n{SILENT}"))
     with pytest.raises(EditError, match="already has a constraint 'a'"):
         take_over(rules, read_whole(render(rules)), (1,))
 

@@ -11,7 +11,6 @@ from memory.project import (
     RecordId,
     apply,
     compile_record,
-    edit_from_json,
     render,
 )
 
@@ -20,23 +19,34 @@ from .support import (
     TESTS,
     Store,
     add,
+    add_field,
     changed_paths,
     define,
     edit,
     project_with,
     trip,
     trips_project,
+    write,
 )
 
 MANIFEST = "manifest.py"
 STATE = "domains/travel/state.py"
 SCHEMA = "domains/travel/schema.py"
+TRIPS = {"domain": "travel", "collection": "trips"}
 
 
 @pytest.fixture(scope="module")
 def life() -> Store:
     """Five thousand trips in ten files, stored."""
     return Store(trips_project(5_000))
+
+
+def update(project: Project, key: str, source: int = 1, **fields: object) -> None:
+    edit(project, "update", **TRIPS, key=key, fields=fields, sources=[source])
+
+
+def retire(project: Project, key: str, source: int = 1) -> None:
+    edit(project, "retire", **TRIPS, key=key, sources=[source])
 
 
 def last_shard(store: Store) -> str:
@@ -53,7 +63,7 @@ def test_no_file_of_a_long_life_is_larger_than_64_kib() -> None:
 def test_appending_one_record_parses_and_writes_the_last_shard_alone(life: Store) -> None:
     project = life.open()
 
-    apply(project, edit_from_json(trip(5_001)))
+    edit(project, **trip(5_001))
     change = project.change()
 
     assert changed_paths(change) == [last_shard(life), MANIFEST]
@@ -86,15 +96,7 @@ def test_updating_a_record_in_the_middle_changes_its_shard_alone(life: Store) ->
     path = life.places["travel", "trips", "trip-2500"].path
     assert STATE < path < last_shard(life)
 
-    edit(
-        project,
-        "update",
-        domain="travel",
-        collection="trips",
-        key="trip-2500",
-        fields={"to": "Elsewhere"},
-        sources=[7_000],
-    )
+    update(project, "trip-2500", source=7_000, to="Elsewhere")
     change = project.change()
 
     assert changed_paths(change) == [path]
@@ -111,7 +113,7 @@ def test_retiring_a_record_in_the_middle_changes_its_shard_and_the_count(life: S
     project = life.open()
     path = life.places["travel", "trips", "trip-2500"].path
 
-    edit(project, "retire", domain="travel", collection="trips", key="trip-2500", sources=[7_000])
+    retire(project, "trip-2500", source=7_000)
     change = project.change()
 
     assert changed_paths(change) == sorted([path, MANIFEST])
@@ -200,15 +202,7 @@ def test_collections_and_singletons_share_the_room_of_state_py() -> None:
 def test_an_update_leaves_a_record_where_it_is_however_large_it_becomes() -> None:
     project = trips_project(2)
 
-    edit(
-        project,
-        "update",
-        domain="travel",
-        collection="trips",
-        key="trip-1",
-        fields={"to": "x" * 100_000},
-        sources=[9],
-    )
+    update(project, "trip-1", source=9, to="x" * 100_000)
 
     assert project.find(RecordId("travel", "trips", "trip-1")) == Location(STATE)
     assert Project.from_files(render(project)) == project
@@ -221,14 +215,7 @@ def test_records_go_on_in_insertion_order_and_are_never_rebalanced() -> None:
 
     # Given a first shard that has room again
     for number in range(1, 50):
-        edit(
-            project,
-            "retire",
-            domain="travel",
-            collection="trips",
-            key=f"trip-{number}",
-            sources=[1],
-        )
+        retire(project, f"trip-{number}")
     store.keep(project.change())
 
     # When a record is added, then it goes to the end all the same
@@ -248,7 +235,7 @@ def test_an_emptied_shard_stays() -> None:
 
     for key, location in list(store.places.items()):
         if location.path == last:
-            edit(project, "retire", domain="travel", collection="trips", key=key[2], sources=[1])
+            retire(project, key[2])
     store.keep(project.change())
 
     assert "trips: list[Trip] = []" in store.files[last]
@@ -259,14 +246,7 @@ def test_adding_an_optional_field_leaves_every_record_as_it_is() -> None:
     store = Store(trips_project(1_000))
     project = store.open()
 
-    edit(
-        project,
-        "add_field",
-        domain="travel",
-        class_name="Trip",
-        name="purpose",
-        type="str | None",
-    )
+    edit(project, **add_field("travel", "Trip", "purpose", "str | None"))
     change = project.change()
 
     assert changed_paths(change) == [SCHEMA, MANIFEST]
@@ -292,8 +272,8 @@ def test_a_new_domain_leaves_all_others_alone() -> None:
     store = Store(trips_project(10))
     project = store.open()
 
-    for item in [define("health", "Visit", {"at": "str"}), add("health", "Visit", "v", at="x")]:
-        apply(project, edit_from_json(item))
+    edit(project, **define("health", "Visit", {"at": "str"}))
+    edit(project, **add("health", "Visit", "v", at="x"))
     change = project.change()
 
     assert changed_paths(change) == [
@@ -308,9 +288,8 @@ def test_a_new_domain_leaves_all_others_alone() -> None:
 def test_constraints_come_and_go_with_their_packages() -> None:
     store = Store(Project.empty())
     project = store.open()
-    arguments = {"name": "never", "source": SILENT, "tests_source": TESTS}
 
-    edit(project, "write_constraint", **arguments)
+    edit(project, **write("never"))
     written = project.change()
 
     assert written.files["constraints/never.py"] == SILENT
@@ -324,7 +303,7 @@ def test_constraints_come_and_go_with_their_packages() -> None:
     ]
     store.keep(written)
     project = store.open()
-    edit(project, "write_constraint", **arguments)
+    edit(project, **write("never"))
     assert project.change().files == {}
     edit(project, "delete_constraint", name="never")
     deleted = project.change()
@@ -339,24 +318,13 @@ def test_a_change_says_what_became_of_every_record() -> None:
     store = Store(trips_project(3))
     project = store.open()
 
-    def update(key: str, **fields: object) -> None:
-        edit(
-            project,
-            "update",
-            domain="travel",
-            collection="trips",
-            key=key,
-            fields=fields,
-            sources=[1],
-        )
-
     edit(project, **trip(4))
     edit(project, **trip(5))
-    update("trip-4", to="Oslo")
-    update("trip-1", days=99)
-    update("trip-2", days=2)  # the same value, but one source more
+    update(project, "trip-4", to="Oslo")
+    update(project, "trip-1", days=99)
+    update(project, "trip-2", days=2)  # the same value, but one source more
     for key in ("trip-3", "trip-5"):
-        edit(project, "retire", domain="travel", collection="trips", key=key, sources=[1])
+        retire(project, key)
     change = project.change()
 
     def ids(*numbers: int) -> list[RecordId]:
@@ -386,7 +354,7 @@ def test_a_change_that_comes_to_nothing_changes_no_file() -> None:
     project = store.open()
 
     edit(project, **trip(4))
-    edit(project, "retire", domain="travel", collection="trips", key="trip-4", sources=[1])
+    retire(project, "trip-4")
     change = project.change()
 
     assert change.files == {}
@@ -412,9 +380,9 @@ def test_an_update_from_1_to_true_is_a_change() -> None:
 def test_a_retired_key_is_never_used_again_not_in_a_later_version_either() -> None:
     store = Store(trips_project(1))
     project = store.open()
-    edit(project, "retire", domain="travel", collection="trips", key="trip-1", sources=[2])
+    retire(project, "trip-1", source=2)
     edit(project, **trip(2))
-    edit(project, "retire", domain="travel", collection="trips", key="trip-2", sources=[2])
+    retire(project, "trip-2", source=2)
     store.keep(project.change())
 
     for opened in (project, store.open()):
@@ -431,7 +399,7 @@ def test_a_retired_key_is_never_used_again_not_in_a_later_version_either() -> No
 def test_keys_made_for_records_pass_over_retired_ones() -> None:
     store = Store(trips_project(1))
     project = store.open()
-    edit(project, "retire", domain="travel", collection="trips", key="trip-1", sources=[2])
+    retire(project, "trip-1", source=2)
     store.keep(project.change())
     project = store.open()
 
@@ -446,15 +414,7 @@ def test_an_index_that_names_the_wrong_file_is_an_error_and_no_loss() -> None:
     project = store.open()
 
     with pytest.raises(ProjectError, match=r"does not contain .*ghost"):
-        edit(
-            project,
-            "update",
-            domain="travel",
-            collection="trips",
-            key="ghost",
-            fields={},
-            sources=[1],
-        )
+        update(project, "ghost")
 
     assert project.change().files == {}
 

@@ -6,7 +6,16 @@ from memory.project import Project, manifest_text, render_manifest
 from memory.project.manifest import MAX_CLASSES
 
 from .examples import rich_project
-from .support import SILENT, TESTS, add, define, define_enum, edit, project_with, trips_project
+from .support import (
+    SILENT,
+    add,
+    define,
+    define_enum,
+    edit,
+    project_with,
+    trips_project,
+    write,
+)
 
 
 def test_it_names_every_domain_class_field_and_count() -> None:
@@ -22,7 +31,7 @@ def test_it_names_every_domain_class_field_and_count() -> None:
         {**add("travel", "Trip", "own", to="x", on="2025-01-01"), "collection": "next_trip"}
         | {"singleton": True},
         add("travel", "Trip", "k", to="x", on="2025-01-01"),
-        {"op": "write_constraint", "name": "never", "source": SILENT, "tests_source": TESTS},
+        write("never"),
     )
 
     assert render_manifest(project.outline) == (
@@ -56,7 +65,7 @@ def test_as_text_it_names_the_open_alerts_too() -> None:
 def test_it_is_valid_python_whatever_it_names() -> None:
     project = rich_project()
     source = SILENT.replace("Never", 'A "quoted" \\\\ remark, ' * 20)
-    edit(project, "write_constraint", name="wordy", source=source, tests_source=TESTS)
+    edit(project, **write("wordy", source))
 
     manifest = render_manifest(project.outline)
 

@@ -13,24 +13,9 @@ from .support import trips_project
 STATE = "domains/travel/state.py"
 HEAD = "from domains.travel.schema import Trip\n"
 ITEMS = [
-    "    Trip(1),",
-    "    Trip(",
-    "        2,",
-    "    ),",
-    "    *more,",
-    '    Trip("""',
-    '    """),',
-]
-ITEMS += [
-    "    -1,",
-    "    (3),",
-    "    3",
-    "    # x,",
-    "    4  # ,",
-    "]",
-    "]  # end",
-    "    ] + [",
-    "",
+    *("    Trip(1),", "    Trip(", "        2,", "    ),", "    *more,", '    Trip("""'),
+    *('    """),', "    -1,", "    (3),", "    3", "    # x,", "    4  # ,"),
+    *("]", "]  # end", "    ] + [", ""),
 ]
 
 

@@ -2,44 +2,28 @@
 
 import datetime
 import json
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.analytical import CLASSES, FILES
+from benchmarks.harness import data_file, require_data
 from memory.project import Project, RecordEntry, apply, compile_record, render, render_manifest
 
-FOLDER = os.environ.get("UAC_DATA_DIR", "")
-FILES = ("analytical.jsonl", "ten_domains.json")
-
 pytestmark = pytest.mark.skipif(
-    not FOLDER or not all((Path(FOLDER) / name).is_file() for name in FILES),
-    reason=f"UAC_DATA_DIR names no folder with the recorded data ({' and '.join(FILES)})",
+    not all(map(data_file, FILES)), reason=f"UAC_DATA_DIR does not hold {' and '.join(FILES)}"
 )
-
-TYPES = {
-    "trips": "Trip",
-    "contacts": "Contact",
-    "meals": "Meal",
-    "transactions": "Transaction",
-    "sleep": "Night",
-    "workouts": "Workout",
-    "books": "Book",
-    "medical": "MedicalVisit",
-    "meetings": "Meeting",
-    "purchases": "Purchase",
-}
 
 
 def cases() -> Iterator[Mapping[str, list[dict[str, Any]]]]:
     """Yield each recorded user's records by domain."""
-    with (Path(FOLDER) / "analytical.jsonl").open() as lines:
+    analytical, ten_domains = require_data(*FILES)
+    with analytical.open() as lines:
         for line in lines:
             case = json.loads(line)
             yield {case["type"]: case["records"]}
-    yield json.loads((Path(FOLDER) / "ten_domains.json").read_text())["user_state"]
+    yield json.loads(ten_domains.read_text())["user_state"]
 
 
 def project_of(case: Mapping[str, list[dict[str, Any]]]) -> Project:
@@ -48,7 +32,7 @@ def project_of(case: Mapping[str, list[dict[str, Any]]]) -> Project:
     for domain, records in case.items():
         for data in records:
             seq += 1
-            entry = RecordEntry(seq, domain, TYPES[domain], data=data)
+            entry = RecordEntry(seq, domain, CLASSES[domain], data=data)
             for edit in compile_record(project, entry):
                 apply(project, edit)
     return project

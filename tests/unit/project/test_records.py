@@ -53,13 +53,15 @@ def things(project: Project) -> list[dict[str, Any]]:
     return [dict(record.fields) for _, record in project.records("life", "things")]
 
 
+def entry_of(**fields: Any) -> RecordEntry:
+    return RecordEntry(**{"seq": 9, "domain": "life", "type": "Thing", **fields})
+
+
 def refusal(project: Project, **entry: Any) -> EditError:
     """Return why an entry is refused, and check that it leaves the project unchanged."""
     before = render(project)
     with pytest.raises(EditError) as error:
-        compile_record(
-            project, RecordEntry(**{"seq": 9, "domain": "life", "type": "Thing", **entry})
-        )
+        compile_record(project, entry_of(**entry))
     assert render(project) == before
     return error.value
 
@@ -407,10 +409,7 @@ def test_every_name_of_a_client_becomes_one_of_python(name: str, field: str) -> 
     assert annotations(project) == {field: "list[int]", "other": "str"}
     assert Project.from_files(render(project)) == project
     # The same name finds the same field again.
-    assert (
-        len(compile_record(project, RecordEntry(2, "life", "Thing", data={name: [2], "other": ""})))
-        == 1
-    )
+    assert len(compile_record(project, entry_of(data={name: [2], "other": ""}))) == 1
 
 
 @pytest.mark.parametrize(
@@ -532,12 +531,7 @@ def known() -> Project:
 
 
 def compiled(project: Project, data: dict[str, Any], **entry: Any) -> list[Any]:
-    return compile_record(
-        project,
-        RecordEntry(
-            **{"seq": 9, "domain": "life", "type": "Thing", "key": "k", **entry}, data=data
-        ),
-    )
+    return compile_record(project, entry_of(**{"key": "k", "data": data, **entry}))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import sandbox_image
-from memory.project import Domain, Project, render, to_typed_json
+from memory.project import Project, render
 from memory.project.render import render_state_stub
+from memory.project.typed import encode as to_typed_json
 from sandbox_image import uac
 from sandbox_image.values import encode
 from tests.properties import examples
@@ -70,7 +71,7 @@ def dumped(value: object) -> Any:
 
 def said_by_project(project: Project, domain: str, name: str) -> list[Any]:
     records = project.records(domain, name)
-    return [to_typed_json(record, project, domain) for _, record in records]
+    return [to_typed_json(record, project.outline.domains[domain]) for _, record in records]
 
 
 def assert_runs_as_it_says(project: Project) -> None:
@@ -114,15 +115,8 @@ def test_a_circle_of_references_imports_from_either_side(first: str) -> None:
                 import_module(f"domains.{domain}.{module}")
 
 
-def mypy(folder: Path, project: Project, **replaced: str) -> tuple[int, str]:
-    """Type-check a project strictly; `replaced` are changes in the text of its files."""
-    files = render(project)
-    for old, new in replaced.items():
-        files = {path: text.replace(old, new) for path, text in files.items()}
-    return mypy_files(folder, files)
-
-
-def mypy_files(folder: Path, files: Mapping[str, str]) -> tuple[int, str]:
+def mypy(folder: Path, files: Mapping[str, str]) -> tuple[int, str]:
+    """Type-check files strictly."""
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -139,12 +133,14 @@ def mypy_files(folder: Path, files: Mapping[str, str]) -> tuple[int, str]:
 
 
 def test_rendered_code_satisfies_mypy_strict_and_mypy_sees_it(tmp_path: Path) -> None:
-    code, output = mypy(tmp_path, rich_project())
+    files = render(rich_project())
+    code, output = mypy(tmp_path, files)
 
     assert code == 0, output
 
     # Conversely: with one wrong value it fails, so nothing is `Any` by accident.
-    code, output = mypy(tmp_path, rich_project(), Oslo='Oslo", after="not a reference')
+    wrong = 'Oslo", after="not a reference'
+    code, output = mypy(tmp_path, {path: files[path].replace("Oslo", wrong) for path in files})
 
     assert code == 1
     assert 'domains/travel/state.py:11: error: Argument "after" to "Trip"' in output
@@ -154,7 +150,7 @@ def test_stubs_say_of_every_name_what_the_state_says(tmp_path: Path) -> None:
     project = rich_project()
     domains = project.outline.domains.values()
     stubs = {domain.state_path: render_state_stub(domain) for domain in domains}
-    names = [(domain.name, name) for domain in domains for name in said_in(domain)]
+    names = [(domain.name, name) for domain in domains for name in domain.holders]
     reveals = [
         f"import domains.{domain}.state as {domain}_{number}\n"
         f"reveal_type({domain}_{number}.{name})\n"
@@ -162,12 +158,8 @@ def test_stubs_say_of_every_name_what_the_state_says(tmp_path: Path) -> None:
     ]
     probe = {"probe.py": "".join(reveals)}
 
-    code, told = mypy_files(tmp_path / "state", {**render(project), **probe})
-    stub_code, stub_told = mypy_files(tmp_path / "stubs", {**render(project), **stubs, **probe})
+    code, told = mypy(tmp_path / "state", {**render(project), **probe})
+    stub_code, stub_told = mypy(tmp_path / "stubs", {**render(project), **stubs, **probe})
 
     assert (code, told.count("Revealed type")) == (0, len(names)), told
     assert (stub_code, stub_told) == (code, told)
-
-
-def said_in(domain: Domain) -> list[str]:
-    return [*domain.collections, *domain.singletons]

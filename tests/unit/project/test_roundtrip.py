@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from memory.project import Outline, Project, apply, edit_from_json, render
+from memory.project import Outline, Project, render
 from memory.project.literals import Uses, record_literal
 from tests.properties import examples
 
 from .strategies import projects
-from .support import Store, add, define, project_with, trip, trips_project
+from .support import Store, add, define, edit, project_with, trip, trips_project
 
 
 def texts_of_records(project: Project) -> dict[str, list[str]]:
@@ -20,7 +20,7 @@ def texts_of_records(project: Project) -> dict[str, list[str]]:
             record_literal(record, Uses()) for _, record in project.records(domain.name, name)
         ]
         for domain in project.outline.domains.values()
-        for name in [*domain.collections, *domain.singletons]
+        for name in domain.holders
     }
 
 
@@ -81,7 +81,7 @@ def test_five_thousand_records_come_back_in_order() -> None:
 
 def test_projects_that_differ_in_one_value_are_not_equal() -> None:
     one, other = trips_project(2), trips_project(1)
-    apply(other, edit_from_json(trip(2, days=29)))
+    edit(other, **trip(2, days=29))
 
     assert one != other
 

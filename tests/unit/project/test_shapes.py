@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.project import Class, Collection, Domain, Enumeration, Field, Outline, Shard, Singleton
+from memory.project.outline import (
+    Class,
+    Collection,
+    Domain,
+    Enumeration,
+    Field,
+    Outline,
+    Shard,
+    Singleton,
+)
 from memory.project.shapes import Needs, ShapeError, match, needs_of
 from memory.project.types import format_type, parse_type
 
@@ -80,6 +89,64 @@ CLASS_LINE = LINES.index("class Medication(Record):") + 1
 FIELD_LINE = CLASS_LINE + 4  # of a field after the others
 CHECK_LINE = next(n for n, line in enumerate(LINES, start=1) if line.startswith("def check"))
 
+# The parameters of a check or the classes before it, the message about them, and the fix.
+MEDICATIONS = "medications: Sequence[Medication]"
+WRONG_PARAMETERS = [
+    ("medications", "the parameter medications has no type", "Sequence[Shape]"),
+    (
+        "medications: list[Medication]",
+        "the parameter medications has the type list[Medication]",
+        "Sequence[Shape]",
+    ),
+    (
+        "drugs: Sequence[Drug]",
+        "needs Drug, which is not a class in this file",
+        "define class Drug(Record)",
+    ),
+    (f"{MEDICATIONS} = []", "has the default []", "give it the default ()"),
+    ("*drugs: Medication", "takes *drugs", "Sequence"),
+    (f"today: str, {MEDICATIONS}", "today has the wrong type", "today: datetime.date"),
+    (f"{MEDICATIONS}, today: datetime.date = 1", "today has a default", "today: datetime.date"),
+    (
+        f"today: datetime.date, now: datetime.datetime, {MEDICATIONS}",
+        "takes both today and now",
+        "now.date()",
+    ),
+]
+WRONG_CLASSES = [
+    *(
+        (
+            MEDICATION.replace("(Record)", bases),
+            CLASS_LINE,
+            "does not extend Record alone",
+            "class Medication(Record)",
+        )
+        for bases in ("", "(Record, Mixin)")
+    ),
+    (
+        MEDICATION.replace("(kw_only=True)", ""),
+        CLASS_LINE,
+        "not a keyword-only dataclass",
+        "@dataclass(kw_only=True)",
+    ),
+    (
+        f"{MEDICATION}    key: str\n",
+        FIELD_LINE,
+        "Medication.key already exists",
+        "every record has key",
+    ),
+    (f"{MEDICATION}    dose = 3\n", FIELD_LINE, "contains 'dose = 3'", "fields with their types"),
+    *(
+        (
+            f"{MEDICATION}    dose: {type_}\n",
+            FIELD_LINE,
+            f"Medication.dose has the type {type_}",
+            "use str, int",
+        )
+        for type_ in ("object", "Dose", "Ref[Dose]", "dict[str, int]", "None", "list[Dose]")
+    ),
+]
+
 
 class TestNeeds:
     def test_reads_shapes_parameters_other_names_and_the_clock(self) -> None:
@@ -131,102 +198,20 @@ class TestNeeds:
             ("def check(", 1, "invalid Python", "syntax"),
             ("\0", 1, "invalid Python", ""),
             (source(check=""), 1, "check is missing", "define def check"),
-            (
-                source(check="def check(medications): ..."),
-                CHECK_LINE,
-                "the parameter medications has no type",
-                "Sequence[Shape]",
-            ),
-            (
-                source(check="def check(medications: list[Medication]): ..."),
-                CHECK_LINE,
-                "the parameter medications has the type list[Medication]",
-                "Sequence[Shape]",
-            ),
-            (
-                source(check="def check(drugs: Sequence[Drug]): ..."),
-                CHECK_LINE,
-                "needs Drug, which is not a class in this file",
-                "define class Drug(Record)",
-            ),
-            (
-                source(check="def check(drugs: Sequence[Medication] = []): ..."),
-                CHECK_LINE,
-                "has the default []",
-                "give it the default ()",
-            ),
-            (
-                source(check="def check(*drugs: Medication): ..."),
-                CHECK_LINE,
-                "takes *drugs",
-                "Sequence",
-            ),
+            (source(classes="", check="def check(): ..."), 1, "takes no records", "Sequence"),
             (
                 source(check="def check(today: datetime.date): ..."),
                 CLASS_LINE,
                 "no parameter of check takes Medication",
                 "Sequence[Medication]",
             ),
-            (source(classes="", check="def check(): ..."), 1, "takes no records", "Sequence"),
-            (
-                source(check="def check(today: str, m: Sequence[Medication]): ..."),
-                CHECK_LINE,
-                "today has the wrong type",
-                "today: datetime.date",
-            ),
-            (
-                source(check="def check(m: Sequence[Medication], today: datetime.date = 1): ..."),
-                CHECK_LINE,
-                "today has a default",
-                "today: datetime.date",
-            ),
-            (
-                source(
-                    check="def check(today: datetime.date, now: datetime.datetime,"
-                    " m: Sequence[Medication]): ..."
-                ),
-                CHECK_LINE,
-                "takes both today and now",
-                "now.date()",
-            ),
-            (
-                source(classes=MEDICATION.replace("(Record)", "")),
-                CLASS_LINE,
-                "does not extend Record alone",
-                "class Medication(Record)",
-            ),
-            (
-                source(classes=MEDICATION.replace("(Record)", "(Record, Mixin)")),
-                CLASS_LINE,
-                "does not extend Record alone",
-                "class Medication(Record)",
-            ),
-            (
-                source(classes=MEDICATION.replace("(kw_only=True)", "")),
-                CLASS_LINE,
-                "not a keyword-only dataclass",
-                "@dataclass(kw_only=True)",
-            ),
-            (
-                source(classes=MEDICATION + "    key: str\n"),
-                FIELD_LINE,
-                "Medication.key already exists",
-                "every record has key",
-            ),
-            (
-                source(classes=MEDICATION + "    dose = 3\n"),
-                FIELD_LINE,
-                "contains 'dose = 3'",
-                "fields with their types",
+            *(
+                (source(check=f"def check({parameters}): ..."), CHECK_LINE, message, fix)
+                for parameters, message, fix in WRONG_PARAMETERS
             ),
             *(
-                (
-                    source(classes=MEDICATION + f"    dose: {type_}\n"),
-                    FIELD_LINE,
-                    f"Medication.dose has the type {type_}",
-                    "use str, int",
-                )
-                for type_ in ("object", "Dose", "Ref[Dose]", "dict[str, int]", "None", "list[Dose]")
+                (source(classes=classes), line, message, fix)
+                for classes, line, message, fix in WRONG_CLASSES
             ),
             *(
                 (source(also=also), 9, message, "ALSO" if fix is None else fix)
@@ -452,8 +437,7 @@ def test_a_binding_names_only_what_is_there(project: Any, fields: list[str], nam
     assert set(matched.bindings) == ({"records"} if matched.applies else set())
     for binding in matched.bindings.get("records", []):
         domain = project.outline.domains[binding["domain"]]
-        place = {**domain.collections, **domain.singletons}[binding["name"]]
-        found = domain.classes[place.class_name]
+        found = domain.classes[domain.holders[binding["name"]].class_name]
         assert binding["class"] == found.name
         assert all(found.field(users) is not None for users in binding["fields"].values())
         assert set(binding["not_none"]) <= set(binding["fields"])

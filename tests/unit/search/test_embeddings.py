@@ -27,12 +27,12 @@ VOCABULARY = ("[UNK]", "dog", "puppy", "car")
 VECTORS = np.array([[0, 0], [3, 4], [4, 3], [0, -2]], np.float32)
 
 
-def save(folder: Path, tensors: Mapping[str, NDArray[Any]], kind: str = "F32") -> Path:
+def save(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> Path:
     """Save a model as model2vec does."""
     header, data = {}, b""
     for name, tensor in tensors.items():
         raw = tensor.tobytes()
-        told = "I64" if tensor.dtype == np.int64 else kind
+        told = "I64" if tensor.dtype == np.int64 else "F32"
         offsets = [len(data), len(data) + len(raw)]
         header[name] = {"dtype": told, "shape": list(tensor.shape), "data_offsets": offsets}
         data += raw

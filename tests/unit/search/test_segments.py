@@ -17,8 +17,10 @@ entries = st.lists(
     max_size=30,
 )
 
+Drawn = list[tuple[int, int, dict[int, int], list[int]]]
 
-def documents(drawn: list[tuple[int, int, dict[int, int], list[int]]]) -> list[Document]:
+
+def documents(drawn: Drawn) -> list[Document]:
     return [
         Document(
             seq=7 * (place // 2) + 1,  # of two passages each
@@ -42,9 +44,7 @@ def same(first: Segment, second: Segment) -> bool:
 
 
 @given(entries, st.integers(1, 10))
-def test_pieces_merge_into_the_whole(
-    drawn: list[tuple[int, int, dict[int, int], list[int]]], size: int
-) -> None:
+def test_pieces_merge_into_the_whole(drawn: Drawn, size: int) -> None:
     found = documents(drawn)
     pieces = [
         segments.build(found[start : start + size]) for start in range(0, len(found), size)
@@ -54,9 +54,7 @@ def test_pieces_merge_into_the_whole(
 
 
 @given(entries)
-def test_what_is_encoded_is_decoded(
-    drawn: list[tuple[int, int, dict[int, int], list[int]]],
-) -> None:
+def test_what_is_encoded_is_decoded(drawn: Drawn) -> None:
     segment = segments.build(documents(drawn))
 
     first, *blocks, _ = segments.encode(segment)

@@ -53,10 +53,6 @@ _PASSING = (
 _OF_TEXTS = (LlmOutcome.REJECTED, LlmOutcome.INVALID_ANSWER)
 
 
-def _summary(outcome: LlmOutcome, name: str, detail: str = "") -> str:
-    return f"{name} {_SUMMARIES[outcome]}" + (f" ({detail})." if detail else ".")
-
-
 class CallFailed(Exception):
     """A call returned no vectors. The message is our own: the provider's might quote the texts."""
 
@@ -71,7 +67,7 @@ class CallFailed(Exception):
         passing: bool | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(_summary(outcome, name, detail))
+        super().__init__(f"{name} {_SUMMARIES[outcome]}" + (f" ({detail})." if detail else "."))
         self.outcome = outcome
         self.status = status
         self.retry_after = retry_after
