@@ -340,34 +340,31 @@ def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
 
 
 def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> None:
-    RecordLocation.objects.bulk_create(
+    version = checkpoint.version
+    added = [
         RecordLocation(
             user=user,
-            domain=record.domain,
-            collection=record.collection,
-            key=record.key,
+            **record._asdict(),
             path=change.records[record].path,
-            added_version=checkpoint.version,
+            added_version=version,
         )
         for record in change.added
-    )
+    ]
     # A record added and retired in the same change isn't in any file, but its key stays reserved.
-    RecordLocation.objects.bulk_create(
+    transient = [
         RecordLocation(
             user=user,
-            domain=record.domain,
-            collection=record.collection,
-            key=record.key,
+            **record._asdict(),
             path="",
-            added_version=checkpoint.version,
-            retired_version=checkpoint.version,
+            added_version=version,
+            retired_version=version,
         )
         for record in change.transient
-    )
+    ]
+    RecordLocation.objects.bulk_create([*added, *transient])
     for record in change.retired:
-        RecordLocation.objects.filter(
-            user=user, domain=record.domain, collection=record.collection, key=record.key
-        ).update(retired_version=checkpoint.version)
+        found = RecordLocation.objects.filter(user=user, **record._asdict())
+        found.update(retired_version=version)
 
 
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:

@@ -226,15 +226,8 @@ def _entry(
         "occurred_at": draft.occurred_at or now,
         "recorded_at": now,
         "derived_from": list(draft.derived_from),
-        "content": draft.content,
-        "data": draft.data,
-        "metadata": draft.metadata,
-        "session_id": draft.session_id,
-        "role": draft.role,
-        "speaker": draft.speaker,
-        "agent_id": draft.agent_id,
+        **{name: getattr(draft, name) for name in PAYLOAD_FIELDS},
         "source": source if draft.source is None else draft.source,
-        "idempotency_key": draft.idempotency_key,
         "salt": secrets.token_bytes(16),
     }
     # Build the instance as if read from the database; the constructor takes several times as long.

@@ -35,6 +35,7 @@ from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
 from memory.temporal import forecasts
 from memory.temporal.history import BeingRedacted, refuse_being_redacted
+from memory.users import final
 from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
@@ -141,13 +142,6 @@ def waiting() -> QuerySet[Merge]:
     return Merge.objects.filter(due_at__isnull=False)
 
 
-def final(user: MemoryUser) -> MemoryUser:
-    """Return the user at the end of a chain of merges."""
-    while user.merged_into is not None:
-        user = user.merged_into
-    return user
-
-
 # -- Copying entries ------------------------------------------------------------------------------
 
 
@@ -229,23 +223,16 @@ def _append(row: Merge, user: MemoryUser, merged: MemoryUser, entries: Sequence[
 
 
 def _draft(entry: LogEntry, became: Mapping[int, int], nameless: Mapping[int, str]) -> log.Draft:
+    payload = {name: getattr(entry, name) for name in log.PAYLOAD_FIELDS}
     data = entry.data
     seq = _named(entry)
     if data and seq and seq in became and nameless.get(seq) == data["type"]:
-        data = {**data, "key": key_of_entry(data["type"], became[seq])}
+        payload["data"] = {**data, "key": key_of_entry(data["type"], became[seq])}
     return log.Draft(
         kind=EntryKind(entry.kind),
         occurred_at=entry.occurred_at,
-        content=entry.content,
-        data=data,
-        metadata=entry.metadata,
-        session_id=entry.session_id,
-        role=entry.role,
-        speaker=entry.speaker,
-        agent_id=entry.agent_id,
-        idempotency_key=entry.idempotency_key,
         derived_from=[became[seq] for seq in entry.derived_from if seq in became],
-        source=entry.source,
+        **payload,
     )
 
 
@@ -284,10 +271,9 @@ def _settle(
     All other entries are processed again, since they have to reach this user's project. The
     messages returned by `_used_by_agents` are processed again, too.
     """
-    settled = {}
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
-    for outcome in outcomes.exclude(seq__in=_used_by_agents(merged, entries)):
-        settled[outcome.seq] = outcome
+    final_ones = outcomes.exclude(seq__in=_used_by_agents(merged, entries))
+    settled = {outcome.seq: outcome for outcome in final_ones}
     kept = [
         EntryOutcome(
             user=user,

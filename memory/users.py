@@ -12,7 +12,7 @@ from django.utils import timezone
 from memory.admission import pauses, usage
 from memory.database.statements import Parameter, Statement
 from memory.models import Checkpoint, Lane, MemoryUser, Workspace
-from memory.models.users import LaneName
+from memory.models.users import USER_ID_PATTERN, LaneName
 
 
 def _of_id() -> QuerySet[MemoryUser]:
@@ -59,10 +59,14 @@ class UserMerged(Exception):
     """The user was merged into another user, who gets new entries instead."""
 
     def __init__(self, user: MemoryUser) -> None:
-        final = user
-        while final.merged_into is not None:
-            final = final.merged_into
-        super().__init__(f"{user} was merged into {final}: use that user instead.")
+        super().__init__(f"{user} was merged into {final(user)}: use that user instead.")
+
+
+def final(user: MemoryUser) -> MemoryUser:
+    """Return the user at the end of a chain of merges."""
+    while user.merged_into is not None:
+        user = user.merged_into
+    return user
 
 
 def refuse_merged(user: MemoryUser) -> None:
@@ -124,7 +128,19 @@ def find_user(
     workspace: Workspace, user_id: str, read: Statement[MemoryUser] = WITHOUT_HEAD
 ) -> MemoryUser | None:
     """Return the workspace's user with this id, or None; `read` selects the columns."""
+    if not USER_ID_PATTERN.fullmatch(user_id):
+        return None
     return read.first(workspace=workspace.pk, user_id=user_id)
+
+
+def find_or_create_user(workspace: Workspace, user_id: str) -> MemoryUser:
+    """Return the user with this id, creating one if necessary; raises what `create_user` raises."""
+    if user := find_user(workspace, user_id):
+        return user
+    try:
+        return create_user(workspace, user_id, metadata=None)
+    except UserExists:  # created by a concurrent request
+        return MemoryUser.objects.get(workspace=workspace, user_id=user_id)
 
 
 def with_head(users: QuerySet[MemoryUser]) -> QuerySet[MemoryUser]:

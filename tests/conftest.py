@@ -33,6 +33,7 @@ from memory.constraints.workspace_constraints import unjudged
 from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.models.users import LaneName
+from memory.models.workspaces import Scope
 from memory.privacy import redaction, retention
 from memory.recall import retrieval
 from memory.temporal import backtests
@@ -388,11 +389,13 @@ def api(workspace: Workspace) -> APIClient:
     return new_client(workspace)
 
 
-def new_client(workspace: Workspace) -> APIClient:
-    """Return an API client with a new key of the workspace."""
-    _, text = create_key(workspace, "tests")
+def new_client(
+    workspace: Workspace, *scopes: Scope, scheme: str = "Bearer", **fields: Any
+) -> APIClient:
+    """Return an API client with a new key of the workspace, by default to read and write."""
+    _, text = create_key(workspace, "tests", scopes or (Scope.READ, Scope.WRITE), **fields)
     client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    client.credentials(HTTP_AUTHORIZATION=f"{scheme} {text}")
     return client
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from memory.api.entry_serializers import RejectedSerializer
+from memory.api.pages import PageSerializer
 from memory.api.serializers import StrictSerializer
 from memory.delivery import rejections
 from memory.models import Alert, AlertEvent, AlertFeedback
@@ -100,11 +101,9 @@ class AlertNewsSerializer(AlertSerializer):
         fields = [*AlertSerializer.Meta.fields, "events"]
 
 
-class AlertPageSerializer(serializers.Serializer[Any]):
+class AlertPageSerializer(PageSerializer):
     """A page of alerts."""
 
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.URLField(allow_null=True)
     results = AlertSerializer(many=True)
 
 

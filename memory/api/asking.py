@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api import idempotency, waiting
-from memory.api.errors import Conflict
+from memory.api.errors import as_conflict
 from memory.api.moments import AsOfSerializer
 from memory.api.runs import (
     FAILURES,
@@ -19,6 +18,7 @@ from memory.api.runs import (
     instant_asked,
     known_state,
 )
+from memory.api.serializers import validated
 from memory.api.turns import TurnsField, input_of, turns_of
 from memory.api.users import UserScopedView
 from memory.llm import language_models
@@ -84,15 +84,10 @@ class Ask(UserScopedView):
     parameters = {"POST": ["wait"]}
     reads_only = True
 
-    @extend_schema(
+    @idempotency.schema(
+        {200: AskedSerializer, 202: RunSerializer, **FAILURES},
+        [waiting.WAIT],
         request=QuestionSerializer,
-        responses={
-            200: AskedSerializer,
-            202: RunSerializer,
-            **idempotency.RESPONSES,
-            **FAILURES,
-        },
-        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Have the language model write a query to answer the question; return the query's result.
@@ -102,14 +97,10 @@ class Ask(UserScopedView):
         or the server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=WAIT_SECONDS)
-        body = QuestionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = validated(QuestionSerializer, request.data)
         user = self.memory_user()
-        try:
+        with as_conflict(NotConfigured):
             language_models.connection(user.workspace.chosen_llm)
-        except NotConfigured as error:
-            raise Conflict(str(error)) from None
         known, checkpoint = known_state(user, asked)
         instant = instant_asked(user, asked)
 

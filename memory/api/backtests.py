@@ -6,17 +6,18 @@ from typing import Any
 import django_filters
 from django.db.models import QuerySet
 from django.urls import reverse
-from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import generics, serializers, status
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api import idempotency
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict, NamesNothing
+from memory.api.errors import NamesNothing, as_conflict
 from memory.api.filters import refuse_unknown
 from memory.api.moments import ByField
-from memory.api.serializers import StrictSerializer
+from memory.api.operations import created
+from memory.api.serializers import StrictSerializer, numbers, strings, validated
 from memory.api.users import UserScopedView
 from memory.api.workspace_constraints import WorkspaceView
 from memory.models import Backtest, BacktestFinding
@@ -211,7 +212,7 @@ class ChangeOfFindingSerializer(serializers.Serializer[Any]):
 
     at = serializers.DateTimeField()
     version = serializers.IntegerField(help_text="The version of the user's project.")
-    changed = serializers.ListField(child=serializers.CharField())
+    changed = strings()
     severity = serializers.ChoiceField(choices=Severity.choices)
 
 
@@ -220,7 +221,7 @@ class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
 
     user_id = serializers.CharField(source="result.user.user_id")
     evidence = serializers.JSONField(help_text="The alert's evidence when it would have opened.")
-    entries = serializers.ListField(child=serializers.IntegerField())
+    entries = numbers()
     changes = ChangeOfFindingSerializer(many=True)
 
     class Meta:
@@ -254,84 +255,64 @@ class BacktestFindingFilter(django_filters.FilterSet):
 
 
 def _visible(view: generics.GenericAPIView[Any]) -> QuerySet[Backtest]:
-    if getattr(view, "swagger_fake_view", False):
-        return Backtest.objects.none()
     found = Backtest.objects.filter(principal_of(view.request).reach("user", "workspace"))
     return found.select_related("version", "user").defer("version__source", "version__tests")
 
 
-class Backtests(generics.ListAPIView[Backtest]):
-    """List the backtests in the workspace, newest first."""
-
+class _BacktestView(generics.GenericAPIView[Backtest]):
     certain_users = True
-    serializer_class = BacktestSerializer
-    filterset_class = BacktestFilter
-    ordering = ["-created_at", "id"]
-
-    def get_queryset(self) -> QuerySet[Backtest]:
-        """Return the backtests in the caller's workspace."""
-        return _visible(self)
-
-
-class OneBacktest(generics.RetrieveAPIView[Backtest]):
-    """Return one backtest with its progress and results."""
-
-    certain_users = True
-    serializer_class = BacktestDetailSerializer
+    queryset = Backtest.objects.none()
+    serializer_class: type[BacktestSerializer] = BacktestDetailSerializer
     lookup_url_kwarg = "backtest_id"
 
     def get_queryset(self) -> QuerySet[Backtest]:
         """Return the backtests in the caller's workspace."""
         return _visible(self)
+
+
+class Backtests(_BacktestView, generics.ListAPIView[Backtest]):
+    """List the backtests in the workspace, newest first."""
+
+    serializer_class = BacktestSerializer
+    filterset_class = BacktestFilter
+    ordering = ["-created_at", "id"]
+
+
+class OneBacktest(_BacktestView, generics.RetrieveAPIView[Backtest]):
+    """Return one backtest with its progress and results."""
 
 
 class BacktestFindings(generics.ListAPIView[BacktestFinding]):
     """List the alerts that the constraint would have raised, in chronological order."""
 
     certain_users = True
+    queryset = BacktestFinding.objects.none()
     serializer_class = BacktestFindingSerializer
     filterset_class = BacktestFindingFilter
     ordering = ["opened_at", "id"]
 
     def get_queryset(self) -> QuerySet[BacktestFinding]:
         """Return the findings of the URL's backtest; raises Http404 if it does not exist."""
-        if getattr(self, "swagger_fake_view", False):
-            return BacktestFinding.objects.none()
         backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
         return backtest_reports.findings_of(backtest)
 
 
 def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[Backtest]:
-    return idempotency.once(
-        request,
-        do,
-        user_of=lambda backtest: backtest.user,
-        refer=lambda backtest: str(backtest.pk),
-        recall=lambda known: Backtest.objects.get(pk=known.reference),
-    )
+    return idempotency.once_for_row(request, do, Backtest, lambda backtest: backtest.user)
 
 
-class _ChangedBacktest(generics.GenericAPIView[Backtest]):
+class _ChangedBacktest(_BacktestView):
     """Base class for views that carry out an action on a backtest."""
 
-    certain_users = True
-    serializer_class = BacktestDetailSerializer
-    lookup_url_kwarg = "backtest_id"
     scopes = {"POST": Scope.MANAGE}
-
-    def get_queryset(self) -> QuerySet[Backtest]:
-        """Return the backtests in the caller's workspace."""
-        return _visible(self)
 
     def change(self, step: Callable[[Backtest], Backtest]) -> Response:
         """Apply `step` to the backtest; return a response with the backtest."""
         refuse_unknown(self.request.query_params, ())
 
         def do() -> Backtest:
-            try:
+            with as_conflict(backtests.NotGoingOn, backtests.NotGivenUp):
                 return step(self.get_object())
-            except (backtests.NotGoingOn, backtests.NotGivenUp) as error:
-                raise Conflict(str(error)) from None
 
         written = _once(self.request, do)
         return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
@@ -340,11 +321,7 @@ class _ChangedBacktest(generics.GenericAPIView[Backtest]):
 class CancelBacktest(_ChangedBacktest):
     """Cancel a running backtest."""
 
-    @extend_schema(
-        request=None,
-        responses={200: BacktestDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: BacktestDetailSerializer}, request=None)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Cancel the backtest and keep its findings so far; requires the scope `manage`.
 
@@ -357,11 +334,7 @@ class CancelBacktest(_ChangedBacktest):
 class RetryBacktest(_ChangedBacktest):
     """Retry a backtest that failed permanently."""
 
-    @extend_schema(
-        request=None,
-        responses={200: BacktestDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: BacktestDetailSerializer}, request=None)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Continue a backtest that failed permanently because of a server failure.
 
@@ -377,11 +350,7 @@ class VersionBacktests(WorkspaceView):
     costly = ("POST",)
     scopes = {"POST": Scope.MANAGE}
 
-    @extend_schema(
-        request=NewBacktestSerializer,
-        responses={201: BacktestDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({201: BacktestDetailSerializer}, request=NewBacktestSerializer)
     def post(self, request: Request, name: str, number: int) -> Response:
         """Run the version over the history of the users it applies to.
 
@@ -389,12 +358,10 @@ class VersionBacktests(WorkspaceView):
         backtest of the version is cancelled. 409 if the version has not passed its checks. Requires
         the scope `manage`.
         """
-        body = NewBacktestSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = validated(NewBacktestSerializer, request.data)
 
         def start() -> Backtest:
-            try:
+            with as_conflict(backtests.NotTestable):
                 return backtests.start(
                     self.version(number),
                     by=str(principal_of(request)),
@@ -402,8 +369,6 @@ class VersionBacktests(WorkspaceView):
                     most_users=given["users"],
                     times=By(given["by"]),
                 )
-            except backtests.NotTestable as error:
-                raise Conflict(str(error)) from None
 
         return _started(_once(request, start))
 
@@ -414,20 +379,14 @@ class UserBacktests(UserScopedView):
     costly = ("POST",)
     scopes = {"POST": Scope.MANAGE}
 
-    @extend_schema(
-        request=NewOwnBacktestSerializer,
-        responses={201: BacktestDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({201: BacktestDetailSerializer}, request=NewOwnBacktestSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Run a constraint in the user's newest version over the user's history.
 
         With `source`, that source is run instead, so that it can be tested before it is proposed;
         the project is not changed. Requires the scope `manage`.
         """
-        body = NewOwnBacktestSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = validated(NewOwnBacktestSerializer, request.data)
         user = self.memory_user()
 
         def start() -> Backtest:
@@ -451,8 +410,4 @@ class UserBacktests(UserScopedView):
 def _started(written: idempotency.Written[Backtest]) -> Response:
     """Return the 201 response for a started backtest, with the backtest's URL."""
     location = reverse("backtest", args=[written.result.pk])
-    return Response(
-        BacktestDetailSerializer(written.result).data,
-        status=status.HTTP_201_CREATED,
-        headers={**written.headers, "Location": location},
-    )
+    return created(BacktestDetailSerializer(written.result).data, location, written.headers)

@@ -14,7 +14,7 @@ from memory import checkpoints
 from memory.api import idempotency, waiting
 from memory.api.errors import NamesNothing
 from memory.api.runs import FAILURES, RunSerializer, asked_once
-from memory.api.serializers import MAX_NAMED, StrictSerializer
+from memory.api.serializers import MAX_NAMED, StrictSerializer, strings, validated
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunTrigger, warning_of
@@ -160,10 +160,9 @@ class DecisionSerializer(serializers.Serializer[Any]):
         help_text="The new version's number; null if the proposal was rejected.",
     )
     verdict = serializers.JSONField(help_text="Every gate check with its findings.")
-    notes = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="The gate's findings that do not cause a rejection, such as a proposed constraint"
-        " that fails.",
+    notes = strings(
+        "The gate's findings that do not cause a rejection, such as a proposed constraint that"
+        " fails."
     )
     error = serializers.JSONField()
     warning = serializers.CharField(
@@ -173,12 +172,7 @@ class DecisionSerializer(serializers.Serializer[Any]):
     )
 
 
-DECISIONS: dict[Any, Any] = {
-    200: DecisionSerializer,
-    202: RunSerializer,
-    **idempotency.RESPONSES,
-    **FAILURES,
-}
+DECISIONS: dict[Any, Any] = {200: DecisionSerializer, 202: RunSerializer, **FAILURES}
 
 
 class FileSerializer(serializers.Serializer[Any]):
@@ -195,13 +189,12 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
     body_example = '{"edits": [{"op": …}, …]}'
+    queryset = Checkpoint.objects.none()
     serializer_class = CheckpointSerializer
     ordering = ["-version"]
 
     def get_queryset(self) -> QuerySet[Checkpoint]:
         """Return the user's versions."""
-        if getattr(self, "swagger_fake_view", False):
-            return Checkpoint.objects.none()
         return (
             Checkpoint.objects.filter(user=self.memory_user())
             .select_related("parent")
@@ -209,11 +202,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
             .defer("parent__tree", "parent__outline", "parent__edits", "parent__verdict")
         )
 
-    @extend_schema(
-        request=ProposalSerializer,
-        responses=DECISIONS,
-        parameters=[waiting.WAIT, idempotency.HEADER],
-    )
+    @idempotency.schema(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Propose edits or files, which the gate accepts or rejects.
 
@@ -221,9 +210,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
         case the head stays unchanged; 202 with the run if the gate has not decided in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
-        body = ProposalSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        proposal = body.validated_data
+        proposal = validated(ProposalSerializer, request.data)
         user = self.memory_user()
         base = user.head
         if "version" in proposal:

@@ -46,9 +46,8 @@ TAKEN_AS = (
 class CompleteByField(serializers.ChoiceField):
     """A field that selects how a follow-up question is completed."""
 
-    def __init__(self, **options: Any) -> None:
-        described: dict[str, Any] = {"default": WORDS, "help_text": COMPLETE_BY}
-        super().__init__(choices=CHOICES, **{**described, **options})
+    def __init__(self) -> None:
+        super().__init__(choices=CHOICES, default=WORDS, help_text=COMPLETE_BY)
 
 
 class CompletionSerializer(serializers.Serializer[Question]):

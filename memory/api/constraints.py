@@ -28,7 +28,7 @@ from memory.api.runs import (
     instant_asked,
     known_state,
 )
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import StrictSerializer, numbers, strings, validated
 from memory.api.users import UserScopedView
 from memory.constraints import applicability
 from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint, Run
@@ -67,10 +67,8 @@ class ConstraintFailureSerializer(serializers.Serializer[Any]):
 
     since = serializers.DateTimeField()
     message = serializers.CharField(help_text="The error, and how to fix it if that is known.")
-    entries = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the log entries after which the constraint first failed, if"
-        " known.",
+    entries = numbers(
+        "The numbers of the log entries after which the constraint first failed, if known."
     )
 
 
@@ -83,14 +81,8 @@ class ConstraintSerializer(serializers.Serializer[Any]):
     )
     summary = serializers.CharField(help_text="What the constraint watches for, in one line.")
     applies = serializers.BooleanField(help_text="Whether the constraint runs for this user.")
-    reasons = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="Why the constraint does not run for this user; empty if it does.",
-    )
-    notes = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="Which of the user's records the constraint leaves out, and why.",
-    )
+    reasons = strings("Why the constraint does not run for this user; empty if it does.")
+    notes = strings("Which of the user's records the constraint leaves out, and why.")
     feedback = JudgedSerializer(help_text="The feedback on the constraint's alerts for this user.")
     paused = PausedConstraintSerializer(
         allow_null=True,
@@ -170,10 +162,8 @@ class Constraint(KnownView):
             raise Http404(f"This user has no constraint {name!r}.")
         return Response(found)
 
-    @extend_schema(
-        request=NewConstraintSerializer,
-        responses={**DECISIONS, **CHANGED},
-        parameters=[waiting.WAIT, idempotency.HEADER, IF_MATCH],
+    @idempotency.schema(
+        {**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH], request=NewConstraintSerializer
     )
     def put(self, request: Request, user_id: str, name: str) -> Response:
         """Create or change the constraint; the gate decides, as for all proposed edits.
@@ -186,24 +176,20 @@ class Constraint(KnownView):
             check_lower_name(name, "constraint")
         except EditError as error:
             raise serializers.ValidationError({"name": [str(error)]}) from None
-        body = NewConstraintSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(NewConstraintSerializer, request.data)
         edit = {
             "op": "write_constraint",
             "name": name,
-            "source": body.validated_data["source"],
-            "tests_source": body.validated_data["tests"],
-            "sources": body.validated_data["sources"],
+            "source": given["source"],
+            "tests_source": given["tests"],
+            "sources": given["sources"],
         }
         user = self.memory_user()
         return propose(
             request, user, lambda: [edit], limit, expects=lambda: _expected(request, user, name)
         )
 
-    @extend_schema(
-        responses={**DECISIONS, **CHANGED},
-        parameters=[waiting.WAIT, idempotency.HEADER, IF_MATCH],
-    )
+    @idempotency.schema({**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH])
     def delete(self, request: Request, user_id: str, name: str) -> Response:
         """Delete the constraint with its tests; its alerts are resolved."""
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
@@ -225,7 +211,7 @@ class TriedAlertSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     key = serializers.CharField(allow_null=True)
     evidence = serializers.JSONField()
-    entries = serializers.ListField(child=serializers.IntegerField())
+    entries = numbers()
 
 
 class TriedConstraintSerializer(serializers.Serializer[Any]):
@@ -239,10 +225,7 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
         help_text="Whether the constraint applies to the state; always true for a user's own"
         " constraint."
     )
-    reasons = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="Why the constraint does not apply; empty if it does.",
-    )
+    reasons = strings("Why the constraint does not apply; empty if it does.")
     alerts = TriedAlertSerializer(many=True)
     checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
@@ -259,15 +242,10 @@ class RunConstraint(UserScopedView):
     parameters = {"POST": ["wait"]}
     reads_only = True
 
-    @extend_schema(
+    @idempotency.schema(
+        {200: TriedConstraintSerializer, 202: RunSerializer, **FAILURES},
+        [waiting.WAIT],
         request=MomentSerializer,
-        responses={
-            200: TriedConstraintSerializer,
-            202: RunSerializer,
-            **idempotency.RESPONSES,
-            **FAILURES,
-        },
-        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str, name: str) -> Response:
         """Run one of the user's or the workspace's live constraints on the current or a past state.
@@ -277,9 +255,7 @@ class RunConstraint(UserScopedView):
         error if the constraint failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
-        body = MomentSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = validated(MomentSerializer, request.data)
         user = self.memory_user()
         try:
             path, source_hash = queries.constraint_of(user, name)

@@ -1,7 +1,5 @@
 """`/v1/users/{user_id}/context/`: a user's context for an agent's prompt."""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,7 +14,7 @@ from memory.api.completing import (
 )
 from memory.api.moments import AsOfSerializer, known_of
 from memory.api.search import MeaningSerializer
-from memory.api.serializers import MomentField, StrictSerializer
+from memory.api.serializers import MomentField, StrictSerializer, numbers, validated
 from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
 from memory.recall import context
@@ -58,10 +56,7 @@ class PartSerializer(serializers.Serializer[context.ContextPart]):
     tokens = serializers.IntegerField()
     lines = serializers.IntegerField()
     left_out = serializers.IntegerField(help_text="The number of lines that did not fit.")
-    entries = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the entries that this part cites.",
-    )
+    entries = numbers("The numbers of the entries that this part cites.")
 
 
 class ContextSerializer(serializers.Serializer[context.Context]):
@@ -78,9 +73,7 @@ class ContextSerializer(serializers.Serializer[context.Context]):
     )
     completion = CompletionSerializer(source="question")
     parts = PartSerializer(many=True)
-    entries = serializers.ListField(
-        child=serializers.IntegerField(), help_text="The numbers of all cited entries."
-    )
+    entries = numbers("The numbers of all cited entries.")
     meaning = MeaningSerializer(
         allow_null=True,
         help_text="How the search by meaning contributed, as in a search response; null without a"
@@ -103,9 +96,7 @@ class Context(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Return the manifest, the open alerts, and the records, facts and messages relevant to the
         query, within a token budget; each line cites its entries."""
-        body = ContextRequestSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
+        asked = validated(ContextRequestSerializer, request.data)
         question = complete_question(request, self.memory_user(ASKED), asked)
         known = known_of(self.memory_user(), asked)
         found = context.compose(known, question, asked["tokens"])

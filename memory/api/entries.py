@@ -30,20 +30,20 @@ from memory.api.entry_serializers import (
     RedactionSerializer,
     WhySerializer,
 )
-from memory.api.errors import Conflict, Unprocessable
+from memory.api.errors import Unprocessable, as_conflict
 from memory.api.filters import WholeNumberFilter
 from memory.api.operations import accepted
 from memory.api.pagination import BoundedPagination
-from memory.api.serializers import MAX_NAMED, unknown_fields
+from memory.api.serializers import MAX_NAMED, unknown_fields, validated
 from memory.api.users import UserScopedView
 from memory.constraints import widening
 from memory.delivery import rejections
-from memory.models import LogEntry, MemoryUser, Redaction, Workspace
+from memory.models import LogEntry, MemoryUser, Redaction
 from memory.models.log import EntryKind
 from memory.models.users import USER_ID_PATTERN
 from memory.models.workspaces import Scope
 from memory.privacy import redaction
-from memory.users import WITHOUT_HEAD, UserExists, create_user, find_user
+from memory.users import WITHOUT_HEAD, find_or_create_user
 from memory.workspace_settings import quotas
 
 MAX_ENTRIES = 1000
@@ -68,6 +68,7 @@ class EntryFilter(django_filters.FilterSet):
 class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
     """List the entries in a user's log, in order."""
 
+    queryset = LogEntry.objects.none()
     serializer_class = EntrySerializer
     parameters = {"POST": ["wait"]}
     body_example = (
@@ -81,8 +82,6 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
 
     def get_queryset(self) -> QuerySet[LogEntry]:
         """Return the user's entries."""
-        if getattr(self, "swagger_fake_view", False):
-            return LogEntry.objects.none()
         user = self.memory_user()
         self.all_bytes = user.log_bytes
         return LogEntry.objects.filter(user=user)
@@ -94,14 +93,14 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             _look_up(page[0].user, page)
         return self.get_paginated_response([_ENTRY.to_representation(entry) for entry in page])
 
-    @extend_schema(
+    @idempotency.schema(
+        {202: AppendedSerializer},
+        [waiting.WAIT],
         request=PolymorphicProxySerializer(
             component_name="OneOrManyEntries",
             serializers=[NewEntrySerializer, NewEntriesSerializer],
             resource_type_field_name=None,
         ),
-        responses={202: AppendedSerializer, **idempotency.RESPONSES},
-        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Append one or more entries, all or none; returns 202 once they are in the log.
@@ -116,7 +115,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         rates.take(request, quotas.ENTRIES, len(drafts))
         # A new user and their first entries are created together or not at all.
         with nullcontext() if found else transaction.atomic():
-            user = found or _first_of(workspace, user_id)
+            user = found or find_or_create_user(workspace, user_id)
             written = _append(request, user, drafts)
         entries = written.result
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
@@ -167,17 +166,6 @@ def _append(
         refer=lambda entries: [entry.seq for entry in entries],
         recall=lambda known: log.read(user, known.reference),
     )
-
-
-def _first_of(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Create the user for a first entry; return the user if another request just created them."""
-    try:
-        return create_user(workspace, user_id, metadata=None)
-    except UserExists:
-        found = find_user(workspace, user_id)
-        if found is None:
-            raise
-        return found
 
 
 def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -267,10 +255,9 @@ class Entry(UserScopedView):
     of_merged = ["DELETE"]
     parameters = {"DELETE": ["reason"]}
 
-    @extend_schema(
-        responses={202: RedactionSerializer, **idempotency.RESPONSES},
-        parameters=[
-            idempotency.HEADER,
+    @idempotency.schema(
+        {202: RedactionSerializer},
+        [
             OpenApiParameter(
                 "reason",
                 str,
@@ -287,18 +274,16 @@ class Entry(UserScopedView):
         that read the project get 503. A repeated request returns the progress. Requires the scope
         `manage`.
         """
-        asked = WhySerializer(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        reason = asked.validated_data["reason"]
+        reason = validated(WhySerializer, request.query_params.dict())["reason"]
         user = self.memory_user()
 
         def redact() -> Redaction:
+            by = str(principal_of(request))
             try:
-                entry = redaction.redact(user, [seq], by=str(principal_of(request)), reason=reason)
+                with as_conflict(redaction.RedactionRefused):
+                    entry = redaction.redact(user, [seq], by=by, reason=reason)
             except redaction.UnknownEntries as error:
                 raise Http404(str(error)) from None
-            except redaction.RedactionRefused as error:
-                raise Conflict(str(error)) from None
             return Redaction.objects.get(user=user, seq=entry.seq)
 
         written = idempotency.once(

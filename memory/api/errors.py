@@ -1,7 +1,8 @@
 """The API's errors, returned as problem details (`memory.api.problems`) that name bad fields."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -31,15 +32,22 @@ class Conflict(exceptions.APIException):
     """The request conflicts with the current state (409)."""
 
     status_code = status.HTTP_409_CONFLICT
-    default_code = "conflict"
     problem = ""
+
+
+@contextmanager
+def as_conflict(*refusals: type[Exception]) -> Iterator[None]:
+    """Turn these errors into a Conflict with the same message."""
+    try:
+        yield
+    except refusals as error:
+        raise Conflict(str(error)) from None
 
 
 class Unprocessable(exceptions.APIException):
     """The request is well formed but cannot be carried out (422)."""
 
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
-    default_code = "unprocessable"
     problem = ""
 
 
@@ -55,14 +63,12 @@ class Gone(exceptions.APIException):
     """The content existed but is no longer available because it was redacted (410)."""
 
     status_code = status.HTTP_410_GONE
-    default_code = "gone"
 
 
 class Unavailable(exceptions.APIException):
     """The content is temporarily unavailable (503)."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_code = "unavailable"
     problem = ""
     # In seconds; the framework sends it as `Retry-After`.
     wait = 1
@@ -72,7 +78,6 @@ class PayloadTooLarge(exceptions.APIException):
     """The body is larger than the server accepts (413)."""
 
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_code = "too_large"
 
     def __init__(self) -> None:
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
@@ -91,7 +96,6 @@ class Changed(exceptions.APIException):
     """The content no longer matches `If-Match` (412)."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
-    default_code = "changed"
     default_detail = CHANGED
 
 

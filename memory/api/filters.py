@@ -1,6 +1,6 @@
 """List filters given as query parameters; misspelt parameters are rejected, not ignored."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import django_filters
@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin
+from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from memory.api.pagination import Pagination
@@ -23,6 +24,24 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
     if unknown := sorted(set(given) - set(known)):
         message = f"Unknown parameter; this endpoint accepts {', '.join(known) or 'no parameters'}."
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
+
+
+class StrictView(APIView):
+    """A view that rejects unknown query parameters, since a misspelt one must not be ignored."""
+
+    # Method → the query parameters that it accepts. For list views, the filters define the
+    # parameters.
+    parameters: Mapping[str, Collection[str]] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raise ValidationError naming the unknown parameters, if there are any."""
+        super().initial(request, *args, **kwargs)
+        method = str(request.method)
+        if method not in self.allowed_methods:
+            return  # the framework will reject the request
+        if method == "GET" and isinstance(self, ListModelMixin):
+            return
+        refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
 
 class StrictFilterBackend(DjangoFilterBackend):

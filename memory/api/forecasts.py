@@ -7,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from memory.api.serializers import strings
 from memory.api.users import UserScopedView
 from memory.constraints import applicability
 from memory.models import Forecast, MemoryUser
@@ -49,9 +50,7 @@ class ForeseenEventSerializer(serializers.Serializer[Any]):
     )
     fingerprint = serializers.CharField(help_text="The fingerprint of the alert.")
     key = serializers.CharField(allow_null=True)
-    records = serializers.ListField(
-        child=serializers.CharField(), help_text="The evidence: domain.collection:key."
-    )
+    records = strings("The evidence: domain.collection:key.")
     error = serializers.CharField(
         allow_null=True, help_text="The error that the constraint will fail with."
     )

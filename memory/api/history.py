@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers, status
+from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,9 +15,10 @@ from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.checkpoints import CheckpointDetailSerializer
 from memory.api.computing import computing
-from memory.api.errors import Conflict
+from memory.api.errors import as_conflict
 from memory.api.moments import BY, AsOfSerializer, by_of, known_as_of
-from memory.api.serializers import StrictSerializer
+from memory.api.operations import created
+from memory.api.serializers import StrictSerializer, numbers, strings, validated
 from memory.api.users import UserScopedView
 from memory.models import Alert, Checkpoint
 from memory.models.log import By
@@ -38,7 +39,7 @@ class RecordChangeSerializer(serializers.Serializer[Any]):
     after = serializers.JSONField(
         help_text="The record after the change, in typed JSON; null if it was retired."
     )
-    entries = serializers.ListField(child=serializers.IntegerField())
+    entries = numbers()
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
@@ -49,10 +50,7 @@ class DifferenceSerializer(serializers.Serializer[Any]):
     added = RecordChangeSerializer(many=True)
     changed = RecordChangeSerializer(many=True)
     retired = RecordChangeSerializer(many=True)
-    files = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="The paths of schemas, constraints and tests that differ.",
-    )
+    files = strings("The paths of schemas, constraints and tests that differ.")
 
 
 class Difference(UserScopedView):
@@ -150,10 +148,9 @@ class ExcludedSerializer(serializers.Serializer[Any]):
         " different values in this version. Further alerts may resolve when the constraints run on"
         " the restored version.",
     )
-    entries = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the entries that later versions settled, which will become"
-        " pending again or be dismissed.",
+    entries = numbers(
+        "The numbers of the entries that later versions settled, which will become pending again or"
+        " be dismissed."
     )
 
 
@@ -170,21 +167,16 @@ class Restore(UserScopedView):
             found = rollback.excluded_by_restoring(user, version)
             return Response(ExcludedSerializer(found).data)
 
-    @extend_schema(
-        request=RestoreSerializer,
-        responses={201: CheckpointDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({201: CheckpointDetailSerializer}, request=RestoreSerializer)
     def post(self, request: Request, user_id: str, version: int) -> Response:
         """Restore the content of the version as a new version; the log stays unchanged."""
-        body = RestoreSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(RestoreSerializer, request.data)
         user = self.memory_user()
 
         def restore() -> Checkpoint:
             with _refusals():
                 by = str(principal_of(request))
-                return rollback.restore(user, version, by=by, **body.validated_data)
+                return rollback.restore(user, version, by=by, **given)
 
         written = idempotency.once(
             request,
@@ -195,16 +187,14 @@ class Restore(UserScopedView):
         )
         answer = CheckpointDetailSerializer(written.result).data
         location = reverse("checkpoint", args=[user_id, written.result.version])
-        headers = {**written.headers, "Location": location}
-        return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
+        return created(answer, location, written.headers)
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
     """Turn rollback errors into a 404 (no such version) or a 409 (nothing to restore)."""
     try:
-        yield
+        with as_conflict(rollback.NothingToRestore):
+            yield
     except rollback.NoSuchVersion as error:
         raise NotFound(str(error)) from None
-    except rollback.NothingToRestore as error:
-        raise Conflict(str(error)) from None

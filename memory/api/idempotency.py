@@ -6,12 +6,13 @@ request shows the current state of the same entries, run or user.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from django.db.models import Model
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 
@@ -47,6 +48,17 @@ _KEY = re.compile(r"(?=.*[!-~])[ -~]{1,255}")
 RETRY_SECONDS = 1
 
 Result = TypeVar("Result")
+Row = TypeVar("Row", bound=Model)
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def schema(
+    responses: Mapping[Any, Any], parameters: Sequence[OpenApiParameter] = (), **more: Any
+) -> Callable[[View], View]:
+    """Describe a write that accepts an `Idempotency-Key`; `more` is passed to `extend_schema`."""
+    return extend_schema(
+        responses={**RESPONSES, **responses}, parameters=[*parameters, HEADER], **more
+    )
 
 
 class InProgress(Conflict):
@@ -116,6 +128,22 @@ def once(
     except idempotency.KeyReused as error:
         raise KeyReused(str(error)) from None
     return Written(result, {"Idempotent-Replayed": "true"} if replayed else {})
+
+
+def once_for_row(
+    request: Request,
+    do: Callable[[], Row],
+    model: type[Row],
+    user_of: Callable[[Row], MemoryUser | None] = lambda row: None,
+) -> Written[Row]:
+    """Like `once`, for a write whose result is a row of `model`."""
+    return once(
+        request,
+        do,
+        user_of=user_of,
+        refer=lambda row: str(row.pk),
+        recall=lambda known: model._default_manager.get(pk=known.reference),
+    )
 
 
 def _fingerprint(request: Request) -> str:

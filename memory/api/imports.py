@@ -3,7 +3,6 @@
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,7 +12,7 @@ from memory.api import idempotency, waiting
 from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
 from memory.api.parsers import StrictJSONParser, ZipParser
 from memory.api.runs import FAILURES, RunSerializer, asked_once
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import StrictSerializer, validated
 from memory.api.users import UserScopedView
 from memory.imports import ImportRefused
 from memory.models import Run
@@ -46,14 +45,6 @@ class ImportDecisionSerializer(DecisionSerializer):
     )
 
 
-IMPORT_RESPONSES: dict[Any, Any] = {
-    200: ImportDecisionSerializer,
-    202: RunSerializer,
-    **idempotency.RESPONSES,
-    **FAILURES,
-}
-
-
 class Import(UserScopedView):
     """Import a project that was created elsewhere."""
 
@@ -61,13 +52,13 @@ class Import(UserScopedView):
     parameters = {"POST": ["wait"]}
     parser_classes = [StrictJSONParser, ZipParser]
 
-    @extend_schema(
+    @idempotency.schema(
+        {200: ImportDecisionSerializer, 202: RunSerializer, **FAILURES},
+        [waiting.WAIT],
         request={
             "application/json": ImportSerializer,
             "application/zip": OpenApiTypes.BINARY,
         },
-        responses=IMPORT_RESPONSES,
-        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request, user_id: str) -> Response:
         """Execute the files in a sandbox and turn their typed objects into project records.
@@ -78,12 +69,11 @@ class Import(UserScopedView):
         case the head stays unchanged; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
-        body = ImportSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        files = validated(ImportSerializer, request.data)["files"]
         user = self.memory_user()
 
         def queue() -> Run:
-            return imports.queue(user, body.validated_data["files"], RunTrigger.API)
+            return imports.queue(user, files, RunTrigger.API)
 
         def tell(run: Run) -> dict[str, Any]:
             return {**decision(run), "report": (run.output or {}).get("import")}

@@ -10,13 +10,14 @@ from rest_framework.response import Response
 from memory import merging
 from memory.api import idempotency
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict
+from memory.api.errors import as_conflict
 from memory.api.operations import accepted
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import StrictSerializer, validated
 from memory.api.users import UserScopedView
 from memory.models import IdempotencyKey, MemoryUser, Merge
-from memory.models.users import USER_ID_PATTERN
 from memory.models.workspaces import Scope
+from memory.users import find_user
+from memory.workspaces import reaches
 
 
 class WhomSerializer(StrictSerializer):
@@ -69,11 +70,7 @@ class MergeUser(UserScopedView):
             raise Http404("This user was not merged into another.")
         return Response(MergeSerializer(row).data)
 
-    @extend_schema(
-        request=WhomSerializer,
-        responses={202: MergeSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({202: MergeSerializer}, request=WhomSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Append another user's log to this user's log, and close the other user.
 
@@ -82,16 +79,13 @@ class MergeUser(UserScopedView):
         returns the progress. docs/merging.md describes what happens to records, facts and alerts.
         Requires the scope `manage`.
         """
-        body = WhomSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        whom = validated(WhomSerializer, request.data)["from"]
         user = self.memory_user()
-        merged = self._merged(body.validated_data["from"])
+        merged = self._merged(whom)
 
         def merge() -> Merge:
-            try:
+            with as_conflict(merging.MergeRefused):
                 return merging.merge(user, merged, by=str(principal_of(request)))
-            except merging.MergeRefused as error:
-                raise Conflict(str(error)) from None
 
         def recall(known: IdempotencyKey) -> Merge:
             return Merge.objects.get(merged=merged)
@@ -104,10 +98,8 @@ class MergeUser(UserScopedView):
         )
 
     def _merged(self, user_id: str) -> MemoryUser:
-        found = None
-        if USER_ID_PATTERN.fullmatch(user_id):
-            users = MemoryUser.objects.filter(principal_of(self.request).reach())
-            found = users.filter(user_id=user_id).first()
-        if found is None:
+        principal = principal_of(self.request)
+        found = find_user(principal.workspace, user_id)
+        if found is None or not reaches(principal.key, found):
             raise Http404("The user to be merged (`from`) does not exist in this workspace.")
         return found

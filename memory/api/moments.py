@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from memory.api.computing import computing
 from memory.api.errors import Incompatible, NamesNothing
+from memory.api.serializers import numbers
 from memory.api.users import UserScopedView
 from memory.models import MemoryUser
 from memory.models.log import By
@@ -60,14 +61,10 @@ class AsOfSerializer(serializers.Serializer[Known]):
     pending_count = serializers.IntegerField(
         help_text="The number of entries that the version did not contain yet."
     )
-    pending = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the first 1000 entries that the version did not contain yet.",
-    )
-    left_out = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the entries that are left out because, when entries are ordered"
-        " by their own times, they contradict other entries.",
+    pending = numbers("The numbers of the first 1000 entries that the version did not contain yet.")
+    left_out = numbers(
+        "The numbers of the entries that are left out because, when entries are ordered by their"
+        " own times, they contradict other entries."
     )
 
 

@@ -1,6 +1,7 @@
 """The OpenAPI document: what all operations have in common, and examples.
 
-The document is generated from the code; a test checks that `docs/openapi.yaml` is up to date.
+The document is generated from the code; a test checks that `docs/openapi.yaml` is up to date. The
+generator learns a list's model from the view's attribute `queryset`; requests call `get_queryset`.
 """
 
 import json

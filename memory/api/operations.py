@@ -1,6 +1,6 @@
-"""Long-running operations: `202` with the URL of a resource that shows the progress.
+"""Responses with the URL of what a request created, or of the progress of a long operation.
 
-The resource's `finished_at` is null until the operation has ended, successfully or not.
+The latter's's `finished_at` is null until the operation has ended, successfully or not.
 """
 
 from collections.abc import Mapping
@@ -17,3 +17,9 @@ def accepted(answer: Any, location: str, headers: Mapping[str, str] | None = Non
     """Return a 202 with the progress URL and the number of seconds to wait between polls."""
     told = {"Location": location, "Retry-After": str(RETRY_SECONDS), **(headers or {})}
     return Response(answer, status=status.HTTP_202_ACCEPTED, headers=told)
+
+
+def created(answer: Any, location: str, headers: Mapping[str, str]) -> Response:
+    """Return a 201 with the URL of the created resource."""
+    told = {**headers, "Location": location}
+    return Response(answer, status=status.HTTP_201_CREATED, headers=told)

@@ -14,9 +14,10 @@ from memory.alerting import feedback, paused_constraints
 from memory.api import idempotency
 from memory.api.alert_serializers import ReasonSerializer
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict
+from memory.api.errors import as_conflict
 from memory.api.filters import PAGING, refuse_unknown
 from memory.api.pages import PAGE, PageSerializer, page_of
+from memory.api.serializers import validated
 from memory.models import AlertFeedback, PausedConstraint
 
 
@@ -59,61 +60,41 @@ class PausedConstraintFilter(django_filters.FilterSet):
         fields = ["user_id", "constraint", "resumed"]
 
 
-def _visible(view: generics.GenericAPIView[PausedConstraint]) -> QuerySet[PausedConstraint]:
-    if getattr(view, "swagger_fake_view", False):
-        return PausedConstraint.objects.none()
-    reach = principal_of(view.request).reach("user")
-    return PausedConstraint.objects.filter(reach, user__erased_at=None).select_related("user")
+class _PausedView(generics.GenericAPIView[PausedConstraint]):
+    certain_users = True
+    queryset = PausedConstraint.objects.none()
+    serializer_class = PausedConstraintSerializer
+
+    def get_queryset(self) -> QuerySet[PausedConstraint]:
+        """Return the paused constraints in the caller's workspace."""
+        reach = principal_of(self.request).reach("user")
+        return PausedConstraint.objects.filter(reach, user__erased_at=None).select_related("user")
 
 
-class PausedConstraints(generics.ListAPIView[PausedConstraint]):
+class PausedConstraints(_PausedView, generics.ListAPIView[PausedConstraint]):
     """List the constraints that were paused for being too noisy, most recently paused first."""
 
-    certain_users = True
-    serializer_class = PausedConstraintSerializer
     filterset_class = PausedConstraintFilter
     ordering = ["-paused_at", "id"]
 
-    def get_queryset(self) -> QuerySet[PausedConstraint]:
-        """Return the paused constraints in the caller's workspace."""
-        return _visible(self)
 
-
-class Resume(generics.GenericAPIView[PausedConstraint]):
+class Resume(_PausedView):
     """Resume a paused constraint."""
 
-    certain_users = True
-    serializer_class = PausedConstraintSerializer
     lookup_url_kwarg = "paused_id"
 
-    def get_queryset(self) -> QuerySet[PausedConstraint]:
-        """Return the paused constraints in the caller's workspace."""
-        return _visible(self)
-
-    @extend_schema(
-        request=ReasonSerializer,
-        responses={200: PausedConstraintSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: PausedConstraintSerializer}, request=ReasonSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Resume the constraint and run it; 409 if it is no longer paused."""
-        body = ReasonSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        reason = body.validated_data["reason"]
+        reason = validated(ReasonSerializer, request.data)["reason"]
 
         def do() -> PausedConstraint:
             actor = str(principal_of(request))
-            try:
+            with as_conflict(paused_constraints.NotPaused):
                 return paused_constraints.resume(self.get_object(), actor=actor, reason=reason)
-            except paused_constraints.NotPaused as error:
-                raise Conflict(str(error)) from None
 
-        written = idempotency.once(
-            request,
-            do,
-            user_of=lambda paused: paused.user,
-            refer=lambda paused: str(paused.pk),
-            recall=lambda known: PausedConstraint.objects.get(pk=known.reference),
+        written = idempotency.once_for_row(
+            request, do, PausedConstraint, lambda paused: paused.user
         )
         return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
-    from memory.models import Workspace
-
 _shares = ProcessorShares()
 
 
@@ -37,7 +35,8 @@ class ProcessorShare(BaseThrottle):
         if not isinstance(request.user, Principal):
             return True
         workspace = request.user.workspace
-        if wait := math.ceil(_shares.admit(workspace.pk, _share_of(workspace))):
+        share = float(workspace.effective(table.QUOTAS)[quotas.PROCESSOR]) / 100
+        if wait := math.ceil(_shares.admit(workspace.pk, share)):
             refusals.count(workspace, quotas.PROCESSOR)
             raise TooMuch(
                 "This workspace's requests have used more than its share of processor time while"
@@ -45,7 +44,7 @@ class ProcessorShare(BaseThrottle):
                 quotas.PROCESSOR,
                 wait,
             )
-        vars(request._request)["charged_workspace"] = workspace
+        vars(request._request)["processor_share"] = workspace.pk, share
         return True
 
 
@@ -57,14 +56,10 @@ def charge_processor_time(
     def respond(request: HttpRequest) -> HttpResponseBase:
         began = time.thread_time()
         response = get_response(request)
-        workspace: Workspace | None = getattr(request, "charged_workspace", None)
-        if workspace is not None:
-            used = time.thread_time() - began
-            _shares.charge(workspace.pk, used, _share_of(workspace))
+        charged: tuple[int, float] | None = getattr(request, "processor_share", None)
+        if charged is not None:
+            workspace_pk, share = charged
+            _shares.charge(workspace_pk, time.thread_time() - began, share)
         return response
 
     return respond
-
-
-def _share_of(workspace: Workspace) -> float:
-    return float(workspace.effective(table.QUOTAS)[quotas.PROCESSOR]) / 100

@@ -4,7 +4,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,9 +11,9 @@ from rest_framework.response import Response
 from memory import reopening
 from memory.api import idempotency
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict
+from memory.api.errors import as_conflict
 from memory.api.history import MAX_REASON
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import StrictSerializer, numbers, validated
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, IdempotencyKey
 from memory.models.log import Outcome
@@ -59,28 +58,21 @@ class SelectionSerializer(StrictSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Reject a body without any condition, which would reopen everything."""
         if not attrs.keys() - {"reason", "outcomes"}:
-            raise serializers.ValidationError(
-                {
-                    "entries": [
-                        "Select the entries: give at least one of entries, session_id, since, until"
-                        " or model."
-                    ]
-                }
+            told = (
+                "Select the entries: give at least one of entries, session_id, since, until or"
+                " model."
             )
+            raise serializers.ValidationError({"entries": [told]})
         return attrs
 
 
 class ReopeningSerializer(serializers.Serializer[Any]):
     """The reopened entries."""
 
-    entries = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the entries that were reopened and will be processed again.",
-    )
-    dismissed = serializers.ListField(
-        child=serializers.IntegerField(),
-        help_text="The numbers of the facts that were dismissed because they will be derived again"
-        " from the reopened messages.",
+    entries = numbers("The numbers of the entries that were reopened and will be processed again.")
+    dismissed = numbers(
+        "The numbers of the facts that were dismissed because they will be derived again from the"
+        " reopened messages."
     )
     version = serializers.IntegerField(
         source="checkpoint.version",
@@ -97,11 +89,7 @@ class Reopen(UserScopedView):
     scopes = {"POST": Scope.MANAGE}
     costly = ("POST",)
 
-    @extend_schema(
-        request=SelectionSerializer,
-        responses={200: ReopeningSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: ReopeningSerializer}, request=SelectionSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Make incorrectly settled entries pending again, whatever their outcome.
 
@@ -109,19 +97,15 @@ class Reopen(UserScopedView):
         reopened. Requires the scope `manage`; 409 if no entry matches.
         """
         user = self.memory_user()
-        body = SelectionSerializer(data=request.data)
         with timezone.override(ZoneInfo(user.time_zone)):
-            body.is_valid(raise_exception=True)
-        given = dict(body.validated_data)
+            given = validated(SelectionSerializer, request.data)
         reason = given.pop("reason")
 
         def reopen() -> reopening.Reopening:
             by = str(principal_of(request))
             selection = reopening.Selection(**given)
-            try:
+            with as_conflict(reopening.NothingToReopen, reopening.TooManyToReopen):
                 return reopening.reopen(user, selection, by=by, reason=reason)
-            except (reopening.NothingToReopen, reopening.TooManyToReopen) as error:
-                raise Conflict(str(error)) from None
 
         def refer(done: reopening.Reopening) -> dict[str, Any]:
             version = done.checkpoint.version if done.checkpoint else None

@@ -16,12 +16,18 @@ from rest_framework.response import Response
 
 from memory.api import idempotency, waiting
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict, ProblemSerializer, Unavailable
+from memory.api.errors import ProblemSerializer, Unavailable, as_conflict
 from memory.api.filters import refuse_unknown
 from memory.api.moments import AsOfSerializer, ByField, instant_of, known_of
 from memory.api.operations import accepted
 from memory.api.problems import CONTENT_TYPE, problem
-from memory.api.serializers import MomentField, StrictSerializer
+from memory.api.serializers import (
+    MomentField,
+    StrictSerializer,
+    numbers,
+    strings,
+    validated,
+)
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, warning_of
@@ -104,14 +110,13 @@ def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
 class UserRuns(UserScopedView, generics.ListAPIView[Run]):
     """List a user's runs, newest first, without their input and output."""
 
+    queryset = Run.objects.none()
     serializer_class = RunSummarySerializer
     filterset_class = RunFilter
     ordering = ["-queued_at", "id"]
 
     def get_queryset(self) -> QuerySet[Run]:
         """Return the user's runs."""
-        if getattr(self, "swagger_fake_view", False):
-            return Run.objects.none()
         return with_version(Run.objects.filter(user=self.memory_user())).defer("output", "input")
 
 
@@ -119,13 +124,12 @@ class OneRun(generics.RetrieveAPIView[Run]):
     """Return the run with the `id` from a 202 response."""
 
     certain_users = True
+    queryset = Run.objects.none()
     serializer_class = RunSerializer
     lookup_url_kwarg = "run_id"
 
     def get_queryset(self) -> QuerySet[Run]:
         """Return the runs in the caller's workspace."""
-        if getattr(self, "swagger_fake_view", False):
-            return Run.objects.none()
         return with_version(
             Run.objects.filter(principal_of(self.request).reach("user"), user__erased_at=None)
         )
@@ -142,19 +146,11 @@ class _ChangedRun(OneRun):
 
         def do() -> Run:
             run = self.get_object()
-            try:
+            with as_conflict(runs.NotToBeCancelled, runs.NotToBeRetried):
                 step(run)
-            except (runs.NotToBeCancelled, runs.NotToBeRetried) as error:
-                raise Conflict(str(error)) from None
             return run
 
-        written = idempotency.once(
-            self.request,
-            do,
-            user_of=lambda run: run.user,
-            refer=lambda run: str(run.pk),
-            recall=lambda known: Run.objects.get(pk=known.reference),
-        )
+        written = idempotency.once_for_row(self.request, do, Run, lambda run: run.user)
         run = self.get_object()
         if run.status != RunStatus.DONE:
             return under_way(run, written.headers)
@@ -164,12 +160,7 @@ class _ChangedRun(OneRun):
 class CancelRun(_ChangedRun):
     """Cancel a run that a caller requested."""
 
-    @extend_schema(
-        operation_id="runs_cancel",
-        request=None,
-        responses={200: RunSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: RunSerializer}, operation_id="runs_cancel", request=None)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Cancel a query, question, proposal or import; the run has no further effect.
 
@@ -181,11 +172,8 @@ class CancelRun(_ChangedRun):
 class RetryRun(_ChangedRun):
     """Retry a run that failed permanently."""
 
-    @extend_schema(
-        operation_id="runs_retry",
-        request=None,
-        responses={202: RunSerializer, 200: RunSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
+    @idempotency.schema(
+        {202: RunSerializer, 200: RunSerializer}, operation_id="runs_retry", request=None
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Retry a run that failed permanently (`abandoned`); 409 for any other run."""
@@ -222,9 +210,9 @@ class EvidenceColumnsSerializer(serializers.Serializer[Any]):
 
     domain = serializers.CharField()
     collection = serializers.CharField()
-    keys = serializers.ListField(child=serializers.CharField())
+    keys = strings()
     sources = serializers.ListField(
-        child=serializers.ListField(child=serializers.IntegerField()),
+        child=numbers(),
         help_text="For each of `keys`, the numbers of the entries that the record comes from.",
     )
 
@@ -337,9 +325,7 @@ class Query(UserScopedView):
         server failed; 202 with the run if it did not finish in time.
         """
         limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
-        body = QuerySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = validated(QuerySerializer, request.data)
         user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & asked.keys() else ASKED)
         known, _ = known_state(user, asked)
         code, instant = asked["code"], instant_asked(user, asked)
@@ -365,13 +351,7 @@ def asked_once(
     Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `tell`
     builds the response content for a finished run.
     """
-    written = idempotency.once(
-        request,
-        queue,
-        user_of=lambda run: user,
-        refer=lambda run: str(run.pk),
-        recall=lambda known: Run.objects.get(pk=known.reference),
-    )
+    written = idempotency.once_for_row(request, queue, Run, lambda run: user)
     run = wait_for(written.result, limit)
     if run.status != RunStatus.DONE:
         return under_way(run, written.headers)
@@ -392,10 +372,8 @@ def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
     """Return the requested state and its version; raises Conflict if the state has no version."""
     known = known_of(user, asked)
-    try:
+    with as_conflict(queries.NoState):
         return known, queries.version_of(known)
-    except queries.NoState as error:
-        raise Conflict(str(error)) from None
 
 
 def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
@@ -408,7 +386,7 @@ def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = 
 
     `told` is the response content; if the run did not succeed, problem details are added to it.
     """
-    code = status_of(run)
+    code = _status_of(run)
     if code == status.HTTP_200_OK:
         return Response(told, headers=headers)
     if code == status.HTTP_503_SERVICE_UNAVAILABLE:
@@ -439,13 +417,13 @@ def _why(run: Run) -> str:
     return f"{run.get_outcome_display()}{where}: {error.get('message') or 'see `error`'}"
 
 
-def status_of(run: Run) -> int:
+def _status_of(run: Run) -> int:
     """Return 200 for a run that succeeded, 503 if the server failed, otherwise 422."""
     if run.outcome == RunOutcome.OK:
         return status.HTTP_200_OK
     if run.error and run.error.get("infrastructure"):
         return status.HTTP_503_SERVICE_UNAVAILABLE
-    return status.HTTP_422_UNPROCESSABLE_ENTITY
+    return FAILED
 
 
 def answer(run: Run) -> dict[str, Any]:

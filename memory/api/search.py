@@ -1,6 +1,6 @@
 """`/v1/users/{user_id}/search/`: searching entries by words and by meaning."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -15,7 +15,7 @@ from memory.api.completing import (
     complete_question,
 )
 from memory.api.moments import AsOfSerializer, known_as_of
-from memory.api.serializers import MomentField, StrictSerializer
+from memory.api.serializers import MomentField, StrictSerializer, strings, validated
 from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
 from memory.models import LogEntry, MemoryUser
@@ -25,9 +25,6 @@ from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import find
 from memory.recall.search.results import Explanation, Found, Hit, Meaning
 from memory.users import ASKED, WITH_HEAD
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_QUERY = 10_000
 MAX_TOP_K = 1000
@@ -147,7 +144,7 @@ class HitSerializer(serializers.Serializer[Hit]):
     @extend_schema_field(NamedEntrySerializer(many=True))
     def get_entries(self, hit: Hit) -> list[dict[str, Any]]:
         """Return the entries that the hit is based on."""
-        ids: Mapping[int, Any] = self.context["ids"]
+        ids: dict[int, Any] = self.context["ids"]
         return [{"seq": seq, "id": ids[seq]} for seq in hit.rests_on if seq in ids]
 
 
@@ -172,10 +169,7 @@ class FoundSerializer(serializers.Serializer[Any]):
     """The results of a search, best first."""
 
     hits = HitSerializer(many=True)
-    terms = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="The terms that were searched for: the query without stop words.",
-    )
+    terms = strings("The terms that were searched for: the query without stop words.")
     taken_as = serializers.CharField(allow_null=True, help_text=TAKEN_AS)
     completion = CompletionSerializer()
     searched = serializers.DictField(
@@ -198,9 +192,7 @@ class Search(UserScopedView):
 
         The search covers the current log, including all entries appended by earlier requests.
         """
-        body = SearchSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = validated(SearchSerializer, request.data)
         user = self.memory_user(WITH_HEAD if "as_of" in asked else ASKED)
         known = known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else None
         found = find(

@@ -108,6 +108,24 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+def validated(serializer: type[StrictSerializer], data: Any) -> dict[str, Any]:
+    """Return a body's fields; raises ValidationError naming the invalid ones."""
+    body = serializer(data=data)
+    body.is_valid(raise_exception=True)
+    fields: dict[str, Any] = body.validated_data
+    return fields
+
+
+def numbers(help_text: str | None = None) -> serializers.ListField:
+    """Return a field for a list of integers, such as entry numbers."""
+    return serializers.ListField(child=serializers.IntegerField(), help_text=help_text)
+
+
+def strings(help_text: str | None = None) -> serializers.ListField:
+    """Return a field for a list of strings."""
+    return serializers.ListField(child=serializers.CharField(), help_text=help_text)
+
+
 class ObjectField(serializers.DictField):
     """A JSON object with arbitrary content, limited in size.
 

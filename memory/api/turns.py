@@ -25,15 +25,13 @@ class TurnsField(serializers.ListField):
 
     child = TurnSerializer()
 
-    def __init__(self, **options: Any) -> None:
-        options.setdefault("required", False)
-        options.setdefault(
-            "help_text",
+    def __init__(self) -> None:
+        help_text = (
             "The conversation before the question, oldest first, without the question itself. It"
             ' gives context to a question such as "And in May?" or "When was she there?". At most'
-            f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes in total.",
+            f" {MAX_MESSAGES} messages, whose contents have at most {MAX_BYTES} bytes in total."
         )
-        super().__init__(max_length=MAX_MESSAGES, **options)
+        super().__init__(required=False, max_length=MAX_MESSAGES, help_text=help_text)
 
     def to_internal_value(self, data: Any) -> list[Any]:
         """Return the turns; raises ValidationError if there are too many or they are too long."""

@@ -34,6 +34,10 @@ USER = "users/<str:user_id>/"
 WEBHOOK = "webhooks/<uuid:endpoint_id>/"
 CONSTRAINT = "constraints/<str:name>/"
 BACKTEST = "backtests/<uuid:backtest_id>/"
+ALERT = "alerts/<uuid:alert_id>/"
+VERSION = f"{USER}checkpoints/<int:version>/"
+DELIVERY = f"{WEBHOOK}deliveries/<uuid:delivery_id>/"
+RUN = "runs/<uuid:run_id>/"
 
 urlpatterns = [
     path("openapi.json", document.Document.as_view(), name="openapi"),
@@ -44,21 +48,11 @@ urlpatterns = [
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
     path(f"{USER}redactions/<int:seq>/", entries.OneRedaction.as_view(), name="redaction"),
     path(f"{USER}checkpoints/", checkpoints.Checkpoints.as_view(), name="checkpoints"),
+    path(VERSION, checkpoints.OneCheckpoint.as_view(), name="checkpoint"),
     path(
-        f"{USER}checkpoints/<int:version>/",
-        checkpoints.OneCheckpoint.as_view(),
-        name="checkpoint",
+        f"{VERSION}files/<path:path>", checkpoints.CheckpointFile.as_view(), name="checkpoint-file"
     ),
-    path(
-        f"{USER}checkpoints/<int:version>/files/<path:path>",
-        checkpoints.CheckpointFile.as_view(),
-        name="checkpoint-file",
-    ),
-    path(
-        f"{USER}checkpoints/<int:version>/restore/",
-        history.Restore.as_view(),
-        name="restore",
-    ),
+    path(f"{VERSION}restore/", history.Restore.as_view(), name="restore"),
     path(f"{USER}diff/", history.Difference.as_view(), name="diff"),
     path(f"{USER}forecast/", forecasts.UserForecast.as_view(), name="forecast"),
     path(f"{USER}export/", export.Export.as_view(), name="export"),
@@ -91,16 +85,12 @@ urlpatterns = [
     path(f"{USER}runs/", runs.UserRuns.as_view(), name="user-runs"),
     path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
     path("alerts/", alerts.AlertList.as_view(), name="alerts"),
-    path("alerts/<uuid:alert_id>/", alerts.OneAlert.as_view(), name="alert"),
-    path(
-        "alerts/<uuid:alert_id>/acknowledge/",
-        alert_actions.Acknowledge.as_view(),
-        name="acknowledge",
-    ),
-    path("alerts/<uuid:alert_id>/resolve/", alert_actions.Resolve.as_view(), name="resolve"),
-    path("alerts/<uuid:alert_id>/snooze/", alert_actions.Snooze.as_view(), name="snooze"),
-    path("alerts/<uuid:alert_id>/reopen/", alert_actions.Reopen.as_view(), name="reopen"),
-    path("alerts/<uuid:alert_id>/feedback/", alert_actions.Feedback.as_view(), name="feedback"),
+    path(ALERT, alerts.OneAlert.as_view(), name="alert"),
+    path(f"{ALERT}acknowledge/", alert_actions.Acknowledge.as_view(), name="acknowledge"),
+    path(f"{ALERT}resolve/", alert_actions.Resolve.as_view(), name="resolve"),
+    path(f"{ALERT}snooze/", alert_actions.Snooze.as_view(), name="snooze"),
+    path(f"{ALERT}reopen/", alert_actions.Reopen.as_view(), name="reopen"),
+    path(f"{ALERT}feedback/", alert_actions.Feedback.as_view(), name="feedback"),
     path("paused-constraints/", paused.PausedConstraints.as_view(), name="paused-constraints"),
     path("paused-constraints/<uuid:paused_id>/resume/", paused.Resume.as_view(), name="resume"),
     path("constraint-precision/", paused.Precisions.as_view(), name="constraint-precision"),
@@ -141,11 +131,7 @@ urlpatterns = [
     ),
     path("backtests/", backtests.Backtests.as_view(), name="backtests"),
     path(BACKTEST, backtests.OneBacktest.as_view(), name="backtest"),
-    path(
-        f"{BACKTEST}findings/",
-        backtests.BacktestFindings.as_view(),
-        name="backtest-findings",
-    ),
+    path(f"{BACKTEST}findings/", backtests.BacktestFindings.as_view(), name="backtest-findings"),
     path(f"{BACKTEST}cancel/", backtests.CancelBacktest.as_view(), name="cancel-backtest"),
     path(f"{BACKTEST}retry/", backtests.RetryBacktest.as_view(), name="retry-backtest"),
     path(
@@ -158,24 +144,16 @@ urlpatterns = [
         library_constraints.OneLibraryConstraint.as_view(),
         name="library-constraint",
     ),
-    path("runs/<uuid:run_id>/", runs.OneRun.as_view(), name="run"),
-    path("runs/<uuid:run_id>/cancel/", runs.CancelRun.as_view(), name="cancel-run"),
-    path("runs/<uuid:run_id>/retry/", runs.RetryRun.as_view(), name="retry-run"),
+    path(RUN, runs.OneRun.as_view(), name="run"),
+    path(f"{RUN}cancel/", runs.CancelRun.as_view(), name="cancel-run"),
+    path(f"{RUN}retry/", runs.RetryRun.as_view(), name="retry-run"),
     path("webhooks/", webhooks.Endpoints.as_view(), name="webhooks"),
     path(WEBHOOK, webhooks.Endpoint.as_view(), name="webhook"),
     path(f"{WEBHOOK}rotate-secret/", webhooks.RotateSecret.as_view(), name="rotate-secret"),
     path(f"{WEBHOOK}test/", webhooks.SendTest.as_view(), name="test-webhook"),
     path(f"{WEBHOOK}replay/", webhooks.ReplayGivenUp.as_view(), name="replay-given-up"),
     path(f"{WEBHOOK}deliveries/", webhooks.Deliveries.as_view(), name="deliveries"),
-    path(
-        f"{WEBHOOK}deliveries/<uuid:delivery_id>/",
-        webhooks.OneDelivery.as_view(),
-        name="delivery",
-    ),
-    path(
-        f"{WEBHOOK}deliveries/<uuid:delivery_id>/replay/",
-        webhooks.ReplayDelivery.as_view(),
-        name="replay-delivery",
-    ),
+    path(DELIVERY, webhooks.OneDelivery.as_view(), name="delivery"),
+    path(f"{DELIVERY}replay/", webhooks.ReplayDelivery.as_view(), name="replay-delivery"),
     re_path("", unknown.Unknown.as_view(), name="unknown"),
 ]

@@ -1,6 +1,6 @@
 """`/v1/users/`: creating, reading, changing and erasing users."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import structlog
@@ -10,21 +10,19 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
-from rest_framework import generics, serializers, status
-from rest_framework.mixins import ListModelMixin
+from rest_framework import generics, serializers
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from memory import copies, log
 from memory.api import etags, idempotency
 from memory.api.authentication import NOT_FOR_CERTAIN_USERS, principal_of
 from memory.api.erasures import ErasureSerializer, ReasonSerializer
 from memory.api.errors import Conflict
-from memory.api.filters import refuse_unknown
-from memory.api.operations import accepted
-from memory.api.serializers import ObjectField, StrictSerializer
+from memory.api.filters import StrictView
+from memory.api.operations import accepted, created
+from memory.api.serializers import ObjectField, StrictSerializer, validated
 from memory.database.statements import Statement
 from memory.models import IdempotencyKey, MemoryUser, UserErasure
 from memory.models.fields import validate_time_zone
@@ -44,25 +42,12 @@ from memory.work import lanes
 from memory.workspaces import reaches
 
 
-class UserScopedView(APIView):
+class UserScopedView(StrictView):
     """Base class for views below `/v1/users/{user_id}/`."""
 
     certain_users = True
-    # Method → the query parameters that it accepts. For list views, the filters define the
-    # parameters.
-    parameters: Mapping[str, Collection[str]] = {}
     # Methods allowed for a merged user, besides read-only ones.
     of_merged: Collection[str] = ()
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Reject unknown parameters, because a misspelt parameter must not be ignored."""
-        super().initial(request, *args, **kwargs)
-        method = str(request.method)
-        if method not in self.allowed_methods:
-            return  # the framework will reject the request
-        if method == "GET" and isinstance(self, ListModelMixin):
-            return
-        refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
         """Return the user in the URL.
@@ -71,11 +56,9 @@ class UserScopedView(APIView):
         Raises Http404 if the caller has access to no such user, and UserMerged if the user was
         merged and the method is not allowed for merged users.
         """
-        user_id = self.kwargs["user_id"]
-        user = None
-        if USER_ID_PATTERN.fullmatch(user_id):
-            user = find_user(principal_of(self.request).workspace, user_id, read)
-        if user is None or not reaches(principal_of(self.request).key, user):
+        principal = principal_of(self.request)
+        user = find_user(principal.workspace, self.kwargs["user_id"], read)
+        if user is None or not reaches(principal.key, user):
             raise Http404(
                 "There is no such user in this workspace; create the user with POST /v1/users/."
             )
@@ -196,47 +179,34 @@ class Users(generics.ListAPIView[MemoryUser]):
     """List the users in the workspace."""
 
     certain_users = True
+    queryset = MemoryUser.objects.none()
     serializer_class = UserSerializer
     ordering = ["user_id"]
 
     def get_queryset(self) -> QuerySet[MemoryUser]:
         """Return the users in the caller's workspace."""
-        if getattr(self, "swagger_fake_view", False):
-            return MemoryUser.objects.none()
         users = with_head(MemoryUser.objects.filter(principal_of(self.request).reach()))
         return users.select_related("merged_into").defer("head__tree", "head__outline")
 
-    @extend_schema(
-        request=NewUserSerializer,
-        responses={201: UserDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({201: UserDetailSerializer}, request=NewUserSerializer)
     def post(self, request: Request) -> Response:
         """Create a user; 409 if the workspace already has a user with this id."""
         if principal_of(request).key.user_pks is not None:
             raise Http404(NOT_FOR_CERTAIN_USERS)
-        body = NewUserSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(NewUserSerializer, request.data)
 
         def create() -> MemoryUser:
             try:
-                return create_user(principal_of(request).workspace, **body.validated_data)
+                return create_user(principal_of(request).workspace, **given)
             except ModelValidationError as error:
                 raise serializers.ValidationError(error.message_dict) from None
             except UserExists:
-                raise Conflict(
-                    f"This workspace already has a user {body.validated_data['user_id']!r}."
-                ) from None
+                message = f"This workspace already has a user {given['user_id']!r}."
+                raise Conflict(message) from None
 
         written = _once(request, create)
-        return Response(
-            UserDetailSerializer(written.result).data,
-            status=status.HTTP_201_CREATED,
-            headers={
-                **written.headers,
-                "Location": reverse("user", args=[written.result.user_id]),
-            },
-        )
+        location = reverse("user", args=[written.result.user_id])
+        return created(UserDetailSerializer(written.result).data, location, written.headers)
 
 
 class User(UserScopedView):
@@ -254,29 +224,25 @@ class User(UserScopedView):
     def _told(self) -> dict[str, Any]:
         return dict(UserDetailSerializer(self.memory_user()).data)
 
-    @extend_schema(
-        request=UserChangeSerializer,
-        responses={200: UserDetailSerializer, **idempotency.RESPONSES, **etags.CHANGED},
-        parameters=[idempotency.HEADER, etags.IF_MATCH],
+    @idempotency.schema(
+        {200: UserDetailSerializer, **etags.CHANGED}, [etags.IF_MATCH], request=UserChangeSerializer
     )
     def patch(self, request: Request, user_id: str) -> Response:
         """Change the user's time zone or metadata."""
-        body = UserChangeSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(UserChangeSerializer, request.data)
         user = self.memory_user()
 
         def change() -> MemoryUser:
             with etags.unchanged(request, user, self._told):
-                change_user(user, **body.validated_data)
+                change_user(user, **given)
             return user
 
         written = _once(request, change)
         return Response(UserDetailSerializer(written.result).data, headers=written.headers)
 
-    @extend_schema(
-        responses={202: ErasureSerializer, **idempotency.RESPONSES, **etags.CHANGED},
-        parameters=[
-            idempotency.HEADER,
+    @idempotency.schema(
+        {202: ErasureSerializer, **etags.CHANGED},
+        [
             etags.IF_MATCH,
             OpenApiParameter(
                 "reason",
@@ -293,11 +259,10 @@ class User(UserScopedView):
         202 with the erasure, which can be read again by its `id`. From then on, the user does not
         exist (404), and the `user_id` can be used again. Requires the scope `manage`.
         """
-        asked = ReasonSerializer(data=request.query_params.dict())
-        asked.is_valid(raise_exception=True)
+        reason = validated(ReasonSerializer, request.query_params.dict())["reason"]
 
         def erase() -> UserErasure:
-            by, reason = str(principal_of(request)), asked.validated_data["reason"]
+            by = str(principal_of(request))
             user = self.memory_user()
             try:
                 with transaction.atomic():

@@ -45,13 +45,9 @@ def seconds(request: Request, default: float) -> float:
         return min(default, float(settings.UAC_MAX_WAIT_SECONDS))
     value = float(text) if _SECONDS.fullmatch(text) else -1
     if not 0 <= value <= settings.UAC_MAX_WAIT_SECONDS:
+        most = settings.UAC_MAX_WAIT_SECONDS
         raise ValidationError(
-            {
-                "wait": [
-                    f"Give a number of seconds from 0 to {settings.UAC_MAX_WAIT_SECONDS:g}, not"
-                    f" {text[:100]!r}."
-                ]
-            }
+            {"wait": [f"Give a number of seconds from 0 to {most:g}, not {text[:100]!r}."]}
         )
     return value
 

@@ -22,8 +22,8 @@ from rest_framework.views import APIView
 from memory.api import etags, idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import Conflict
-from memory.api.operations import accepted
-from memory.api.serializers import StrictSerializer
+from memory.api.operations import accepted, created
+from memory.api.serializers import validated
 from memory.api.webhook_serializers import (
     DeliveryDetailSerializer,
     DeliveryFilter,
@@ -55,8 +55,6 @@ class Managed(APIView):
 
     def endpoints(self) -> QuerySet[WebhookEndpoint]:
         """Return the endpoints in the caller's workspace."""
-        if getattr(self, "swagger_fake_view", False):
-            return WebhookEndpoint.objects.none()
         workspace = principal_of(self.request).workspace
         return outbox.counts(WebhookEndpoint.objects.filter(workspace=workspace))
 
@@ -66,8 +64,6 @@ class Managed(APIView):
 
     def deliveries(self) -> QuerySet[Delivery]:
         """Return the messages for the endpoint in the URL; raises Http404 if it does not exist."""
-        if getattr(self, "swagger_fake_view", False):
-            return Delivery.objects.none()
         return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
 
     def _sent(self, request: Request, send: Callable[[], Delivery]) -> Response:
@@ -85,13 +81,6 @@ class Managed(APIView):
     def delivery(self) -> Delivery:
         """Return the message in the URL; raises Http404 if it does not exist."""
         return get_object_or_404(self.deliveries(), pk=self.kwargs["delivery_id"])
-
-
-def _body(serializer: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    body = serializer(data=request.data)
-    body.is_valid(raise_exception=True)
-    validated: dict[str, Any] = body.validated_data
-    return validated
 
 
 def _refusing(do: Callable[[], Any]) -> Any:
@@ -134,6 +123,7 @@ def _secret_once(
 class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
     """List the webhook endpoints in the workspace, oldest first."""
 
+    queryset = WebhookEndpoint.objects.none()
     serializer_class = EndpointSerializer
     ordering = ["created_at", "id"]
 
@@ -141,21 +131,16 @@ class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
         """Return the endpoints in the caller's workspace."""
         return self.endpoints()
 
-    @extend_schema(
-        request=NewEndpointSerializer,
-        responses={201: EndpointWithSecretSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({201: EndpointWithSecretSerializer}, request=NewEndpointSerializer)
     def post(self, request: Request) -> Response:
         """Create an endpoint; the response contains its secret, which is shown only once."""
-        fields = _body(NewEndpointSerializer, request)
+        fields = validated(NewEndpointSerializer, request.data)
         workspace = principal_of(request).workspace
         written = _secret_once(request, lambda: webhook_endpoints.create(workspace, **fields))
         endpoint_id, secret = written.result
         self.kwargs["endpoint_id"] = endpoint_id
         answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
-        headers = {**written.headers, "Location": reverse("webhook", args=[endpoint_id])}
-        return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
+        return created(answer, reverse("webhook", args=[endpoint_id]), written.headers)
 
 
 class Endpoint(Managed):
@@ -166,14 +151,14 @@ class Endpoint(Managed):
         """Return the endpoint and its state."""
         return Response(EndpointSerializer(self.endpoint()).data)
 
-    @extend_schema(
+    @idempotency.schema(
+        {200: EndpointSerializer, **etags.CHANGED},
+        [etags.IF_MATCH],
         request=EndpointChangeSerializer,
-        responses={200: EndpointSerializer, **idempotency.RESPONSES, **etags.CHANGED},
-        parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, endpoint_id: str) -> Response:
         """Change the endpoint; when it is re-enabled, it first receives its waiting messages."""
-        fields = _body(EndpointChangeSerializer, request)
+        fields = validated(EndpointChangeSerializer, request.data)
 
         def change() -> None:
             endpoint = self.endpoint()
@@ -183,10 +168,7 @@ class Endpoint(Managed):
         written = idempotency.once(request, change, recall=lambda known: None)
         return Response(self._told(), headers=written.headers)
 
-    @extend_schema(
-        responses={204: None, **idempotency.RESPONSES, **etags.CHANGED},
-        parameters=[idempotency.HEADER, etags.IF_MATCH],
-    )
+    @idempotency.schema({204: None, **etags.CHANGED}, [etags.IF_MATCH])
     def delete(self, request: Request, endpoint_id: str) -> Response:
         """Delete the endpoint and all its messages; undelivered messages are lost."""
 
@@ -208,17 +190,13 @@ class Endpoint(Managed):
 class RotateSecret(Managed):
     """Rotate the secret of an endpoint."""
 
-    @extend_schema(
-        request=NothingSerializer,
-        responses={200: EndpointWithSecretSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: EndpointWithSecretSerializer}, request=NothingSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Create a new secret, which is shown only once.
 
         For 24 hours, messages are signed with the previous secret as well.
         """
-        _body(NothingSerializer, request)
+        validated(NothingSerializer, request.data)
         endpoint = self.endpoint()
         written = _secret_once(
             request, lambda: (endpoint, webhook_endpoints.rotate_secret(endpoint))
@@ -231,14 +209,10 @@ class RotateSecret(Managed):
 class SendTest(Managed):
     """Send a test message."""
 
-    @extend_schema(
-        request=NothingSerializer,
-        responses={202: DeliverySerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({202: DeliverySerializer}, request=NothingSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Send a message of the type `ping`, once; 409 if the endpoint is disabled."""
-        _body(NothingSerializer, request)
+        validated(NothingSerializer, request.data)
         endpoint = self.endpoint()
         return self._sent(request, lambda: outbox.send_test(endpoint))
 
@@ -246,15 +220,11 @@ class SendTest(Managed):
 class ReplayGivenUp(Managed):
     """Resend permanently failed messages."""
 
-    @extend_schema(
-        request=SinceSerializer,
-        responses={202: ReplayedSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({202: ReplayedSerializer}, request=SinceSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Resend the permanently failed messages that were created at or after a given time."""
         with self.where_the_workspace_is():
-            since = _body(SinceSerializer, request)["since"]
+            since = validated(SinceSerializer, request.data)["since"]
         endpoint = self.endpoint()
         written: idempotency.Written[int] = idempotency.once(
             request,
@@ -269,6 +239,7 @@ class ReplayGivenUp(Managed):
 class Deliveries(Managed, generics.ListAPIView[Delivery]):
     """List the messages for an endpoint, newest first."""
 
+    queryset = Delivery.objects.none()
     serializer_class = DeliverySerializer
     filterset_class = DeliveryFilter
     ordering = ["-created_at", "id"]
@@ -295,14 +266,10 @@ class OneDelivery(Managed):
 class ReplayDelivery(Managed):
     """Resend one message."""
 
-    @extend_schema(
-        request=NothingSerializer,
-        responses={202: DeliverySerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({202: DeliverySerializer}, request=NothingSerializer)
     def post(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
         """Resend the message with the same id; 409 while it is still being delivered."""
-        _body(NothingSerializer, request)
+        validated(NothingSerializer, request.data)
         delivery = self.delivery()
 
         def replay() -> Delivery:

@@ -146,14 +146,11 @@ class NewWorkspaceConstraintSerializer(StrictSerializer):
             except KeyError:
                 raise serializers.ValidationError({"library": [describe_library()]}) from None
             if attrs.setdefault("name", known.name) != known.name:
-                raise serializers.ValidationError(
-                    {
-                        "name": [
-                            "A library constraint keeps its name, because its tests import it"
-                            " under that name."
-                        ]
-                    }
+                message = (
+                    "A library constraint keeps its name, because its tests import it under that"
+                    " name."
                 )
+                raise serializers.ValidationError({"name": [message]})
             return {
                 **attrs,
                 "source": known.source,

@@ -1,22 +1,23 @@
 """`/v1/constraints/`: workspace constraints, which can apply to any user in the workspace."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework import generics, serializers, status
+from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from memory.api import etags, idempotency, waiting
 from memory.api.authentication import principal_of
-from memory.api.errors import Conflict, ProblemSerializer
-from memory.api.filters import refuse_unknown
+from memory.api.errors import Conflict, ProblemSerializer, as_conflict
+from memory.api.filters import StrictView, refuse_unknown
+from memory.api.operations import created
 from memory.api.problems import CONTENT_TYPE
+from memory.api.serializers import validated
 from memory.api.workspace_constraint_serializers import (
     ConstraintChangeSerializer,
     ConstraintCoverageSerializer,
@@ -42,19 +43,11 @@ CONFLICT: Mapping[Any, OpenApiResponse] = {
 }
 
 
-class WorkspaceView(APIView):
+class WorkspaceView(StrictView):
     """Base class for views of the caller's workspace."""
 
-    # For each method, the query parameters it accepts, and its scope if it isn't the default.
-    parameters: Mapping[str, Collection[str]] = {}
+    # For each method, its scope if it isn't the default.
     scopes: Mapping[str, Scope] = {}
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Reject unknown query parameters."""
-        super().initial(request, *args, **kwargs)
-        method = str(request.method)
-        if method in self.allowed_methods:  # the framework rejects all other methods
-            refuse_unknown(request.query_params, self.parameters.get(method, ()))
 
     def constraint(self) -> WorkspaceConstraint:
         """Return the constraint in the URL; raises Http404 if it does not exist."""
@@ -105,13 +98,12 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
     """List the workspace constraints."""
 
     costly = ("POST",)
+    queryset = WorkspaceConstraint.objects.none()
     serializer_class = WorkspaceConstraintSerializer
     ordering = ["name"]
 
     def get_queryset(self) -> QuerySet[WorkspaceConstraint]:
         """Return the constraints in the caller's workspace."""
-        if getattr(self, "swagger_fake_view", False):
-            return WorkspaceConstraint.objects.none()
         return constraints_of(self.request)
 
     def paginate_queryset(self, queryset: Any) -> Any:
@@ -120,10 +112,10 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         with_alerts(self.request, page or [])
         return page
 
-    @extend_schema(
+    @idempotency.schema(
+        {201: WorkspaceConstraintDetailSerializer},
+        [waiting.WAIT],
         request=NewWorkspaceConstraintSerializer,
-        responses={201: WorkspaceConstraintDetailSerializer, **idempotency.RESPONSES},
-        parameters=[waiting.WAIT, idempotency.HEADER],
     )
     def post(self, request: Request) -> Response:
         """Create a constraint with its first version, which is then checked.
@@ -133,9 +125,7 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         """
         refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
-        body = NewWorkspaceConstraintSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = validated(NewWorkspaceConstraintSerializer, request.data)
         principal = principal_of(request)
 
         def create() -> WorkspaceConstraint:
@@ -153,17 +143,11 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
                     ) from None
                 return constraint
 
-        written = _once(request, create)
+        written = idempotency.once_for_row(request, create, WorkspaceConstraint)
         constraint = written.result
         _await(constraint.versions.order_by("number")[0], limit)
-        return Response(
-            _detail(request, constraint.name),
-            status=status.HTTP_201_CREATED,
-            headers={
-                **written.headers,
-                "Location": reverse("workspace-constraint", args=[constraint.name]),
-            },
-        )
+        location = reverse("workspace-constraint", args=[constraint.name])
+        return created(_detail(request, constraint.name), location, written.headers)
 
 
 class OneWorkspaceConstraint(WorkspaceView):
@@ -179,14 +163,10 @@ class OneWorkspaceConstraint(WorkspaceView):
         self.constraint()
         return Response(_detail(request, name))
 
-    @extend_schema(
+    @idempotency.schema(
+        {200: WorkspaceConstraintDetailSerializer, **etags.CHANGED},
+        [etags.IF_MATCH],
         request=ConstraintChangeSerializer,
-        responses={
-            200: WorkspaceConstraintDetailSerializer,
-            **idempotency.RESPONSES,
-            **etags.CHANGED,
-        },
-        parameters=[idempotency.HEADER, etags.IF_MATCH],
     )
     def patch(self, request: Request, name: str) -> Response:
         """Enable or disable the constraint, or change its rollout percentage or description.
@@ -194,15 +174,14 @@ class OneWorkspaceConstraint(WorkspaceView):
         Affected users' alerts are updated soon afterwards, a few users at a time. Requires the
         scope `manage`.
         """
-        body = ConstraintChangeSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(ConstraintChangeSerializer, request.data)
         by, constraint = str(principal_of(request)), self.constraint()
 
         def change() -> WorkspaceConstraint:
             with etags.unchanged(request, constraint, lambda: _detail(request, name)):
-                return workspace_constraints.change(constraint, by=by, **body.validated_data)
+                return workspace_constraints.change(constraint, by=by, **given)
 
-        written = _once(request, change)
+        written = idempotency.once_for_row(request, change, WorkspaceConstraint)
         return Response(_detail(request, name), headers=written.headers)
 
 
@@ -212,22 +191,19 @@ class ConstraintVersions(WorkspaceView):
     costly = ("POST",)
     parameters = {"POST": ["wait"]}
 
-    @extend_schema(
-        request=NewVersionSerializer,
-        responses={201: VersionDetailSerializer, **idempotency.RESPONSES},
-        parameters=[waiting.WAIT, idempotency.HEADER],
+    @idempotency.schema(
+        {201: VersionDetailSerializer}, [waiting.WAIT], request=NewVersionSerializer
     )
     def post(self, request: Request, name: str) -> Response:
         """Create the next version, which is then checked; without changes, return the newest."""
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
-        body = NewVersionSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(NewVersionSerializer, request.data)
         by = str(principal_of(request))
         constraint = self.constraint()
 
         def propose() -> WorkspaceConstraintVersion:
             try:
-                return workspace_constraints.propose(constraint, by=by, **body.validated_data)
+                return workspace_constraints.propose(constraint, by=by, **given)
             except workspace_constraints.BadConstraint as error:
                 raise _refused(error) from None
 
@@ -239,14 +215,8 @@ class ConstraintVersions(WorkspaceView):
         )
         version = written.result
         _await(version, limit)
-        return Response(
-            VersionDetailSerializer(version).data,
-            status=status.HTTP_201_CREATED,
-            headers={
-                **written.headers,
-                "Location": reverse("workspace-constraint-version", args=[name, version.number]),
-            },
-        )
+        location = reverse("workspace-constraint-version", args=[name, version.number])
+        return created(VersionDetailSerializer(version).data, location, written.headers)
 
 
 class ConstraintVersion(WorkspaceView):
@@ -263,11 +233,7 @@ class ApproveVersion(WorkspaceView):
 
     scopes = {"POST": Scope.MANAGE}
 
-    @extend_schema(
-        request=None,
-        responses={200: WorkspaceConstraintDetailSerializer, **idempotency.RESPONSES},
-        parameters=[idempotency.HEADER],
-    )
+    @idempotency.schema({200: WorkspaceConstraintDetailSerializer}, request=None)
     def post(self, request: Request, name: str, number: int) -> Response:
         """Approve a version that passed its checks, which makes it live.
 
@@ -278,12 +244,10 @@ class ApproveVersion(WorkspaceView):
         by, version = str(principal_of(request)), self.version(number)
 
         def approve() -> WorkspaceConstraint:
-            try:
+            with as_conflict(workspace_constraints.NotApprovable):
                 return workspace_constraints.approve(version, by=by)
-            except workspace_constraints.NotApprovable as error:
-                raise Conflict(str(error)) from None
 
-        written = _once(request, approve)
+        written = idempotency.once_for_row(request, approve, WorkspaceConstraint)
         return Response(_detail(request, name), headers=written.headers)
 
 
@@ -322,17 +286,6 @@ class ConstraintCoverage(WorkspaceView):
         except ShapeError as error:
             raise Conflict(f"Version {version.number}: {error}.") from None
         return Response(ConstraintCoverageSerializer(found).data)
-
-
-def _once(
-    request: Request, do: Callable[[], WorkspaceConstraint]
-) -> idempotency.Written[WorkspaceConstraint]:
-    return idempotency.once(
-        request,
-        do,
-        refer=lambda constraint: str(constraint.pk),
-        recall=lambda known: WorkspaceConstraint.objects.get(pk=known.reference),
-    )
 
 
 def _detail(request: Request, name: str) -> dict[str, Any]:

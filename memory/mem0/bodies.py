@@ -14,7 +14,7 @@ from memory.api.serializers import ObjectField, StrictSerializer
 from memory.mem0.errors import CannotBeMapped
 from memory.mem0.events import MAX_MESSAGES
 from memory.mem0.filters import USER
-from memory.mem0.memories import APP, FIELDS, Change, metadata_with
+from memory.mem0.memories import APP, FIELDS, metadata_with
 from memory.models.log import EntryKind
 
 MAX_CHANGES = 1000
@@ -122,13 +122,8 @@ class AddSerializer(Body):
             if name not in ENTITIES or not isinstance(value, str) or not value
         ]
         if wrong:
-            raise serializers.ValidationError(
-                {
-                    "filters": [
-                        f"{wrong[0][:100]}: send only {', '.join(ENTITIES)}, as non-empty strings."
-                    ]
-                }
-            )
+            told = f"{wrong[0][:100]}: send only {', '.join(ENTITIES)}, as non-empty strings."
+            raise serializers.ValidationError({"filters": [told]})
         attrs = {**filters, **attrs}
         if USER not in attrs:
             if any(name in attrs for name in ENTITIES):
@@ -138,22 +133,22 @@ class AddSerializer(Body):
             )
         return attrs
 
-    def drafts(self) -> list[log.Draft]:
-        """Return the entries to append: messages, or complete memories."""
-        asked = self.validated_data
-        return [
-            log.Draft(
-                kind=EntryKind.MESSAGE if asked["infer"] else EntryKind.FACT,
-                content=message["content"],
-                role=message["role"],
-                speaker=message.get("name"),
-                occurred_at=asked.get("timestamp"),
-                session_id=asked.get("run_id"),
-                agent_id=asked.get("agent_id"),
-                metadata=metadata_with(asked.get("metadata"), asked.get(APP)),
-            )
-            for message in asked["messages"]
-        ]
+
+def drafts_of(asked: Mapping[str, Any]) -> list[log.Draft]:
+    """Return the entries to append: messages, or complete memories."""
+    return [
+        log.Draft(
+            kind=EntryKind.MESSAGE if asked["infer"] else EntryKind.FACT,
+            content=message["content"],
+            role=message["role"],
+            speaker=message.get("name"),
+            occurred_at=asked.get("timestamp"),
+            session_id=asked.get("run_id"),
+            agent_id=asked.get("agent_id"),
+            metadata=metadata_with(asked.get("metadata"), asked.get(APP)),
+        )
+        for message in asked["messages"]
+    ]
 
 
 class SearchSerializer(Body):
@@ -207,10 +202,6 @@ class UpdateSerializer(Body):
         ),
         "expiration_date": _EXPIRES,
     }
-
-    def change(self, memory_id: str) -> Change:
-        """Return the requested change to a memory."""
-        return Change(memory_id, **self.validated_data)
 
 
 class BatchUpdateItem(UpdateSerializer):

@@ -14,7 +14,6 @@ class CannotBeMapped(exceptions.APIException):
     """A mem0 feature that has no equivalent here (501)."""
 
     status_code = status.HTTP_501_NOT_IMPLEMENTED
-    default_code = "not_implemented"
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:

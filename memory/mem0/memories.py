@@ -35,12 +35,10 @@ from memory.admission import usage
 from memory.api.pagination import PAGE_BYTES
 from memory.models import ApiKey, LogEntry, MemoryUser, Workspace
 from memory.models.log import STATEMENTS, EntryKind
-from memory.models.users import USER_ID_PATTERN
 from memory.privacy import redaction
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.filters import Column, column
 from memory.recall.search.finding import find
-from memory.users import UserExists, create_user
 from memory.workspaces import reach
 
 ROW_BYTES = 500  # for each correction in a response, in addition to its text
@@ -150,13 +148,6 @@ class Change:
     metadata: dict[str, Any] | None = None
 
 
-def user_named(workspace: Workspace, user_id: str) -> MemoryUser | None:
-    """Return the workspace's user with this id, or None."""
-    if not USER_ID_PATTERN.fullmatch(user_id):
-        return None
-    return MemoryUser.objects.filter(workspace=workspace, user_id=user_id).first()
-
-
 def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
     """Raise UnknownMemory if one of the memories belongs to a user the key may not access."""
     if key.user_pks is None:
@@ -166,16 +157,6 @@ def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
             told = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
             if not told.exists():
                 raise UnknownMemory(memory_id)
-
-
-def user_to_tell(workspace: Workspace, user_id: str) -> MemoryUser:
-    """Return the user, creating one if necessary; raises ValidationError if the id is invalid."""
-    if user := user_named(workspace, user_id):
-        return user
-    try:
-        return create_user(workspace, user_id, metadata=None)
-    except UserExists:  # created by a concurrent request
-        return MemoryUser.objects.get(workspace=workspace, user_id=user_id)
 
 
 def count(user: MemoryUser, where: RawSQL | None) -> int:

@@ -20,12 +20,14 @@ from memory.admission import usage
 from memory.api import idempotency, rates
 from memory.api.authentication import ApiKeyAuthentication, principal_of
 from memory.api.filters import refuse_unknown
+from memory.api.serializers import validated
 from memory.llm import llm_budgets, track_records
 from memory.mem0 import bodies, events, filters, memories
 from memory.mem0.errors import CannotBeMapped, exception_handler
 from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.privacy import user_erasure
+from memory.users import find_or_create_user, find_user
 from memory.workspace_settings import quotas
 from memory.workspaces import reaches
 
@@ -69,7 +71,7 @@ class Mem0View(APIView):
 
     def user_named(self, user_id: str) -> MemoryUser | None:
         """Return the user with this id if the caller's key may access them, otherwise None."""
-        user = memories.user_named(self.workspace, user_id)
+        user = find_user(self.workspace, user_id)
         return user if user and reaches(principal_of(self.request).key, user) else None
 
     def refuse_others(self, *memory_ids: str) -> None:
@@ -114,23 +116,22 @@ class Add(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Append messages for a language model to process (202), or complete memories (200)."""
-        body = bodies.AddSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        drafts = body.drafts()
+        asked = validated(bodies.AddSerializer, request.data)
+        drafts = bodies.drafts_of(asked)
         restricted = principal_of(request).key.user_pks is not None
-        if restricted and self.user_named(body.validated_data["user_id"]) is None:
+        if restricted and self.user_named(asked["user_id"]) is None:
             raise Http404("This API key is limited to certain users; this user is not one of them.")
         rates.take(request, quotas.ENTRIES, len(drafts))
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         written = idempotency.once(
             request,
-            lambda: self._append(body.validated_data["user_id"], drafts),
+            lambda: self._append(asked["user_id"], drafts),
             user_of=lambda entries: entries[0].user,
             refer=lambda entries: [entry.seq for entry in entries],
             recall=_told_before,
         )
         entries, headers = written.result, dict(written.headers)
-        if body.validated_data["infer"]:
+        if asked["infer"]:
             waits = llm_budgets.why_stopped(self.workspace) or track_records.why_stopped(
                 self.workspace
             )
@@ -155,7 +156,7 @@ class Add(Mem0View):
     def _append(self, user_id: str, drafts: Sequence[log.Draft]) -> list[LogEntry]:
         """Append to the user's log; a new user is created in the same transaction."""
         try:
-            user = memories.user_to_tell(self.workspace, user_id)
+            user = find_or_create_user(self.workspace, user_id)
         except ModelValidationError as error:
             raise ValidationError(error.message_dict) from None
         usage.check_entries(self.workspace, user, len(drafts))
@@ -170,9 +171,7 @@ class Search(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Return the user's memories that best match a query."""
-        body = bodies.SearchSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = validated(bodies.SearchSerializer, request.data)
         metadata = {"metadata": asked["metadata"]} if asked.get("metadata") else {}
         user, where = self.scope(asked.get("filters", {}), metadata)
         if user is None:
@@ -194,9 +193,7 @@ class Memories(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Return a page of a user's memories, newest first."""
-        body = bodies.GetAllSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = validated(bodies.GetAllSerializer, request.data)
         user, where = self.scope(asked.get("filters", {}), _created(asked))
         if user is None:
             return Response(_page(request, 0, lambda start, end: []))
@@ -234,11 +231,10 @@ class OneMemory(Mem0View):
 
     def put(self, request: Request, memory_id: str) -> Response:
         """Append a correction that changes the memory's text or metadata."""
-        body = bodies.UpdateSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
+        given = validated(bodies.UpdateSerializer, request.data)
         if not request.data:
             raise ValidationError({"text": ["Send text or metadata, or both."]})
-        change = body.change(memory_id)
+        change = memories.Change(memory_id, **given)
         self.refuse_others(memory_id)
         rates.take(request, quotas.ENTRIES)
         memory = memories.update(self.workspace, [change], by=self.caller)
@@ -265,9 +261,8 @@ class Batch(Mem0View):
 
     def put(self, request: Request) -> Response:
         """Update the memories."""
-        body = bodies.BatchUpdateSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        changes = [memories.Change(**one) for one in body.validated_data["memories"]]
+        given = validated(bodies.BatchUpdateSerializer, request.data)["memories"]
+        changes = [memories.Change(**one) for one in given]
         for number, change in enumerate(changes):
             if change.text is None and change.metadata is None:
                 raise ValidationError(
@@ -280,9 +275,8 @@ class Batch(Mem0View):
 
     def delete(self, request: Request) -> Response:
         """Redact the memories."""
-        body = bodies.BatchDeleteSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        ids = [one["memory_id"] for one in body.validated_data["memories"]]
+        given = validated(bodies.BatchDeleteSerializer, request.data)["memories"]
+        ids = [one["memory_id"] for one in given]
         self.refuse_others(*ids)
         memories.delete(self.workspace, ids, by=self.caller)
         return Response({"message": f"Successfully deleted {len(ids)} memories"})

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,9 +24,10 @@ from memory.models.alerts import Severity
 from memory.models.workspaces import Scope
 from memory.users import create_user
 from memory.work import hints
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.races.conftest import Rival, at_once
 from tests.waiting import scaled
 
 
@@ -44,6 +46,11 @@ def told(answer: dict[str, Any]) -> list[tuple[str, list[tuple[int, str]]]]:
     ]
 
 
+def nothing(*, next: int, waited: bool = True) -> dict[str, Any]:
+    """Return the answer that tells of no event."""
+    return {"results": [], "rejected": [], "next": next, "waited": waited}
+
+
 @pytest.mark.django_db
 def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")), finding(record("m-2")))
@@ -60,19 +67,8 @@ def test_the_feed_tells_what_happened_since_in_order(api: APIClient, user: Memor
     lifecycle.resolve(Alert.objects.get(evidence__0__key="m-2"), actor="key:x", reason="done")
     since = feed(api, "after=3")
     assert told(since) == [("m-2", [(4, "resolved")])]
-    assert feed(api, f"after={since['next']}") == {
-        "results": [],
-        "rejected": [],
-        "next": 4,
-        "waited": True,
-    }
-    for start in ("now", ""):
-        assert feed(api, f"after={start}") == {
-            "results": [],
-            "rejected": [],
-            "next": 4,
-            "waited": True,
-        }
+    for start in (since["next"], "now", ""):
+        assert feed(api, f"after={start}") == nothing(next=4)
 
 
 @pytest.mark.django_db
@@ -165,9 +161,7 @@ def test_a_users_feed_and_a_key_for_certain_users_tell_of_their_entries_alone(
     bob = create_user(user.workspace, "bob", metadata=None)
     reject(user)
     reject(bob)
-    _, text = create_key(user.workspace, "bob's", list(Scope), user_pks=[bob.pk])
-    certain = APIClient()
-    certain.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    certain = new_client(user.workspace, *Scope, user_pks=[bob.pk])
 
     def whose(client: APIClient, path: str = "alerts/") -> list[tuple[int, str]]:
         rejected = feed(client, "after=0", path)["rejected"]
@@ -191,7 +185,7 @@ def test_where_a_filter_narrows_the_alerts_no_entries_are_told(
 
     answer = feed(api, f"after=0&{filters}")
 
-    assert answer == {"results": [], "rejected": [], "next": 1, "waited": True}
+    assert answer == nothing(next=1)
     assert len(feed(api, "after=0&state=")["rejected"]) == 1
 
 
@@ -286,13 +280,10 @@ def test_what_the_feed_and_the_list_do_not_share_is_refused_by_name(
 
 
 @pytest.mark.django_db
-def test_nothing_of_another_workspace_is_told(user: MemoryUser) -> None:
+def test_nothing_of_another_workspace_is_told(user: MemoryUser, stranger: APIClient) -> None:
     run_finds(user, finding(record("m-1")))
-    _, text = create_key(Workspace.objects.create(name="other"), "a")
-    stranger = APIClient()
-    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
 
-    assert feed(stranger, "after=0") == {"results": [], "rejected": [], "next": 0, "waited": True}
+    assert feed(stranger, "after=0") == nothing(next=0)
 
 
 @pytest.fixture
@@ -378,12 +369,7 @@ def test_where_nothing_happens_the_wait_ends(
     monkeypatch.setattr(waiting, "LOOK_SECONDS", 3600.0)
     began = time.monotonic()
 
-    assert feed(api, "after=now&wait=0.4") == {
-        "results": [],
-        "rejected": [],
-        "next": 0,
-        "waited": True,
-    }
+    assert feed(api, "after=now&wait=0.4") == nothing(next=0)
 
     assert 0.4 <= time.monotonic() - began < scaled(200)
 
@@ -411,7 +397,7 @@ def test_one_waiting_request_too_many_is_answered_at_once(
     with request_slots.WAITING.take(user.workspace_id):
         answer = feed(api, "after=now&wait=3600")
 
-    assert answer == {"results": [], "rejected": [], "next": 0, "waited": False}
+    assert answer == nothing(next=0, waited=False)
     assert time.monotonic() - began < scaled(200)
 
 
@@ -427,7 +413,6 @@ def test_readers_miss_nothing_while_many_write(
         for number in range(10):
             with transaction.atomic():
                 run_finds(user, finding(record(f"m-{number}")))
-        connection.close()
 
     def follow() -> None:
         after = 0
@@ -442,17 +427,14 @@ def test_readers_miss_nothing_while_many_write(
             after = answer["next"]
             if last and not answer["results"]:
                 break
-        connection.close()
 
     writing.set()
-    reader = threading.Thread(target=follow)
-    writers = [threading.Thread(target=write, args=(user,)) for user in users]
-    for thread in (reader, *writers):
-        thread.start()
-    for thread in writers:
-        thread.join()
+    reader = Rival(follow)
+    reader.start()
+    writers = at_once(*(partial(write, user) for user in users))
     writing.clear()
     reader.join()
 
+    assert [one.error for one in (reader, *writers)] == [None] * 5
     # Each user's first alert is opened; then each opening resolves the one before.
     assert sorted(seq for _, seq in read) == list(range(1, 4 * 19 + 1))

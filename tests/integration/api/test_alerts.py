@@ -59,14 +59,7 @@ def test_a_resolved_alert_cannot_be_acknowledged_or_resolved(api: APIClient, ale
     assert alert.events.count() == 2
 
 
-def test_an_alert_of_another_workspace_is_not_there(alert: Alert) -> None:
-    from memory.models import Workspace
-    from memory.workspaces import create_key
-
-    _, text = create_key(Workspace.objects.create(name="other"), "a")
-    stranger = APIClient()
-    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-
+def test_an_alert_of_another_workspace_is_not_there(alert: Alert, stranger: APIClient) -> None:
     assert stranger.get(f"/v1/alerts/{alert.pk}/").status_code == 404
     assert stranger.post(f"/v1/alerts/{alert.pk}/resolve/", {"reason": "x"}).status_code == 404
     assert stranger.get(f"/v1/runs/{alert.last_run_id}/").status_code == 404
@@ -203,13 +196,9 @@ def test_a_paused_constraint_is_listed_and_resumed(api: APIClient, user: MemoryU
     assert api.get("/v1/users/ada/constraints/").data["results"][0]["paused"] is None
 
 
-def test_another_workspace_sees_and_resumes_nothing(user: MemoryUser, alert: Alert) -> None:
-    from memory.models import Workspace
-    from memory.workspaces import create_key
-
-    _, text = create_key(Workspace.objects.create(name="other"), "a")
-    stranger = APIClient()
-    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+def test_another_workspace_sees_and_resumes_nothing(
+    user: MemoryUser, alert: Alert, stranger: APIClient
+) -> None:
     feedback.give(alert, judge=Judge.STAFF, verdict=Verdict.USEFUL, actor="staff:eve")
     user.workspace.alerts_per_constraint = 2
     user.workspace.save()
@@ -218,14 +207,12 @@ def test_another_workspace_sees_and_resumes_nothing(user: MemoryUser, alert: Ale
 
     assert stranger.get("/v1/paused-constraints/").data["results"] == []
     assert stranger.get("/v1/constraint-precision/").data["results"] == []
-    for address in (
-        f"/v1/paused-constraints/{paused.pk}/resume/",
-        f"/v1/alerts/{alert.pk}/snooze/",
-        f"/v1/alerts/{alert.pk}/reopen/",
-        f"/v1/alerts/{alert.pk}/feedback/",
-    ):
-        body = {"reason": "x"} if "resume" in address else {"verdict": "wrong"}
-        body = {} if address.endswith(("snooze/", "reopen/")) else body
+    for address, body in {
+        f"/v1/paused-constraints/{paused.pk}/resume/": {"reason": "x"},
+        f"/v1/alerts/{alert.pk}/snooze/": {},
+        f"/v1/alerts/{alert.pk}/reopen/": {},
+        f"/v1/alerts/{alert.pk}/feedback/": {"verdict": "wrong"},
+    }.items():
         assert stranger.post(address, body).status_code == 404
     paused.refresh_from_db()
     assert paused.resumed_at is None

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import Backtest, MemoryUser, Workspace
-from memory.models.workspaces import Scope
-from tests.integration.api.test_workspace_constraints import LEASE, URL, client_of, log
+from memory.models import Backtest, MemoryUser, WorkspaceConstraintVersion
+from tests.integration.api.test_workspace_constraints import LEASE, URL, log
 from tests.integration.work.test_workspace_constraints import SOURCE, rental
 from workers import tasks
 
@@ -18,9 +17,7 @@ pytestmark = pytest.mark.django_db
 Work = Callable[[], None]
 BACKTESTS = "/v1/backtests/"
 OF_VERSION = f"{URL}lease_end/versions/1/backtests/"
-OWN = {
-    "constraint": "constraints/ended.py",
-}
+OWN = {"constraint": "constraints/ended.py"}
 OWN_SOURCE = '''\
 """A lease that has ended."""
 
@@ -57,12 +54,6 @@ def test_it() -> None:
 
 
 @pytest.fixture
-def manager(workspace: Workspace) -> APIClient:
-    """A client with a key that may start backtests."""
-    return client_of(workspace, *Scope)
-
-
-@pytest.fixture
 def judged(api: APIClient, user: MemoryUser, work: Work) -> str:
     """A version that passed its checks, for a user whom it fits; the id of its backtest."""
     log(api, user, rental(), rental("Side Street", "2999-01-01"))
@@ -73,8 +64,6 @@ def judged(api: APIClient, user: MemoryUser, work: Work) -> str:
 
 
 def version_pk() -> str:
-    from memory.models import WorkspaceConstraintVersion
-
     return str(WorkspaceConstraintVersion.objects.get().pk)
 
 
@@ -194,9 +183,7 @@ def test_findings_come_page_by_page_and_by_user(
         assert api.get(f"{path}?{query}").status_code == 400
 
 
-def test_another_workspace_sees_nothing(judged: str) -> None:
-    stranger = client_of(Workspace.objects.create(name="other"), *Scope)
-
+def test_another_workspace_sees_nothing(judged: str, stranger: APIClient) -> None:
     assert stranger.get(BACKTESTS).data["results"] == []
     for path in (f"{judged}/", f"{judged}/findings/"):
         assert stranger.get(f"{BACKTESTS}{path}").status_code == 404

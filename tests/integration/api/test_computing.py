@@ -13,7 +13,6 @@ from memory.api import computing, parsers, serializers
 from memory.models import MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.users import create_user
-from memory.workspaces import create_key
 from tests.conftest import new_client
 from tests.factories import make_checkpoint
 
@@ -51,9 +50,7 @@ def test_who_reads_downloads_slowly_leaves_threads_to_others(
     monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
     # Given somebody who reads nothing of what he has asked for
     make_checkpoint(user)
-    slow = APIClient()
-    _, key = create_key(user.workspace, "slow", [Scope.READ, Scope.MANAGE])
-    slow.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    slow = new_client(user.workspace, Scope.READ, Scope.MANAGE)
     unread = [slow.get(DOWNLOADS[0]) for _ in range(2)]
     assert [answer.status_code for answer in unread] == [200, 200]
     # When he asks for more, he is to come back, and is answered otherwise

@@ -17,7 +17,6 @@ from memory.models.log import EntryKind
 from memory.project import Outline, model
 from memory.recall.context import CHARACTERS_PER_TOKEN, PREAMBLE
 from memory.users import create_user
-from memory.workspaces import create_key
 from tests.conftest import finish_work, new_client
 from tests.integration.checkpointing.conftest import trip
 
@@ -432,11 +431,7 @@ def test_bad_input_is_named(api: APIClient, user: MemoryUser, body: Any, field: 
     assert field in response.data["errors"]
 
 
-def test_of_another_workspaces_user_nothing_is_told(known: None) -> None:
-    _, text = create_key(Workspace.objects.create(name="other"), "a")
-    stranger = APIClient()
-    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-
+def test_of_another_workspaces_user_nothing_is_told(known: None, stranger: APIClient) -> None:
     assert stranger.post(URL, {"query": "Rome"}).status_code == 404
 
 

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from memory.api import users
 from memory.api.problems import CONTENT_TYPE, NAMESPACE, PROBLEMS
 from memory.models import MemoryUser, Workspace
-from memory.workspaces import create_key
+from tests.conftest import new_client
 
 pytestmark = pytest.mark.django_db
 
@@ -144,11 +144,7 @@ def test_a_request_is_called_what_its_caller_calls_it(api: APIClient) -> None:
 
 
 def test_mem0s_addresses_keep_the_form_of_mem0(workspace: Workspace) -> None:
-    _, text = create_key(workspace, "mem0")
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Token {text}")
-
-    refused = client.get("/mem0/v1/memories/nothing/")
+    refused = new_client(workspace, scheme="Token").get("/mem0/v1/memories/nothing/")
 
     assert refused.status_code == 404
     assert refused["Content-Type"] == "application/json"

@@ -8,9 +8,7 @@ from cryptography.fernet import Fernet
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Workspace
-from memory.models.workspaces import Scope
-from memory.workspaces import create_key
+from memory.models import MemoryUser
 from tests.integration.api.test_backtests import OWN_SOURCE, OWN_TESTS
 from tests.integration.api.test_workspace_constraints import log
 from tests.integration.work.test_workspace_constraints import rental
@@ -18,14 +16,6 @@ from tests.integration.work.test_workspace_constraints import rental
 pytestmark = pytest.mark.django_db
 
 RULE = {"name": "rule", "source": "def check(today): ...", "tests": "def test(): ..."}
-
-
-@pytest.fixture
-def manager(workspace: Workspace) -> APIClient:
-    _, text = create_key(workspace, "manager", list(Scope))
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
 
 
 def address_of(kind: str, manager: APIClient) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -1,7 +1,6 @@
 """`Idempotency-Key`: a repeated write gets the same answer, and is done once."""
 
 import datetime
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,10 +13,10 @@ from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run, Workspace
+from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run
 from memory.work import hints, idempotency
-from memory.workspaces import create_key
 from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.races.conftest import Rival, at_once
 from tests.waiting import eventually
 from workers.service import dispatching
 
@@ -223,11 +222,9 @@ class TestReuse:
         assert LogEntry.objects.count() == 1
         assert MemoryUser.objects.count() == 2
 
-    def test_by_another_workspace_is_its_own_affair(self, api: APIClient, user: MemoryUser) -> None:
-        _, text = create_key(Workspace.objects.create(name="other"), "a")
-        stranger = APIClient()
-        stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-
+    def test_by_another_workspace_is_its_own_affair(
+        self, api: APIClient, user: MemoryUser, stranger: APIClient
+    ) -> None:
         assert api.post("/v1/users/", {"user_id": "bob"}, **KEY).status_code == 201
         theirs = stranger.post("/v1/users/", {"user_id": "bob"}, **KEY)
 
@@ -337,28 +334,18 @@ class TestKey:
 @pytest.fixture
 def locked_user(live_database: str, user: MemoryUser) -> Iterator[psycopg.Connection[Any]]:
     """Another transaction holds the user's row, so appends wait for it."""
-    names = ("host", "port", "user", "password", "dbname")
-    parameters = connection.get_connection_params()
-    with closing(psycopg.connect(**{name: parameters[name] for name in names})) as other:
+    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**connection.settings_dict)
+    with closing(psycopg.connect(url)) as other:
         other.execute("SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE", [user.pk])
         yield other
-
-
-def in_thread(request: Callable[[], Any], answers: list[Any]) -> threading.Thread:
-    def send() -> None:
-        answers.append(request())
-        connection.close()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    return thread
 
 
 def test_while_the_first_request_is_at_it_the_second_is_told_to_wait(
     api: APIClient, user: MemoryUser, locked_user: psycopg.Connection[Any]
 ) -> None:
     answers: list[Any] = []
-    thread = in_thread(lambda: api.post(ENTRIES, MESSAGE, **KEY), answers)
+    thread = Rival(lambda: answers.append(api.post(ENTRIES, MESSAGE, **KEY)))
+    thread.start()
     assert eventually(_advisory_locks), "the first request never began"
 
     second = api.post(ENTRIES, MESSAGE, **KEY)
@@ -387,15 +374,14 @@ def _advisory_locks() -> int:
 def test_twenty_at_once_append_exactly_once(
     live_database: str, api: APIClient, user: MemoryUser
 ) -> None:
-    def until_answered() -> Any:
+    answers: list[Any] = []
+
+    def until_answered() -> None:
         while (response := api.post(ENTRIES, {"entries": [MESSAGE] * 3}, **KEY)).status_code == 409:
             time.sleep(0.01)
-        return response
+        answers.append(response)
 
-    answers: list[Any] = []
-    threads = [in_thread(until_answered, answers) for _ in range(20)]
-    for thread in threads:
-        thread.join()
+    at_once(*[until_answered] * 20)
 
     assert Counter(answer.status_code for answer in answers) == {202: 20}
     assert sum(REPLAYED not in answer for answer in answers) == 1

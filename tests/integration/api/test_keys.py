@@ -22,6 +22,7 @@ from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
 from memory.users import create_user
 from memory.workspaces import NotReplaced, create_key, replace_key
+from tests.conftest import new_client
 from tests.integration.api.test_openapi import generated
 
 pytestmark = pytest.mark.django_db
@@ -65,8 +66,7 @@ def test_a_revoked_or_expired_key_is_refused(workspace: Workspace) -> None:
 
 
 def test_a_key_that_may_read_cannot_write(user: MemoryUser) -> None:
-    _, text = create_key(user.workspace, "reader", [Scope.READ])
-    reader = client(f"Bearer {text}")
+    reader = new_client(user.workspace, Scope.READ)
 
     assert reader.get("/v1/users/ada/").status_code == 200
     assert reader.post("/v1/users/", {"user_id": "bob"}).status_code == 403
@@ -94,11 +94,9 @@ def test_a_key_that_may_read_cannot_write(user: MemoryUser) -> None:
         "runs/",
     ],
 )
-def test_a_user_of_another_workspace_is_not_there(user: MemoryUser, path: str) -> None:
-    other = Workspace.objects.create(name="other")
-    _, text = create_key(other, "a")
-    stranger = client(f"Bearer {text}")
-
+def test_a_user_of_another_workspace_is_not_there(
+    user: MemoryUser, stranger: APIClient, path: str
+) -> None:
     theirs = stranger.get(f"/v1/users/ada/{path}")
     nobody = stranger.get(f"/v1/users/nobody/{path}")
 
@@ -119,15 +117,13 @@ def test_a_user_of_another_workspace_is_not_there(user: MemoryUser, path: str) -
 )
 def test_that_it_is_there_elsewhere_takes_the_database_no_other_work(
     user: MemoryUser,
+    stranger: APIClient,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
     body: dict[str, str] | None,
 ) -> None:
     # On a slow machine the use of the key would be recorded again.
     monkeypatch.setattr(workspaces, "LAST_USED_RESOLUTION", datetime.timedelta(hours=1))
-    other = Workspace.objects.create(name="other")
-    _, text = create_key(other, "a")
-    stranger = client(f"Bearer {text}")
 
     def asked(name: str) -> tuple[int, list[str]]:
         address = f"/v1/users/{name}/{path}"
@@ -166,8 +162,7 @@ def bob(user: MemoryUser) -> MemoryUser:
 @pytest.fixture
 def of_bob(bob: MemoryUser) -> APIClient:
     """A client whose key has every scope, for bob alone."""
-    _, text = create_key(bob.workspace, "bob's", list(Scope), user_pks=[bob.pk])
-    return client(f"Bearer {text}")
+    return new_client(bob.workspace, *Scope, user_pks=[bob.pk])
 
 
 def test_a_key_for_certain_users_finds_no_other(
@@ -216,8 +211,7 @@ def test_a_key_for_certain_users_reads_and_writes_of_them(
 def test_a_key_for_certain_users_is_so_for_mem0s_client(
     user: MemoryUser, bob: MemoryUser, api: APIClient
 ) -> None:
-    _, text = create_key(bob.workspace, "bob's", list(Scope), user_pks=[bob.pk])
-    mem0 = client(f"Token {text}")
+    mem0 = new_client(bob.workspace, *Scope, scheme="Token", user_pks=[bob.pk])
     (told,) = log.append(
         user, [log.Draft(kind=EntryKind.FACT, content="Ada likes tea.")], source="test"
     )

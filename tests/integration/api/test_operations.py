@@ -8,25 +8,15 @@ from cryptography.fernet import Fernet
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.models import IdempotencyKey, MemoryUser, Run, UserErasure, WebhookEndpoint, Workspace
+from memory.models import IdempotencyKey, MemoryUser, Run, UserErasure, WebhookEndpoint
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.models.workspaces import Scope
 from memory.work import leases
 from memory.work.runs import NotToBeCancelled, Result, cancel, claim, finish, queue
-from memory.workspaces import create_key
 
 pytestmark = pytest.mark.django_db
 
 TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "rome", "data": {"to": "Rome"}}
 KEY: dict[str, Any] = {"HTTP_IDEMPOTENCY_KEY": "ada's own"}
-
-
-@pytest.fixture
-def manager(workspace: Workspace) -> APIClient:
-    _, text = create_key(workspace, "manager", list(Scope))
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
 
 
 @pytest.fixture

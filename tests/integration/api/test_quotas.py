@@ -17,7 +17,7 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunStatus, RunTrigger
 from memory.privacy import redaction, user_erasure
 from memory.users import create_user
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.factories import make_checkpoint, make_run
 
 pytestmark = pytest.mark.django_db
@@ -243,9 +243,7 @@ def test_another_workspace_has_room(api: APIClient, user: MemoryUser, workspace:
     allow(workspace, max_pending_entries=1, max_entries=1)
     other = Workspace.objects.create(name="other", max_entries=5)
     create_user(other, "ada", metadata=None)
-    _, key = create_key(other, "tests")
-    theirs = APIClient()
-    theirs.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    theirs = new_client(other)
     api.post(ENTRIES, TRIP)
     usage.count_when_due()
 

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from memory.admission import rates, refusals
 from memory.models import MemoryUser, Workspace
 from memory.work import hints
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.integration.operation.test_hints import hanging_redis, impatient, no_redis
 from tests.waiting import scaled
 
@@ -170,9 +170,7 @@ def test_other_workspaces_are_not_concerned(
     api: APIClient, user: MemoryUser, workspace: Workspace
 ) -> None:
     allow(workspace, reads_per_minute=1)
-    other = APIClient()
-    _, key = create_key(Workspace.objects.create(name="other", reads_per_minute=1), "tests")
-    other.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    other = new_client(Workspace.objects.create(name="other", reads_per_minute=1))
 
     assert [api.get("/v1/users/").status_code for _ in range(2)] == [200, 429]
     assert other.get("/v1/users/").status_code == 200
@@ -330,9 +328,7 @@ def test_without_a_key_there_is_no_rate(user: MemoryUser, settings: Settings) ->
 
 def test_below_mem0_the_same_holds(user: MemoryUser, workspace: Workspace) -> None:
     allow(workspace, writes_per_minute=1, costly_per_minute=1)
-    _, key = create_key(workspace, "mem0")
-    mem0 = APIClient()
-    mem0.credentials(HTTP_AUTHORIZATION=f"Token {key}")
+    mem0 = new_client(workspace, scheme="Token")
     told = {"messages": [{"role": "user", "content": "I like tea."}], "user_id": "ada"}
     asked = {"query": "tea", "filters": {"user_id": "ada"}}
 

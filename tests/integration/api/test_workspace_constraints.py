@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from memory.constraints import constraint_library
 from memory.models import ApiKey, MemoryUser, Workspace, WorkspaceConstraint
 from memory.models.workspaces import Scope
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
 from workers.service import dispatching
 
@@ -18,19 +18,6 @@ pytestmark = pytest.mark.django_db
 Work = Callable[[], None]
 URL = "/v1/constraints/"
 LEASE = {"name": "lease_end", "source": SOURCE, "tests": TESTS}
-
-
-def client_of(workspace: Workspace, *scopes: Scope) -> APIClient:
-    _, text = create_key(workspace, "tests", scopes)
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
-
-
-@pytest.fixture
-def manager(workspace: Workspace) -> APIClient:
-    """A client with a key that may approve."""
-    return client_of(workspace, *Scope)
 
 
 @pytest.fixture
@@ -118,7 +105,7 @@ def test_who_may_only_write_approves_nothing(
 
 
 def test_who_may_only_read_writes_nothing(workspace: Workspace) -> None:
-    reader = client_of(workspace, Scope.READ)
+    reader = new_client(workspace, Scope.READ)
 
     assert reader.post(URL, LEASE).status_code == 403
     assert reader.get(URL).status_code == 200
@@ -233,9 +220,7 @@ def test_bad_changes_name_the_field(
     assert list(answer.json()["errors"]) == [field]
 
 
-def test_another_workspace_sees_nothing(api: APIClient, passed: None) -> None:
-    stranger = client_of(Workspace.objects.create(name="other"), *Scope)
-
+def test_another_workspace_sees_nothing(stranger: APIClient, passed: None) -> None:
     assert stranger.get(URL).data["results"] == []
     for path in ("", "coverage/", "versions/1/"):
         assert stranger.get(f"{URL}lease_end/{path}").status_code == 404

@@ -1,14 +1,13 @@
 """Concurrent writers: no gap, no double, no broken link."""
 
-import threading
-
-from django.db import connection
+import functools
 
 from memory import log
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
+from tests.integration.races.conftest import at_once
 
 
 def message(text: str) -> Draft:
@@ -19,14 +18,10 @@ def test_concurrent_appends_leave_no_gap(live_database: str, user: MemoryUser) -
     def write(writer: int) -> None:
         for number in range(20):
             log.append(user, [message(f"{writer}/{number}")] * (1 + number % 3), source="test")
-        connection.close()
 
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for thread in writers:
-        thread.start()
-    for thread in writers:
-        thread.join()
+    writers = at_once(*(functools.partial(write, number) for number in range(8)))
 
+    assert [writer.error for writer in writers] == [None] * 8
     expected = 8 * sum(1 + number % 3 for number in range(20))
     seqs = list(LogEntry.objects.filter(user=user).values_list("seq", flat=True))
     assert sorted(seqs) == list(range(1, expected + 1))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import DatabaseError, connection, transaction
 
 from benchmarks.partition_filling import as_owner, fill
 from memory import log
@@ -18,6 +19,7 @@ from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.privacy.redaction import redact
 from memory.users import create_user
+from tests.integration.races.conftest import Rival
 from tests.services import SERVICES
 from tests.waiting import eventually
 
@@ -58,29 +60,23 @@ def writing(people: list[MemoryUser]) -> Iterator[list[str]]:
     """Have a thread append to all logs, one after another, on one connection that it keeps."""
     stop = threading.Event()
     written: list[str] = []
-    failed: list[Exception] = []
 
     def write() -> None:
-        try:
-            while not stop.is_set():
-                for person in people:
-                    log.append(person, [said("meanwhile")], source="test")
-                    written.append(person.user_id)
-        except Exception as error:
-            failed.append(error)
-        finally:
-            connections.close_all()
+        while not stop.is_set():
+            for person in people:
+                log.append(person, [said("meanwhile")], source="test")
+                written.append(person.user_id)
 
-    thread = threading.Thread(target=write)
-    thread.start()
     # The thread has its own connection: this test's thread sometimes uses the owner's.
-    assert eventually(lambda: failed or len(written) > 1)
+    writer = Rival(write)
+    writer.start()
+    assert eventually(lambda: writer.error or len(written) > 1)
     try:
         yield written
     finally:
         stop.set()
-        thread.join()
-    assert not failed
+        writer.join()
+    assert writer.error is None
 
 
 def assert_all_is_well(people: list[MemoryUser], entries: int) -> None:
@@ -214,16 +210,8 @@ def test_a_swap_waits_for_a_long_reader_without_stopping_the_others(
     owner(partitioning.copy)
     monkeypatch.setattr(partitioning, "LOCK_SECONDS", 0.2)
     monkeypatch.setattr(partitioning, "ATTEMPTS", 2)
-    import psycopg
-
-    settings = connection.settings_dict
-    with psycopg.connect(
-        host=settings["HOST"],
-        port=settings["PORT"],
-        dbname=settings["NAME"],
-        user=settings["USER"],
-        password=settings["PASSWORD"],
-    ) as reader:
+    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**connection.settings_dict)
+    with psycopg.connect(url) as reader:
         reader.execute("SELECT FROM memory_logentry LIMIT 1")
         with pytest.raises(partitioning.NotNow, match="pg_stat_activity"):
             owner(partitioning.swap)

@@ -7,7 +7,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.models import Workspace
-from memory.workspaces import create_key
+from memory.models.workspaces import Scope
+from tests.conftest import new_client
 
 
 class Call(Protocol):
@@ -16,12 +17,9 @@ class Call(Protocol):
     def __call__(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any: ...
 
 
-def client_of(workspace: Workspace, **fields: Any) -> APIClient:
+def client_of(workspace: Workspace, *scopes: Scope) -> APIClient:
     """Return a client with a new key, sent as mem0's client does."""
-    _, text = create_key(workspace, "mem0", **fields)
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Token {text}")
-    return client
+    return new_client(workspace, *scopes, scheme="Token")
 
 
 def caller(client: APIClient) -> Call:

@@ -355,7 +355,7 @@ def test_users_of_the_workspace_alone_are_listed(call: Call, user: MemoryUser) -
 
 
 def test_a_user_is_erased(workspace: Workspace) -> None:
-    call = caller(client_of(workspace, scopes=[Scope.READ, Scope.WRITE, Scope.MANAGE]))
+    call = caller(client_of(workspace, *Scope))
     (tea,) = told(call, "Likes tea")
     told(call, "Likes rum", user_id="bob")
 

@@ -16,6 +16,7 @@ from tests.integration.mem0.conftest import Call, caller, client_of
 
 pytestmark = pytest.mark.django_db
 
+ADDING, SEARCH, LIST = "v3/memories/add/", "v3/memories/search/", "v3/memories/"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 ADD = {"messages": [{"role": "user", "content": "x"}], "user_id": "ada"}
 FIND = {"query": "x", "filters": {"user_id": "ada"}}
@@ -41,42 +42,27 @@ def memory(user: MemoryUser) -> str:
         ("GET", "api/v1/webhooks/projects/x/", None, "/v1/webhooks/"),
         ("PATCH", "api/v1/orgs/organizations/x/projects/y/", {"custom_instructions": "x"}, "admin"),
         ("GET", "v1/events/", None, "user_id"),
-        ("POST", "v3/memories/add/", {**ADD, "user_id": None, "agent_id": "a"}, "user_id"),
-        ("POST", "v3/memories/add/", {"messages": ADD["messages"], "run_id": "r"}, "user_id"),
-        ("POST", "v3/memories/add/", {**ADD, "custom_instructions": "x"}, "custom_instructions"),
-        ("POST", "v3/memories/add/", {**ADD, "expiration_date": "2030-01-01"}, "expire"),
-        ("POST", "v3/memories/add/", {**ADD, "structured_data_schema": {"a": 1}}, "typed records"),
+        ("POST", ADDING, {**ADD, "user_id": None, "agent_id": "a"}, "user_id"),
+        ("POST", ADDING, {"messages": ADD["messages"], "run_id": "r"}, "user_id"),
+        ("POST", ADDING, {**ADD, "custom_instructions": "x"}, "custom_instructions"),
+        ("POST", ADDING, {**ADD, "expiration_date": "2030-01-01"}, "expire"),
+        ("POST", ADDING, {**ADD, "structured_data_schema": {"a": 1}}, "typed records"),
         (
             "POST",
-            "v3/memories/add/",
+            ADDING,
             {**ADD, "messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
             "text",
         ),
-        ("POST", "v3/memories/search/", {**FIND, "rerank": True}, "rerank"),
-        ("POST", "v3/memories/search/", {**FIND, "latest_only": False}, "history"),
-        ("POST", "v3/memories/search/", {**FIND, "categories": ["food"]}, "categories"),
-        ("POST", "v3/memories/search/", {**FIND, "reference_date": "2026-01-01"}, "created_at"),
-        ("POST", "v3/memories/search/", {**FIND, "filters": {"agent_id": "a"}}, "user_id"),
-        ("POST", "v3/memories/search/", {**FIND, "filters": {"user_id": "*"}}, "user_id"),
-        (
-            "POST",
-            "v3/memories/",
-            {"filters": {"OR": [{"user_id": "ada"}, {"user_id": "bob"}]}},
-            "user_id",
-        ),
-        (
-            "POST",
-            "v3/memories/",
-            {"filters": {"AND": [{"user_id": "ada"}, {"user_id": "bob"}]}},
-            "user_id",
-        ),
-        ("POST", "v3/memories/", {"filters": {"user_id": {"in": ["ada", "bob"]}}}, "user_id"),
-        (
-            "POST",
-            "v3/memories/",
-            {"filters": {"user_id": "ada", "categories": {"in": ["x"]}}},
-            "categories",
-        ),
+        ("POST", SEARCH, {**FIND, "rerank": True}, "rerank"),
+        ("POST", SEARCH, {**FIND, "latest_only": False}, "history"),
+        ("POST", SEARCH, {**FIND, "categories": ["food"]}, "categories"),
+        ("POST", SEARCH, {**FIND, "reference_date": "2026-01-01"}, "created_at"),
+        ("POST", SEARCH, {**FIND, "filters": {"agent_id": "a"}}, "user_id"),
+        ("POST", SEARCH, {**FIND, "filters": {"user_id": "*"}}, "user_id"),
+        ("POST", LIST, {"filters": {"OR": [{"user_id": "ada"}, {"user_id": "bob"}]}}, "user_id"),
+        ("POST", LIST, {"filters": {"AND": [{"user_id": "ada"}, {"user_id": "bob"}]}}, "user_id"),
+        ("POST", LIST, {"filters": {"user_id": {"in": ["ada", "bob"]}}}, "user_id"),
+        ("POST", LIST, {"filters": {"user_id": "ada", "categories": {"in": ["x"]}}}, "categories"),
         ("DELETE", "v1/memories/?agent_id=a", None, "user_id"),
         ("DELETE", "v1/memories/?user_id=*", None, "user_id"),
     ],
@@ -103,67 +89,57 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
 @pytest.mark.parametrize(
     ("method", "path", "body", "words"),
     [
-        ("POST", "v3/memories/add/", None, ["messages: This field is required."]),
-        ("POST", "v3/memories/add/", {}, ["messages"]),
-        ("POST", "v3/memories/add/", {"user_id": "ada", "messages": []}, ["messages"]),
+        ("POST", ADDING, None, ["messages: This field is required."]),
+        ("POST", ADDING, {}, ["messages"]),
+        ("POST", ADDING, {"user_id": "ada", "messages": []}, ["messages"]),
+        ("POST", ADDING, {"messages": ADD["messages"]}, ["user_id: Send the id of the user"]),
+        ("POST", ADDING, {**ADD, "user_id": "a b"}, ["user_id", "A-Z"]),
+        ("POST", ADDING, {**ADD, "user_id": 5}, ["user_id", "string"]),
+        ("POST", ADDING, {**ADD, "immutable": True}, ["immutable: Unknown field"]),
+        ("POST", ADDING, {**ADD, "infer": "no"}, ["infer", "true or false"]),
+        ("POST", ADDING, {**ADD, "timestamp": 10**15}, ["timestamp", "seconds"]),
+        ("POST", ADDING, {**ADD, "metadata": []}, ["metadata"]),
+        ("POST", ADDING, {**ADD, "filters": {"x": "y"}}, ["filters", "x"]),
+        ("POST", ADDING, {**ADD, "messages": ["x"]}, ["messages", "object"]),
         (
             "POST",
-            "v3/memories/add/",
-            {"messages": ADD["messages"]},
-            ["user_id: Send the id of the user"],
-        ),
-        ("POST", "v3/memories/add/", {**ADD, "user_id": "a b"}, ["user_id", "A-Z"]),
-        ("POST", "v3/memories/add/", {**ADD, "user_id": 5}, ["user_id", "string"]),
-        ("POST", "v3/memories/add/", {**ADD, "immutable": True}, ["immutable: Unknown field"]),
-        ("POST", "v3/memories/add/", {**ADD, "infer": "no"}, ["infer", "true or false"]),
-        ("POST", "v3/memories/add/", {**ADD, "timestamp": 10**15}, ["timestamp", "seconds"]),
-        ("POST", "v3/memories/add/", {**ADD, "metadata": []}, ["metadata"]),
-        ("POST", "v3/memories/add/", {**ADD, "filters": {"x": "y"}}, ["filters", "x"]),
-        ("POST", "v3/memories/add/", {**ADD, "messages": ["x"]}, ["messages", "object"]),
-        (
-            "POST",
-            "v3/memories/add/",
+            ADDING,
             {**ADD, "messages": [{"role": "user", "content": "x"}, {"role": "user"}]},
             ["messages.1.content: This field is required."],
         ),
         (
             "POST",
-            "v3/memories/add/",
+            ADDING,
             {**ADD, "messages": [{"role": "user", "content": "x", "tool_calls": []}]},
             ["tool_calls: Unknown field"],
         ),
-        ("POST", "v3/memories/search/", None, ["query"]),
-        ("POST", "v3/memories/search/", {"query": "x"}, ["filters.user_id"]),
-        ("POST", "v3/memories/search/", {**FIND, "query": ""}, ["query"]),
-        ("POST", "v3/memories/search/", {**FIND, "top_k": 0}, ["top_k"]),
-        ("POST", "v3/memories/search/", {**FIND, "fields": ["text"]}, ["fields", "memory"]),
-        ("POST", "v3/memories/search/", {**FIND, "user_id": "ada"}, ["user_id: Unknown field"]),
+        ("POST", SEARCH, None, ["query"]),
+        ("POST", SEARCH, {"query": "x"}, ["filters.user_id"]),
+        ("POST", SEARCH, {**FIND, "query": ""}, ["query"]),
+        ("POST", SEARCH, {**FIND, "top_k": 0}, ["top_k"]),
+        ("POST", SEARCH, {**FIND, "fields": ["text"]}, ["fields", "memory"]),
+        ("POST", SEARCH, {**FIND, "user_id": "ada"}, ["user_id: Unknown field"]),
         (
             "POST",
-            "v3/memories/search/",
+            SEARCH,
             {**FIND, "filters": {"user_id": "ada", "speaker": "x"}},
             ["speaker", "run_id"],
         ),
         (
             "POST",
-            "v3/memories/search/",
+            SEARCH,
             {**FIND, "filters": {"user_id": "ada", "run_id": {">=": "x"}}},
             ["filters.run_id", "unknown operator"],
         ),
-        (
-            "POST",
-            "v3/memories/search/",
-            {**FIND, "filters": {"user_id": "ada", "AND": "x"}},
-            ["filters.AND"],
-        ),
-        ("POST", "v3/memories/search/", {**FIND, "filters": {"user_id": 5}}, ["user_id"]),
-        ("POST", "v3/memories/", None, ["filters.user_id"]),
+        ("POST", SEARCH, {**FIND, "filters": {"user_id": "ada", "AND": "x"}}, ["filters.AND"]),
+        ("POST", SEARCH, {**FIND, "filters": {"user_id": 5}}, ["user_id"]),
+        ("POST", LIST, None, ["filters.user_id"]),
         ("POST", "v3/memories/?page=0", {"filters": {"user_id": "ada"}}, ["page"]),
         ("POST", "v3/memories/?page_size=5000", {"filters": {"user_id": "ada"}}, ["page_size"]),
         ("POST", "v3/memories/?sort=x", {"filters": {"user_id": "ada"}}, ["sort"]),
         (
             "POST",
-            "v3/memories/",
+            LIST,
             {"filters": {"user_id": "ada"}, "start_date": "soon"},
             ["created_at", "give a date"],
         ),
@@ -234,7 +210,7 @@ def test_another_workspaces_memories_are_not_there(memory: str) -> None:
         stranger("GET", f"v1/memories/{memory}/history/", status=404)
         stranger("GET", f"v1/event/{memory}/", status=404)
         stranger("DELETE", "v1/batch/", {"memories": [{"memory_id": memory}]}, status=404)
-        assert stranger("POST", "v3/memories/search/", FIND)["results"] == []
+        assert stranger("POST", SEARCH, FIND)["results"] == []
         assert stranger("DELETE", "v1/memories/?user_id=ada")["deleted"] == 0
 
 
@@ -250,13 +226,13 @@ def test_nobody_comes_in_without_a_key(header: str | None) -> None:
 
 
 def test_a_key_that_may_read_cannot_write(user: MemoryUser, memory: str) -> None:
-    reader = caller(client_of(user.workspace, scopes=[Scope.READ]))
+    reader = caller(client_of(user.workspace, Scope.READ))
 
     with nothing_written():
         reader("GET", f"v1/memories/{memory}/")
-        assert reader("POST", "v3/memories/search/", FIND)["results"]
-        assert reader("POST", "v3/memories/", {"filters": {"user_id": "ada"}})["count"] == 1
-        reader("POST", "v3/memories/add/", ADD, status=403)
+        assert reader("POST", SEARCH, FIND)["results"]
+        assert reader("POST", LIST, {"filters": {"user_id": "ada"}})["count"] == 1
+        reader("POST", ADDING, ADD, status=403)
         reader("PUT", f"v1/memories/{memory}/", {"text": "y"}, status=403)
         reader("DELETE", f"v1/memories/{memory}/", status=403)
         reader("DELETE", "v1/memories/?user_id=ada", status=403)
@@ -266,7 +242,7 @@ def test_a_key_that_may_read_cannot_write(user: MemoryUser, memory: str) -> None
 def test_methods_and_bodies_that_are_not_taken(call: Call, user: MemoryUser) -> None:
     client = client_of(user.workspace)
 
-    assert "it allows" in call("GET", "v3/memories/add/", status=405)["detail"]
+    assert "it allows" in call("GET", ADDING, status=405)["detail"]
     address = "/mem0/v3/memories/add/"
     assert client.post(address, "a=b", content_type="text/plain").status_code == 415
     broken = client.generic("POST", address, "{", content_type="application/json")

@@ -1,10 +1,7 @@
 """Two callers at one memory at the same time: each does all of it, or finds it gone."""
 
 import contextlib
-import threading
 from collections.abc import Callable
-
-from django.db import connection
 
 from memory import log
 from memory.log import Draft
@@ -12,20 +9,19 @@ from memory.mem0 import memories
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
+from memory.users import create_user
+from tests.integration.races.conftest import at_once
 
 
 def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:
     # Given memories, each of which somebody updates while another deletes it
     drafts = [Draft(kind=EntryKind.FACT, content=f"secret {number}") for number in range(20)]
     told = [str(entry.pk) for entry in log.append(user, drafts, source="test")]
-    start = threading.Barrier(2)
 
     def each(do: Callable[[str], object]) -> None:
-        start.wait()
         for memory_id in told:
             with contextlib.suppress(memories.UnknownMemory):
                 do(memory_id)
-        connection.close()
 
     def update(memory_id: str) -> None:
         memories.update(
@@ -36,12 +32,9 @@ def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: Mem
         memories.delete(user.workspace, [memory_id], by="b")
 
     # When both go through all of them
-    callers = [threading.Thread(target=each, args=(do,)) for do in (update, delete)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    callers = at_once(lambda: each(update), lambda: each(delete))
     # Then nothing of them can be read, corrections included
+    assert [caller.error for caller in callers] == [None, None]
     assert not LogEntry.objects.filter(user=user, content__contains="secret").exists()
     assert list(problems(user)) == []
 
@@ -50,7 +43,7 @@ def test_callers_who_name_the_same_memories_in_another_order_do_not_wait_for_eac
     live_database: str, user: MemoryUser
 ) -> None:
     # Given memories of two users
-    other = MemoryUser.objects.get(pk=memories.user_to_tell(user.workspace, "bob").pk)
+    other = create_user(user.workspace, "bob", metadata=None)
     first, second = (
         str(log.append(one, [Draft(kind=EntryKind.FACT, content="x")], source="test")[0].pk)
         for one in (user, other)
@@ -62,17 +55,9 @@ def test_callers_who_name_the_same_memories_in_another_order_do_not_wait_for_eac
             changes = [memories.Change(memory_id, f"{name} {number}") for memory_id in ids]
             memories.update(user.workspace, changes, by=name)
         done.append(name)
-        connection.close()
 
     # When two callers update them again and again, in opposite orders
-    callers = [
-        threading.Thread(target=rewrite, args=([first, second], "a")),
-        threading.Thread(target=rewrite, args=([second, first], "b")),
-    ]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    at_once(lambda: rewrite([first, second], "a"), lambda: rewrite([second, first], "b"))
     # Then none was sent away by the database for a deadlock, and both memories read alike
     assert sorted(done) == ["a", "b"]
     texts = {memories.one(user.workspace, memory_id).now.content for memory_id in (first, second)}

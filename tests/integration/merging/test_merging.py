@@ -43,10 +43,11 @@ from memory.privacy import redaction
 from memory.temporal.history import BeingRedacted
 from memory.users import UserMerged, create_user
 from memory.work import lanes, leases, runs
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.checkpointing.conftest import trip
+from tests.integration.merging.conftest import contents
 from workers import merging as worker
 from workers import tasks
 from workers.service import dispatching
@@ -54,11 +55,6 @@ from workers.service import dispatching
 pytestmark = pytest.mark.django_db
 
 Fields = Callable[[str], dict[str, Any]]
-
-
-@pytest.fixture
-def anon(workspace: Workspace) -> MemoryUser:
-    return create_user(workspace, "anon-123", metadata=None)
 
 
 def told(user: MemoryUser, *drafts: Draft) -> list[LogEntry]:
@@ -90,12 +86,6 @@ def merged(user: MemoryUser, other: MemoryUser) -> Merge:
     user.refresh_from_db()
     other.refresh_from_db()
     return row
-
-
-def contents(user: MemoryUser) -> list[str | None]:
-    return list(
-        LogEntry.objects.filter(user=user).order_by("seq").values_list("content", flat=True)
-    )
 
 
 def outcomes(user: MemoryUser) -> dict[int, tuple[str, str]]:
@@ -611,8 +601,7 @@ def test_over_http(api: APIClient, user: MemoryUser, anon: MemoryUser) -> None:
     told(anon, said("hello"))
     address = "/v1/users/ada/merge/"
     assert api.post(address, {"from": "anon-123"}).status_code == 403
-    _, text = create_key(user.workspace, "m", [Scope.READ, Scope.WRITE, Scope.MANAGE])
-    api.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    api = new_client(user.workspace, *Scope)
     bodies: list[Any] = [{}, {"from": ""}, {"from": []}, {"from": "anon-123", "more": 1}, [], "x"]
     for body in bodies:
         assert api.post(address, body).status_code == 400, body

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 
 import pytest
 from django.db import connection
@@ -12,29 +13,22 @@ from django.db import connection
 from memory import log, merging
 from memory.log import Draft
 from memory.mem0 import memories
-from memory.models import LogEntry, MemoryUser, Merge, Workspace
+from memory.models import LogEntry, MemoryUser, Merge
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
-from memory.users import UserMerged, create_user
+from memory.users import UserMerged
+from tests.integration.merging.conftest import contents
+from tests.integration.races.conftest import Rival, at_once
 from tests.waiting import scaled
 from workers import merging as worker
 from workers import tasks
 
-
-@pytest.fixture
-def anon(live_database: str, workspace: Workspace) -> MemoryUser:
-    return create_user(workspace, "anon-123", metadata=None)
+pytestmark = pytest.mark.usefixtures("live_database")
 
 
 def say(user: MemoryUser, *texts: str) -> None:
     log.append(user, [Draft(kind=EntryKind.MESSAGE, content=text) for text in texts], source="t")
-
-
-def contents(user: MemoryUser) -> list[str | None]:
-    return list(
-        LogEntry.objects.filter(user=user).order_by("seq").values_list("content", flat=True)
-    )
 
 
 def finish(row: Merge) -> None:
@@ -47,27 +41,17 @@ def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
     user: MemoryUser, anon: MemoryUser
 ) -> None:
     acknowledged: dict[str, list[str]] = {"anon-123": [], "ada": []}
-    merged, reached = threading.Event(), threading.Event()
-    failed: list[Exception] = []
+    reached = threading.Event()
 
     def write(person: MemoryUser, most: int) -> None:
-        try:
-            for number in range(most):
-                text = f"{person} {number}"
-                say(person, text)
-                acknowledged[str(person)].append(text)
-                if len(acknowledged["anon-123"]) == 20:
-                    reached.set()
-        except UserMerged as error:
-            failed.append(error)
-            merged.set()
-        finally:
-            connection.close()
+        for number in range(most):
+            text = f"{person} {number}"
+            say(person, text)
+            acknowledged[str(person)].append(text)
+            if len(acknowledged["anon-123"]) == 20:
+                reached.set()
 
-    writers = [
-        threading.Thread(target=write, args=[anon, 100_000]),
-        threading.Thread(target=write, args=[user, 60]),
-    ]
+    writers = [Rival(lambda: write(anon, 100_000)), Rival(lambda: write(user, 60))]
     for writer in writers:
         writer.start()
     assert reached.wait(scaled(240))
@@ -76,9 +60,10 @@ def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
     for writer in writers:
         writer.join()
 
-    assert [str(error) for error in failed] == [
-        "anon-123 was merged into ada: use that user instead."
-    ]
+    closed, other = (writer.error for writer in writers)
+    assert isinstance(closed, UserMerged)
+    assert str(closed) == "anon-123 was merged into ada: use that user instead."
+    assert other is None
     told = contents(user)
     for person, texts in acknowledged.items():
         assert [text for text in told if str(text).startswith(person)] == texts
@@ -99,15 +84,11 @@ def test_two_workers_at_once_copy_every_entry_once(
             # As if the lease of the current worker had expired.
             Merge.objects.filter(pk=row.pk).update(lease_expires_at=None)
             worker.work_on(row.pk)
-        connection.close()
 
-    workers = [threading.Thread(target=work) for _ in range(3)]
-    for thread in workers:
-        thread.start()
-    for thread in workers:
-        thread.join()
+    workers = at_once(*[work] * 3)
     finish(row)
 
+    assert [one.error for one in workers] == [None] * 3
     assert contents(user) == texts
     assert [*problems(user), *problems(anon)] == []
 
@@ -115,23 +96,15 @@ def test_two_workers_at_once_copy_every_entry_once(
 def test_both_ways_at_once_one_of_them_wins(user: MemoryUser, anon: MemoryUser) -> None:
     say(user, "ada")
     say(anon, "anon")
-    barrier = threading.Barrier(2)
     told: list[object] = []
 
     def merge(into: MemoryUser, other: MemoryUser) -> None:
-        barrier.wait()
         try:
             told.append(merging.merge(into, other, by="test"))
         except merging.MergeRefused as error:
             told.append(str(error))
-        connection.close()
 
-    pairs = [(user, anon), (anon, user)]
-    threads = [threading.Thread(target=merge, args=pair) for pair in pairs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda: merge(user, anon), lambda: merge(anon, user))
 
     (row,) = Merge.objects.all()
     assert sorted(type(one).__name__ for one in told) == ["Merge", "str"]
@@ -143,30 +116,16 @@ def test_both_ways_at_once_one_of_them_wins(user: MemoryUser, anon: MemoryUser) 
 def test_redacting_both_sides_at_once_does_not_deadlock(user: MemoryUser, anon: MemoryUser) -> None:
     say(anon, *(f"said {number}" for number in range(10)))
     finish(merging.merge(user, anon, by="test"))
-    barrier = threading.Barrier(2)
-    errors: list[Exception] = []
 
-    def redact(person: MemoryUser, seqs: list[int]) -> None:
-        barrier.wait()
-        try:
-            for seq in seqs:
-                redaction.redact(person, [seq], by="test", reason="")
-        except Exception as error:
-            errors.append(error)
-        connection.close()
+    def redact(person: MemoryUser, seqs: Iterable[int]) -> None:
+        for seq in seqs:
+            redaction.redact(person, [seq], by="test", reason="")
 
-    threads = [
-        threading.Thread(target=redact, args=[user, list(range(1, 11))]),
-        threading.Thread(target=redact, args=[anon, list(range(10, 0, -1))]),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    rivals = at_once(lambda: redact(user, range(1, 11)), lambda: redact(anon, range(10, 0, -1)))
     for person in (user, anon):
         tasks.redact(person.pk)
 
-    assert errors == []
+    assert [rival.error for rival in rivals] == [None, None]
     assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
     assert [*problems(user), *problems(anon)] == []
 
@@ -192,18 +151,11 @@ def test_deleting_the_memories_of_both_sides_at_once_does_not_deadlock(
                 pass  # the other has deleted its twin
             except Exception as error:
                 errors.append(error)
-        connection.close()
 
-    threads = [
-        threading.Thread(target=delete, args=[user, "seq"]),
-        threading.Thread(target=delete, args=[anon, "-seq"]),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    rivals = at_once(lambda: delete(user, "seq"), lambda: delete(anon, "-seq"))
 
     assert errors == []
+    assert [rival.error for rival in rivals] == [None, None]
     assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
 
 

@@ -16,8 +16,7 @@ from memory.models import MemoryUser, Run, Workspace
 from memory.models.runs import RunStatus
 from memory.users import create_user
 from memory.work import hints
-from memory.workspaces import create_key
-from tests.conftest import ENDLESS_ALONE, cloned_database
+from tests.conftest import ENDLESS_ALONE, cloned_database, new_client
 from tests.integration.api.bad_input.conftest import check_problem, stored
 from workers import tasks
 
@@ -31,9 +30,8 @@ def api(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[A
     with cloned_database(django_db_blocker):
         workspace = Workspace.objects.create(name="bad code")
         user = create_user(workspace, "ada", metadata=None)
-        _, text = create_key(workspace, "tests")
-        client = APIClient(raise_request_exception=False)
-        client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+        client = new_client(workspace)
+        client.raise_request_exception = False
         client.post(f"{USER}entries/", TRIP)
         tasks.checkpoint_records(user.pk)
         yield client
@@ -207,6 +205,21 @@ def test_is_silent() -> None:
 }
 
 
+def check_gate_refuses(
+    api: APIClient, words: list[str], method: str, path: str, body: dict[str, Any]
+) -> None:
+    before = everything_but_runs()
+
+    response = getattr(api, method)(f"{USER}{path}", body)
+
+    assert response.status_code == 422, response.data
+    assert (response.data["accepted"], response.data["version"]) == (False, None)
+    for word in words:
+        assert word in response.data["error"]["message"]
+    assert everything_but_runs() == before
+    answered(api)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -238,16 +251,7 @@ def test_is_silent() -> None:
 def test_a_constraint_that_the_gate_refuses(
     api: APIClient, change: dict[str, Any], words: list[str]
 ) -> None:
-    before = everything_but_runs()
-
-    response = api.put(f"{USER}constraints/rule/", {**RULE, **change})
-
-    assert response.status_code == 422, response.data
-    assert (response.data["accepted"], response.data["version"]) == (False, None)
-    for word in words:
-        assert word in response.data["error"]["message"]
-    assert everything_but_runs() == before
-    answered(api)
+    check_gate_refuses(api, words, "put", "constraints/rule/", {**RULE, **change})
 
 
 ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days": 1}, "sources": [1]}
@@ -307,14 +311,5 @@ ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days":
 def test_an_edit_that_the_gate_refuses(
     api: APIClient, edit: dict[str, Any], words: list[str]
 ) -> None:
-    before = everything_but_runs()
-
-    response = api.post(f"{USER}checkpoints/", {"edits": [edit]})
-
-    assert response.status_code == 422, response.data
-    assert (response.data["accepted"], response.data["version"]) == (False, None)
-    for word in words:
-        assert word in response.data["error"]["message"]
-    assert everything_but_runs() == before
+    check_gate_refuses(api, words, "post", "checkpoints/", {"edits": [edit]})
     assert MemoryUser.objects.get().head is not None
-    answered(api)

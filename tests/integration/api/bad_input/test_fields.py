@@ -151,16 +151,6 @@ def brief(value: Any) -> str:
     return str(value)[:60]
 
 
-@pytest.mark.parametrize(("body", "wrong"), ENTRY_CASES, ids=brief)
-def test_an_entry(
-    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
-) -> None:
-    response = api.post(ENTRIES, body)
-
-    refused(response, 400)
-    check_errors(response.json()["errors"], wrong)
-
-
 def check_errors(errors: dict[str, Any], wrong: dict[str, str]) -> None:
     assert sorted(errors) == sorted(wrong)
     for name, word in wrong.items():
@@ -373,95 +363,71 @@ USER_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "wrong"), USER_CASES, ids=brief)
-def test_a_user(
-    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
-) -> None:
-    response = api.post("/v1/users/", body)
-
-    refused(response, 400)
-    check_errors(response.json()["errors"], wrong)
-
-
-@pytest.mark.parametrize(
-    ("body", "wrong"),
-    [
-        ({"user_id": "eve"}, {"user_id": "Unknown field"}),
-        ({"time_zone": "nowhere"}, {"time_zone": "not an IANA time zone"}),
-        ({"time_zone": None}, {"time_zone": "Send a string, not null"}),
-        ({"time_zone": LONG}, {"time_zone": "64 characters"}),
-        ({"time_zone": "UTC", "metadata": [1]}, {"metadata": "an object, not a list"}),
-        ({"metadata": {"x": LONG}}, {"metadata": f"{MAX_OBJECT_BYTES} bytes"}),
-    ],
-    ids=brief,
-)
-def test_a_change_of_a_user(
-    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
-) -> None:
-    response = api.patch("/v1/users/ada/", body)
-
-    refused(response, 400)
-    check_errors(response.json()["errors"], wrong)
-
-
-@pytest.mark.parametrize(
-    ("body", "wrong"),
-    [
-        ({}, {"code": "required"}),
-        ({"code": ""}, {"code": "blank"}),
-        ({"code": 5}, {"code": "Send a string, not an integer"}),
-        ({"code": None}, {"code": "Send a string, not null"}),
-        ({"code": ["1"]}, {"code": "Send a string, not a list"}),
-        ({"code": "x" * 20_001}, {"code": "20000 characters"}),
-        ({"code": LONG}, {"code": "20000 characters"}),
-        ({"code": "1", "wait": 3}, {"wait": "Unknown field"}),
-    ],
-    ids=brief,
-)
-def test_a_query(
-    api: APIClient, refused: Refused, body: dict[str, Any], wrong: dict[str, str]
-) -> None:
-    response = api.post("/v1/users/ada/query/", body)
-
-    refused(response, 400)
-    check_errors(response.json()["errors"], wrong)
-
-
+CHANGE_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"user_id": "eve"}, {"user_id": "Unknown field"}),
+    ({"time_zone": "nowhere"}, {"time_zone": "not an IANA time zone"}),
+    ({"time_zone": None}, {"time_zone": "Send a string, not null"}),
+    ({"time_zone": LONG}, {"time_zone": "64 characters"}),
+    ({"time_zone": "UTC", "metadata": [1]}, {"metadata": "an object, not a list"}),
+    ({"metadata": {"x": LONG}}, {"metadata": f"{MAX_OBJECT_BYTES} bytes"}),
+]
+QUERY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({}, {"code": "required"}),
+    ({"code": ""}, {"code": "blank"}),
+    ({"code": 5}, {"code": "Send a string, not an integer"}),
+    ({"code": None}, {"code": "Send a string, not null"}),
+    ({"code": ["1"]}, {"code": "Send a string, not a list"}),
+    ({"code": "x" * 20_001}, {"code": "20000 characters"}),
+    ({"code": LONG}, {"code": "20000 characters"}),
+    ({"code": "1", "wait": 3}, {"wait": "Unknown field"}),
+]
 RULE = {"source": "x", "tests": "x"}
+RULE_CASES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    ("Bad", RULE, {"name": "write 'bad'"}),
+    ("a%20b", RULE, {"name": "not a valid Python name"}),
+    ("a-b", RULE, {"name": "not a valid Python name"}),
+    ("%00", RULE, {"name": "not a valid Python name"}),
+    ("%ff", RULE, {"name": "not a valid Python name"}),
+    ("__init__", RULE, {"name": "lower case and begin with a letter"}),
+    ("list", RULE, {"name": "choose another"}),
+    ("class", RULE, {"name": "choose another"}),
+    ("x_0001", RULE, {"name": "drop the number"}),
+    ("a" * 101, RULE, {"name": "at most 100 are allowed"}),
+    ("rule", {}, {"source": "required", "tests": "required"}),
+    ("rule", {"source": "x"}, {"tests": "required"}),
+    ("rule", {"tests": "x"}, {"source": "required"}),
+    ("rule", {"source": "", "tests": ""}, {"source": "blank", "tests": "blank"}),
+    ("rule", {"source": 5, "tests": None}, {"source": "a string", "tests": "a string"}),
+    ("rule", {**RULE, "source": "x" * 65_537}, {"source": "65536 characters"}),
+    ("rule", {**RULE, "test": "x"}, {"test": "Unknown field"}),
+    ("rule", {**RULE, "sources": 5}, {"sources": "Send a list, not an integer"}),
+    ("rule", {**RULE, "sources": [1, "2"]}, {"sources": "[1]: Send an integer"}),
+    ("rule", {**RULE, "sources": [True]}, {"sources": "[0]: Send an integer"}),
+    ("rule", {**RULE, "sources": [1.5]}, {"sources": "[0]: Send an integer"}),
+    ("rule", {**RULE, "sources": [0]}, {"sources": "greater than or equal to 1"}),
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "wrong"),
+    ("method", "path", "body", "wrong"),
     [
-        ("Bad", RULE, {"name": "write 'bad'"}),
-        ("a%20b", RULE, {"name": "not a valid Python name"}),
-        ("a-b", RULE, {"name": "not a valid Python name"}),
-        ("%00", RULE, {"name": "not a valid Python name"}),
-        ("%ff", RULE, {"name": "not a valid Python name"}),
-        ("__init__", RULE, {"name": "lower case and begin with a letter"}),
-        ("list", RULE, {"name": "choose another"}),
-        ("class", RULE, {"name": "choose another"}),
-        ("x_0001", RULE, {"name": "drop the number"}),
-        ("a" * 101, RULE, {"name": "at most 100 are allowed"}),
-        ("rule", {}, {"source": "required", "tests": "required"}),
-        ("rule", {"source": "x"}, {"tests": "required"}),
-        ("rule", {"tests": "x"}, {"source": "required"}),
-        ("rule", {"source": "", "tests": ""}, {"source": "blank", "tests": "blank"}),
-        ("rule", {"source": 5, "tests": None}, {"source": "a string", "tests": "a string"}),
-        ("rule", {**RULE, "source": "x" * 65_537}, {"source": "65536 characters"}),
-        ("rule", {**RULE, "test": "x"}, {"test": "Unknown field"}),
-        ("rule", {**RULE, "sources": 5}, {"sources": "Send a list, not an integer"}),
-        ("rule", {**RULE, "sources": [1, "2"]}, {"sources": "[1]: Send an integer"}),
-        ("rule", {**RULE, "sources": [True]}, {"sources": "[0]: Send an integer"}),
-        ("rule", {**RULE, "sources": [1.5]}, {"sources": "[0]: Send an integer"}),
-        ("rule", {**RULE, "sources": [0]}, {"sources": "greater than or equal to 1"}),
+        *(("post", "users/ada/entries/", *case) for case in ENTRY_CASES),
+        *(("post", "users/", *case) for case in USER_CASES),
+        *(("patch", "users/ada/", *case) for case in CHANGE_CASES),
+        *(("post", "users/ada/query/", *case) for case in QUERY_CASES),
+        *(("put", f"users/ada/constraints/{name}/", *case) for name, *case in RULE_CASES),
     ],
     ids=brief,
 )
-def test_a_constraint(
-    api: APIClient, refused: Refused, name: str, body: dict[str, Any], wrong: dict[str, str]
+def test_a_body(
+    api: APIClient,
+    refused: Refused,
+    method: str,
+    path: str,
+    body: dict[str, Any],
+    wrong: dict[str, str],
 ) -> None:
-    response = api.put(f"/v1/users/ada/constraints/{name}/", body)
+    response = getattr(api, method)(f"/v1/{path}", body)
 
     refused(response, 400)
     check_errors(response.json()["errors"], wrong)

@@ -16,6 +16,7 @@ from memory.models import ApiKey, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.users import create_user
 from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.integration.api.bad_input.conftest import Refused, nothing_written
 
 pytestmark = pytest.mark.django_db
@@ -227,10 +228,7 @@ def test_a_key_that_was_revoked(workspace: Workspace, refused: Refused) -> None:
 def test_a_key_without_the_scope(
     workspace: Workspace, refused: Refused, scope: Scope, method: str, path: str
 ) -> None:
-    _, text = create_key(workspace, "a", [scope])
-    client = APIClient()
-
-    response = getattr(client, method)(f"/v1/{path}", HTTP_AUTHORIZATION=f"Bearer {text}")
+    response = getattr(new_client(workspace, scope), method)(f"/v1/{path}")
 
     refused(response, 403, "scope")
 
