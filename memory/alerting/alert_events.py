@@ -29,19 +29,8 @@ from django.db.models import (
 )
 
 from memory.delivery import outbox
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Delivery,
-    EventCounter,
-    MemoryUser,
-    Workspace,
-)
-from memory.models.alerts import (
-    LIVE_STATES,
-    AlertEventKind,
-    AlertState,
-)
+from memory.models import Alert, AlertEvent, Delivery, EventCounter, MemoryUser, Workspace
+from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertState
 from memory.work import hints
 
 # Maximum number of events returned by one read of the feed.

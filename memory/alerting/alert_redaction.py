@@ -4,28 +4,15 @@ import datetime
 import secrets
 from collections.abc import Collection
 
-from django.db.models import (
-    F,
-    Func,
-    Q,
-)
+from django.db.models import F, Func, Q
 
 from memory.alerting.duplicates import list_duplicates
 from memory.alerting.findings import REDACTED
 from memory.alerting.handover import forget_handed
 from memory.alerting.transitions import REDACTION, Step, lock_current, resolve_alert
 from memory.delivery import outbox
-from memory.models import (
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    Delivery,
-    MemoryUser,
-    Merge,
-)
-from memory.models.alerts import (
-    AlertState,
-)
+from memory.models import Alert, AlertEvent, AlertFeedback, Delivery, MemoryUser, Merge
+from memory.models.alerts import AlertState
 
 
 def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime | None) -> None:

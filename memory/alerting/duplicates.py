@@ -13,24 +13,13 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
-from django.db.models import (
-    F,
-    Q,
-    QuerySet,
-)
+from django.db.models import F, Q, QuerySet
 
 from memory.alerting.findings import ConstraintFinding, as_finding
 from memory.alerting.transitions import Step, free_step_on, mark_open, resolve_alert
 from memory.canonical import canonical_json
-from memory.models import (
-    Alert,
-)
-from memory.models.alerts import (
-    LIVE_STATES,
-    AlertEventKind,
-    AlertKind,
-    AlertState,
-)
+from memory.models import Alert
+from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertKind, AlertState
 from memory.models.workspace_constraints import FOLDER
 
 # Matches a hyphen that is a minus sign, which does not count as punctuation.
@@ -242,7 +231,6 @@ def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
 
 
 def _is_orphan(alert: Alert) -> bool:
-    """Return whether a duplicate is live and its original does not cover it."""
     original = alert.duplicate_of
     is_live = alert.state != AlertState.RESOLVED
     return is_live and original is not None and not covers(original, alert)

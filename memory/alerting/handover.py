@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
-from django.db.models import (
-    F,
-    Func,
-    JSONField,
-    TextField,
-    Value,
-)
+from django.db.models import F, Func, JSONField, TextField, Value
 
 from memory.alerting.transitions import (
     MERGE,
@@ -21,16 +15,8 @@ from memory.alerting.transitions import (
     release_hold,
     resolve_alert,
 )
-from memory.models import (
-    Alert,
-    MemoryUser,
-    Merge,
-)
-from memory.models.alerts import (
-    AlertEventKind,
-    AlertKind,
-    AlertState,
-)
+from memory.models import Alert, MemoryUser, Merge
+from memory.models.alerts import AlertEventKind, AlertKind, AlertState
 
 
 def hand_over(user: MemoryUser, into: MemoryUser) -> dict[str, Any]:

@@ -16,15 +16,8 @@ from memory.alerting.transitions import (
     resolve_alert,
     step_on,
 )
-from memory.models import (
-    Alert,
-    PausedConstraint,
-)
-from memory.models.alerts import (
-    AlertEventKind,
-    AlertKind,
-    AlertState,
-)
+from memory.models import Alert, PausedConstraint
+from memory.models.alerts import AlertEventKind, AlertKind, AlertState
 
 MAX_SNOOZE = datetime.timedelta(days=366)
 

@@ -8,15 +8,8 @@ from memory.alerting import alert_limits
 from memory.alerting.alert_limits import ExceededLimit
 from memory.alerting.findings import ConstraintFinding
 from memory.alerting.transitions import Step, keep_alert, lock_current, open_alert, resolve_alert
-from memory.models import (
-    Alert,
-    MemoryUser,
-    PausedConstraint,
-)
-from memory.models.alerts import (
-    AlertKind,
-    Severity,
-)
+from memory.models import Alert, MemoryUser, PausedConstraint
+from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunKind, RunTrigger
 from memory.work import runs
 

@@ -40,17 +40,8 @@ from memory.alerting.transitions import (
     release_hold,
     resolve_alert,
 )
-from memory.models import (
-    Alert,
-    Checkpoint,
-    MemoryUser,
-    Run,
-)
-from memory.models.alerts import (
-    AlertKind,
-    Severity,
-    severity_rank,
-)
+from memory.models import Alert, Checkpoint, MemoryUser, Run
+from memory.models.alerts import AlertKind, Severity, severity_rank
 from memory.models.checkpoints import Origin
 from memory.users import next_run
 

@@ -11,40 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
-from django.db.models import (
-    Q,
-)
+from django.db.models import Q
 from django.utils import timezone
 
 from memory.alerting import alert_events
 from memory.alerting.findings import ConstraintFinding, as_finding, differences
-from memory.models import (
-    Alert,
-    AlertEvent,
-    MemoryUser,
-    Run,
-)
-from memory.models.alerts import (
-    LIVE_STATES,
-    AlertEventKind,
-    AlertState,
-    severity_rank,
-)
+from memory.models import Alert, AlertEvent, MemoryUser, Run
+from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertState, severity_rank
 from memory.workspace_settings.alert_settings import EffectiveSettings
 
 # The actors named in events that weren't caused by a person.
 CONSTRAINTS = "constraints"
-
-
 CLOCK = "clock"
-
-
 REDACTION = "redaction"
-
-
 MERGE = "merge"
-
-
 MODEL = "language model"
 
 

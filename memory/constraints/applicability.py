@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
 
-from memory.models import (
-    Alert,
-    MemoryUser,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-)
+from memory.models import Alert, MemoryUser, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.alerts import AlertState
 from memory.models.workspace_constraints import FOLDER
 from memory.project import Outline
@@ -21,9 +16,6 @@ from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
 # Maximum number of users matched per coverage request.
 COVERAGE_BATCH = 1000
-
-
-_CHUNK = 100
 
 
 @dataclass(frozen=True)
@@ -154,7 +146,7 @@ def coverage(
     number = applies = within = last = 0
     more = False
     reasons: Counter[str] = Counter()
-    for pk, public_id, outline in users.iterator(chunk_size=_CHUNK):
+    for pk, public_id, outline in users.iterator(chunk_size=100):
         if number == most:
             more = True
             break

@@ -17,12 +17,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memory.canonical import sha256
-from memory.models import (
-    MemoryUser,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-)
+from memory.models import MemoryUser, Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.models.workspace_constraints import VersionState
 from memory.project import EditError
 from memory.project.names import check_lower_name
@@ -30,8 +25,6 @@ from memory.temporal import backtest_reports, backtests
 from memory.work.hints import hint
 
 MAX_SOURCE = 64 * 1024
-
-
 TASK = "workers.tasks.judge_workspace_constraint"
 
 

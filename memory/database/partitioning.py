@@ -237,7 +237,11 @@ def _prepare(partitions: int) -> None:
                 f"CREATE TABLE {spare}_{number:02} PARTITION OF {spare}"
                 f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
             )
-        for name, kind, definition in _constraints():
+        for name, kind, definition in _select(
+            "SELECT conname, contype::text, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE conrelid = %s::regclass AND contype IN ('p', 'u', 'f') ORDER BY contype",
+            f"public.{TABLE}",
+        ):
             # The keys of a partitioned table must contain the partition key, `user_id`. Entry ids
             # are random, so their uniqueness across users need not be enforced.
             if kind == "p":
@@ -270,16 +274,10 @@ def _swap(spare: str) -> float:
 
 def _guard(execute: Callable[[str], None], spare: str) -> None:
     """Give the spare table the live table's triggers and privileges."""
-    parts = [
-        name
-        for (name,) in _select(
-            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", spare
-        )
-    ]
-    there = {
-        name
-        for (name,) in _select("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass", spare)
-    }
+    parts = _column(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", spare
+    )
+    there = _column("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass", spare)
     for name, definition, of_rows in _select(
         "SELECT tgname, pg_get_triggerdef(oid), tgtype & 1 = 1 FROM pg_trigger"
         " WHERE tgrelid = %s::regclass AND NOT tgisinternal AND tgname <> 'note_redaction'",
@@ -301,14 +299,11 @@ def _guard(execute: Callable[[str], None], spare: str) -> None:
 
 def _index(spare: str) -> None:
     """Create the live table's remaining indexes on the spare, without blocking other queries."""
-    there = {
-        name
-        for (name,) in _select(
-            "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
-            " WHERE indrelid = %s::regclass",
-            spare,
-        )
-    }
+    there = _column(
+        "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
+        " WHERE indrelid = %s::regclass",
+        spare,
+    )
     for name, definition in _select(
         "SELECT relname, pg_get_indexdef(indexrelid) FROM pg_class"
         " JOIN pg_index ON indexrelid = pg_class.oid WHERE indrelid = %s::regclass",
@@ -365,23 +360,12 @@ def _batches(behind: Sequence[Missing], most: int) -> Iterator[list[Missing]]:
         yield part
 
 
-def _constraints() -> list[tuple[Any, ...]]:
-    return _select(
-        "SELECT conname, contype::text, pg_get_constraintdef(oid) FROM pg_constraint"
-        " WHERE conrelid = %s::regclass AND contype IN ('p', 'u', 'f') ORDER BY contype",
+def _columns() -> list[str]:
+    return _column(
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+        " AND NOT attisdropped ORDER BY attnum",
         f"public.{TABLE}",
     )
-
-
-def _columns() -> list[str]:
-    return [
-        name
-        for (name,) in _select(
-            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
-            " AND NOT attisdropped ORDER BY attnum",
-            f"public.{TABLE}",
-        )
-    ]
 
 
 def _tables() -> dict[str, str]:
@@ -406,6 +390,10 @@ def _steps() -> Iterator[Callable[[str], None]]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         yield cursor.execute
+
+
+def _column(statement: str, parameter: str) -> list[str]:
+    return [value for (value,) in _select(statement, parameter)]
 
 
 def _select(statement: str, *parameters: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,6 @@
 import datetime
 import math
 import random
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -36,19 +35,6 @@ LONGEST_PAUSE = datetime.timedelta(minutes=1)
 # After this many consecutive failures, the server waits between calls to an endpoint.
 PATIENCE = 3
 GONE = 410
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """The result of one call; `error` is empty if the endpoint accepted the message."""
-
-    at: datetime.datetime
-    seconds: float
-    status: int | None
-    error: str
-    address: str | None = None
-    answer: str = ""
-    retry_after: str = ""
 
 
 def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
@@ -115,28 +101,22 @@ def signed(delivery: Delivery, at: datetime.datetime) -> dict[str, str]:
     }
 
 
-def record(delivery: Delivery, attempt: Attempt) -> None:
-    """Store the result of a call, and settle the message or schedule the next attempt.
+def record(attempt: DeliveryAttempt, *, retry_after: str = "") -> None:
+    """Store a new attempt, and settle its message or schedule the next attempt.
 
-    Raises LeaseLost if the caller has lost its claim to the message, or its endpoint was deleted.
+    `retry_after` is the response's Retry-After header. Raises LeaseLost if the caller has lost its
+    claim to the message, or its endpoint was deleted.
     """
+    delivery = attempt.delivery
     with transaction.atomic():
         rows = WebhookEndpoint.objects.select_for_update(no_key=True)
         endpoint = rows.filter(pk=delivery.endpoint_id).first()
         if endpoint is None:
             raise leases.LeaseLost(f"{delivery}: its endpoint was deleted")
         leases.check(delivery)
-        DeliveryAttempt.objects.create(
-            delivery=delivery,
-            at=attempt.at,
-            seconds=attempt.seconds,
-            address=attempt.address,
-            status=attempt.status,
-            error=attempt.error,
-            answer=attempt.answer,
-        )
+        attempt.save(force_insert=True)
         if attempt.error:
-            _failed(delivery, endpoint, attempt)
+            _failed(delivery, endpoint, attempt, retry_after)
         else:
             _settle(delivery, DeliveryState.DELIVERED)
             if endpoint.failing_since is not None:
@@ -144,9 +124,11 @@ def record(delivery: Delivery, attempt: Attempt) -> None:
                 endpoint.save(update_fields=["failing_since", "failures", "not_before"])
 
 
-def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> None:
+def _failed(
+    delivery: Delivery, endpoint: WebhookEndpoint, attempt: DeliveryAttempt, retry_after: str
+) -> None:
     now = timezone.now()
-    asked = _asked(attempt.retry_after, now)
+    asked = _asked(retry_after, now)
     if delivery.type == PING:
         _settle(delivery, DeliveryState.GIVEN_UP, attempt.error)
         return
@@ -168,13 +150,7 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
         drawn = random.uniform(0.9, 1.1)  # noqa: S311  # nosec B311 # no secret
         wait = waits[delivery.attempts - 1] * drawn
         again = now + max(datetime.timedelta(seconds=wait), asked)
-        leases.write(
-            delivery,
-            run_after=again,
-            last_error=attempt.error,
-            lease_owner="",
-            lease_expires_at=None,
-        )
+        leases.release(delivery, run_after=again, last_error=attempt.error)
     limit = datetime.timedelta(days=settings.UAC_WEBHOOK_DISABLE_DAYS)
     if endpoint.enabled and now - endpoint.failing_since >= limit:
         since = f"{endpoint.failing_since:%Y-%m-%d %H:%M} UTC"
@@ -185,14 +161,12 @@ def _failed(delivery: Delivery, endpoint: WebhookEndpoint, attempt: Attempt) -> 
 def _settle(delivery: Delivery, state: DeliveryState, error: str = "") -> None:
     now = timezone.now()
     is_lost = state == DeliveryState.GIVEN_UP and delivery.type != PING
-    leases.write(
+    leases.release(
         delivery,
         state=state,
         settled_at=now,
         dead_since=now if is_lost else None,
         last_error=error,
-        lease_owner="",
-        lease_expires_at=None,
     )
 
 

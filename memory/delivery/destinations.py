@@ -10,6 +10,7 @@ import queue
 import re
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -97,16 +98,11 @@ def parse(url: str) -> Destination:
 def _host(parts: SplitResult) -> str:
     host = (parts.hostname or "").removesuffix(".")
     if "[" in parts.netloc:
-        try:
-            return str(ipaddress.IPv6Address(host)) if "%" not in host else _no_host(host)
-        except ValueError:
-            _no_host(host)
-    if len(host) > 253 or not _HOST.fullmatch(host):
-        _no_host(host)
-    return host
-
-
-def _no_host(host: str) -> str:
+        with suppress(ValueError):
+            if "%" not in host:
+                return str(ipaddress.IPv6Address(host))
+    elif len(host) <= 253 and _HOST.fullmatch(host):
+        return host
     raise AddressRefused(f"{host[:100]!r} is not a valid host name.")
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery, prefetch_related_objects
+from django.db.models import Count, OuterRef, QuerySet, Subquery, prefetch_related_objects
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -22,7 +22,7 @@ from memory.delivery.webhook_messages import PING, encode_payload, event_type_of
 from memory.models import AlertEvent, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, Severity, severity_rank
 from memory.models.webhooks import DeliveryState
-from memory.work import hints
+from memory.work import hints, leases
 
 # The primary keys of an endpoint and of an alert that has been reported to that endpoint.
 Told: TypeAlias = tuple[UUID, UUID]
@@ -151,9 +151,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
         assert delivery.event is not None
         Delivery.objects.filter(pk=delivery.pk).update(
             payload=message(user, delivery.event, named.get(delivery.event.pk, ())),
-            token=F("token") + 1,
-            lease_owner="",
-            lease_expires_at=None,
+            **leases.REVOKED,
         )
 
 
@@ -164,9 +162,7 @@ def withdraw(deliveries: Collection[UUID] | QuerySet[Delivery, UUID]) -> None:
     rows.filter(state=DeliveryState.PENDING).update(
         state=DeliveryState.GIVEN_UP,
         settled_at=timezone.now(),
-        token=F("token") + 1,
-        lease_owner="",
-        lease_expires_at=None,
+        **leases.REVOKED,
     )
     rows.update(payload="", last_error="", dead_since=None)
 

@@ -169,7 +169,8 @@ def _news_of(
     escalations = events.filter(kind=AlertEventKind.ESCALATED).values("alert")
     wanted = Q(pk=None)
     if column == "seq":
-        severe = [one for one in Severity.values if _is_enough(one, subscription)]
+        least = severity_rank(subscription.least_severity)
+        severe = [one for one in Severity.values if severity_rank(one) >= least]
         wanted |= Q(pk__in=events.filter(_NEWS).values("alert"), severity__in=severe)
     at_once = "seq" if subscription.mode == MailMode.AT_ONCE else "escalations_seq"
     if subscription.escalations and column == at_once:
@@ -262,10 +263,6 @@ def _has_news(column: Column) -> Q:
     ).filter(last_seq__gt=F("told"))
     one = Q(Exists(counters.filter(workspace=OuterRef("workspace"))), workspace__isnull=False)
     return one | Q(Exists(counters), workspace__isnull=True)
-
-
-def _is_enough(severity: str, subscription: StaffSubscription) -> bool:
-    return severity_rank(severity) >= severity_rank(subscription.least_severity)
 
 
 def _next_digest(

@@ -122,9 +122,7 @@ def delete(endpoint: WebhookEndpoint) -> None:
         mark_disabled(locked, "The endpoint is being deleted.")
         _delete_log(locked)
     with transaction.atomic():
-        # Lock the event counter, so that nobody can write a message that refers to the deleted
-        # endpoint.
-        list(EventCounter.objects.select_for_update().filter(workspace=endpoint.workspace_id))
+        hold_events(endpoint)  # no new message may refer to the endpoint
         list(WebhookEndpoint.objects.select_for_update().filter(pk=endpoint.pk))
         _delete_log(endpoint)
         WebhookEndpoint.objects.filter(pk=endpoint.pk).delete()

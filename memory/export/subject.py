@@ -165,25 +165,15 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
         "the history of each alert, with who acted; also the entries that were rejected",
         order=("seq",),
     ),
-    AlertFeedback: SubjectPart(
-        "alert-feedback",
-        "the feedback on each alert",
-        {"id": _NUMBER},
-    ),
-    Pause: SubjectPart(
-        "pauses",
-        "when staff paused the work for this person",
-        {"user": _WHOSE},
-    ),
+    AlertFeedback: SubjectPart("alert-feedback", "the feedback on each alert", {"id": _NUMBER}),
+    Pause: SubjectPart("pauses", "when staff paused the work for this person", {"user": _WHOSE}),
     PausedConstraint: SubjectPart(
         "paused-constraints",
         "constraints that were paused because they were too noisy",
         {"user": _WHOSE},
     ),
     Forecast: SubjectPart(
-        "forecast",
-        "the forecast of future alerts",
-        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
+        "forecast", "the forecast of future alerts", {"id": _NUMBER, "user": _WHOSE, **_LEASE}
     ),
     Backtest: SubjectPart(
         "backtests",
@@ -199,13 +189,11 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
     Delivery: SubjectPart(
         "deliveries",
         "messages about alerts and rejected entries, and the URLs that they were sent to",
-        {**_LEASE},
+        _LEASE,
         order=("created_at", "pk"),
     ),
     DeliveryAttempt: SubjectPart(
-        "delivery-attempts",
-        "every delivery attempt, with the response",
-        {"id": _NUMBER},
+        "delivery-attempts", "every delivery attempt, with the response", {"id": _NUMBER}
     ),
     LlmCall: SubjectPart(
         "model-calls",
@@ -239,14 +227,12 @@ def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]
     part = PARTS[model]
     found = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
-    if model is LlmCall:
-        for call in found.select_related("lane", "checkpoint", "workspace").iterator(part.chunk):
-            assert isinstance(call, LlmCall)
-            yield {name: _of_call(call, name) for name in names}
-        return
     lookups = [_lookup(model, name) for name in names]
     for values in found.values_list(*lookups).iterator(chunk_size=part.chunk):
-        yield dict(zip(names, values, strict=True))
+        row = dict(zip(names, values, strict=True))
+        if model is LlmCall:
+            row |= {name: _opened(row[name]) for name in ("prompt", "answer")}
+        yield row
 
 
 def _lookup(model: type[models.Model], name: str) -> str:
@@ -255,18 +241,11 @@ def _lookup(model: type[models.Model], name: str) -> str:
     return f"{name}__{shown}" if shown else name
 
 
-def _of_call(call: LlmCall, name: str) -> Any:
-    if name in ("prompt", "answer"):
-        try:
-            return llm_calls.opened(getattr(call, name))
-        except EncryptionError as error:
-            return {"unreadable": str(error)}
-    related = LlmCall._meta.get_field(name).related_model
-    if related is None:
-        return getattr(call, name)
-    shown = _NAMES.get(related) if isinstance(related, type) else None
-    row = getattr(call, name) if shown else None
-    return getattr(row, shown, None) if shown else getattr(call, f"{name}_id")
+def _opened(token: bytes | memoryview | None) -> Any:
+    try:
+        return llm_calls.opened(token)
+    except EncryptionError as error:
+        return {"unreadable": str(error)}
 
 
 def write(user: MemoryUser) -> IO[bytes]:

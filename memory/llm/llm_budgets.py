@@ -1,8 +1,8 @@
 """Budgets: whether a workspace can afford another language model call at its maximum cost."""
 
 import datetime
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import TypeAlias
 
 from django.conf import settings
 from django.db.models import Q
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from memory.llm import language_models
 from memory.llm.language_models import Budget, LanguageModelError, Usage
-from memory.llm.llm_spending import match_kind, spent_of_kind
+from memory.llm.llm_spending import MODELS, spent
 from memory.models import Workspace
 
 
@@ -33,8 +33,7 @@ def why_stopped(workspace: Workspace) -> str | None:
     try:
         least = Usage(input_tokens=0, output_tokens=settings.UAC_LLM_OUTPUT_TOKENS)
         cost = cost_of(language_models.connection(chosen).name, budget, least)
-        of_kind = match_kind(embeddings=False)
-        check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), of_kind)
+        check_budget(workspace, budget, least.tokens, cost or Decimal(0), timezone.now(), MODELS)
     except TooManyCalls:
         return None
     except LanguageModelError as error:
@@ -64,8 +63,7 @@ def check_budget(
     """Raise an error if spending this much more would exceed the workspace's budget.
 
     The error is BudgetExhausted, or TooManyCalls if enough of the budget may be left once the
-    running calls have finished. `of_kind` selects the calls that count towards the budget: see
-    `match_kind`.
+    running calls have finished. `of_kind` selects the calls that count towards the budget.
     """
     if budget == Budget(
         concurrency=budget.concurrency,
@@ -75,7 +73,7 @@ def check_budget(
         cost_per_month=None,
     ):
         return
-    day, month = spent_of_kind(workspace, now, of_kind)
+    day, month = spent(workspace, now, of_kind)
     midnight = now.astimezone(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + datetime.timedelta(days=1)
     next_month = (midnight.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
@@ -84,46 +82,38 @@ def check_budget(
         ("day", day, budget.tokens_per_day, budget.cost_per_day, tomorrow),
     ):
         of_tokens, of_cost = f"tokens per {period}", f"cost per {period}"
-        _check_limit(
-            _Limit(of_tokens, most_tokens, gone.used_tokens, gone.reserved_tokens, until), tokens
-        )
-        _check_limit(_Limit(of_cost, most_cost, gone.used_cost, gone.reserved_cost, until), cost)
+        _check_limit(of_tokens, most_tokens, gone.used_tokens, gone.reserved_tokens, tokens, until)
+        _check_limit(of_cost, most_cost, gone.used_cost, gone.reserved_cost, cost, until)
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """One limit in a budget, how much of it is used or reserved, and when its period ends."""
-
-    what: str
-    most: int | Decimal | None
-    used: int | Decimal
-    reserved: int | Decimal
-    until: datetime.datetime
+Amount: TypeAlias = int | Decimal
 
 
-def _check_limit(limit: _Limit, more: int | Decimal) -> None:
+def _check_limit(
+    what: str,
+    most: Amount | None,
+    used: Amount,
+    reserved: Amount,
+    more: Amount,
+    until: datetime.datetime,
+) -> None:
     """Raise an error, as `check_budget` does, if spending `more` would exceed this limit."""
-    most, used = limit.most, limit.used
-    if most is None or (used < most and used + limit.reserved + more <= most):
+    if most is None or (used < most and used + reserved + more <= most):
         return
     if used < most and used + more <= most:
-        raise TooManyCalls(
-            f"The rest of the budget ({limit.what}) is reserved for calls in progress."
-        )
+        raise TooManyCalls(f"The rest of the budget ({what}) is reserved for calls in progress.")
     hopeless = more > most
     raise BudgetExhausted(
-        f"The budget ({limit.what}) is {_amount(most)}, of which {_amount(used)} has been spent,"
+        f"The budget ({what}) is {_amount(most)}, of which {_amount(used)} has been spent,"
         f" and the next call may use up to {_amount(more)}. "
         + (
             "The budget is too small for this call. Raise it."
             if hopeless
-            else (
-                f"Calls resume at {limit.until:%Y-%m-%d %H:%M} UTC, or when the budget is raised."
-            )
+            else f"Calls resume at {until:%Y-%m-%d %H:%M} UTC, or when the budget is raised."
         ),
-        None if hopeless else limit.until,
+        None if hopeless else until,
     )
 
 
-def _amount(value: int | Decimal) -> str:
+def _amount(value: Amount) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"

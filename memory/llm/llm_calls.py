@@ -27,7 +27,7 @@ from memory.canonical import canonical_json, sha256
 from memory.llm import language_models, track_records
 from memory.llm.language_models import Budget, Usage
 from memory.llm.llm_budgets import TooManyCalls, check_budget, cost_of
-from memory.llm.llm_spending import match_kind
+from memory.llm.llm_spending import EMBEDDINGS, MODELS
 from memory.models import Lane, LlmCall, MemoryUser, Run, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.llm import LlmOutcome, LlmPurpose
@@ -116,12 +116,13 @@ def start(
             if leased is not None:
                 leases.check(leased)
         workspace = Workspace.objects.select_for_update(no_key=True).get(pk=work.workspace.pk)
-        if work.purpose in track_records.AUTHORING:
-            _refuse_stopped(workspace, attempt.model)
+        is_author = work.purpose in track_records.AUTHORING
+        if is_author and (reason := track_records.why_stopped(workspace, attempt.model)):
+            raise track_records.Stopped(reason)
         budget = budget or language_models.budget(workspace.chosen_llm)
         cost = cost_of(attempt.model, budget, attempt.most)
         embeds = work.purpose == LlmPurpose.EMBED
-        of_kind = match_kind(embeddings=embeds)
+        of_kind = EMBEDDINGS if embeds else MODELS
         check_budget(workspace, budget, attempt.most.tokens, cost or Decimal(0), now, of_kind)
         under_way = _under_way(workspace, now, of_kind).count()
         if embeds:
@@ -156,8 +157,7 @@ def start(
 def slow(workspace: Workspace, now: datetime.datetime) -> int:
     """Return how many calls have been running so long that other calls must not wait for them."""
     since = now - datetime.timedelta(seconds=settings.UAC_LLM_SLOW_SECONDS)
-    models = match_kind(embeddings=False)
-    return _under_way(workspace, now, models).filter(started_at__lte=since).count()
+    return _under_way(workspace, now, MODELS).filter(started_at__lte=since).count()
 
 
 def _under_way(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> QuerySet[LlmCall]:
@@ -232,12 +232,6 @@ def content(call: LlmCall) -> tuple[Any, Any]:
     Raises EncryptionError if the prompt or the answer cannot be decrypted.
     """
     return opened(call.prompt), opened(call.answer)
-
-
-def _refuse_stopped(workspace: Workspace, model: str) -> None:
-    """Raise track_records.Stopped if the model must not write to the workspace's projects."""
-    if reason := track_records.why_stopped(workspace, model):
-        raise track_records.Stopped(reason)
 
 
 LEDGER = """

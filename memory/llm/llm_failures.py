@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, OuterRef, Subquery
 from django.utils import timezone
 
 from memory.llm import track_records
-from memory.llm.llm_spending import match_kind
+from memory.llm.llm_spending import MODELS
 from memory.models import Lane, LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.users import LaneName
@@ -53,11 +53,10 @@ def failing() -> list[Failing]:
     """
     yesterday = timezone.now().astimezone(datetime.UTC).date() - datetime.timedelta(days=1)
     # The ledger is small, and shows which workspaces' latest calls are worth reading.
-    of_kind = match_kind(embeddings=False)
     failed = LlmSpending.objects.filter(
-        of_kind, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
+        MODELS, day__gte=yesterday, outcome__in=(*UNUSABLE, *UNREACHED)
     )
-    ended = LlmCall.objects.filter(of_kind, workspace=OuterRef("pk")).exclude(
+    ended = LlmCall.objects.filter(MODELS, workspace=OuterRef("pk")).exclude(
         outcome=LlmOutcome.STARTED
     )
     last = ended.order_by("-started_at")

@@ -9,6 +9,10 @@ from django.db.models import Q, Sum
 from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 
+# Match calls or spending on embeddings, or on everything else.
+EMBEDDINGS = Q(purpose=LlmPurpose.EMBED)
+MODELS = ~EMBEDDINGS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
@@ -33,20 +37,8 @@ class Spent:
         return self.cost + self.presumed_cost
 
 
-def match_kind(*, embeddings: bool) -> Q:
-    """Return a filter for calls or spending: on embeddings, or on everything else."""
-    return Q(purpose=LlmPurpose.EMBED) if embeddings else ~Q(purpose=LlmPurpose.EMBED)
-
-
-def spent(
-    workspace: Workspace, now: datetime.datetime, *, embeddings: bool = False
-) -> tuple[Spent, Spent]:
+def spent(workspace: Workspace, now: datetime.datetime, of_kind: Q = MODELS) -> tuple[Spent, Spent]:
     """Return today's and this month's spending (in UTC) on language models or on embeddings."""
-    return spent_of_kind(workspace, now, match_kind(embeddings=embeddings))
-
-
-def spent_of_kind(workspace: Workspace, now: datetime.datetime, of_kind: Q) -> tuple[Spent, Spent]:
-    """Return today's and this month's spending (in UTC) on calls that match `of_kind`."""
     # Read the reservations first: a call that finishes between the two queries is then counted
     # twice rather than missed.
     under_way = LlmCall.objects.filter(of_kind, workspace=workspace, outcome=LlmOutcome.STARTED)

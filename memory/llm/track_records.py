@@ -138,7 +138,7 @@ def model_of(workspace: Workspace) -> str | None:
 
 def why_stopped(workspace: Workspace, model: str | None = None) -> str | None:
     """Return why a model (by default the workspace's own) is stopped; None if it is not."""
-    limits = _limits(workspace)
+    limits = workspace.track_record_limits
     model = model or model_of(workspace)
     if model is None or not limits.may_stop:
         return None
@@ -154,7 +154,7 @@ def judge(workspace: Workspace) -> str | None:
     model = model_of(workspace)
     if model is None:
         return None
-    limits = _limits(workspace)
+    limits = workspace.track_record_limits
     reason = why_stopped(workspace, model)
     stops = dict(workspace.llm_stops or {})
     if reason is None:
@@ -193,7 +193,7 @@ def read(workspace: Workspace, model: str) -> TrackRecord:
     This takes one SQL statement, plus one if some versions may have been undone, plus one if a
     limit is exceeded but sessions from only a few users have been judged.
     """
-    limits = _limits(workspace)
+    limits = workspace.track_record_limits
     found = _sessions(workspace, model, limits)
     refused = [one for one in found if not one.accepted]
     made = [one for one in found if one.version is not None]
@@ -267,10 +267,6 @@ def stopped() -> list[tuple[Workspace, str, str]]:
 
 # Matches the first call of a session.
 _FIRST = {"turn": 1, "attempt": 1}
-
-
-def _limits(workspace: Workspace) -> EffectiveSettings:
-    return workspace.track_record_limits
 
 
 def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | None:

@@ -377,7 +377,7 @@ def tell() -> None:
         Alarm.objects.filter(
             pk=alarm.pk, raised_at=alarm.raised_at, cleared_at=alarm.cleared_at
         ).update(is_told=True)
-        leases.write(alarm, lease_owner="", lease_expires_at=None, attempts=0, last_error="")
+        leases.release(alarm, attempts=0, last_error="")
 
 
 def _recipients() -> list[str]:

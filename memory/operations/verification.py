@@ -408,8 +408,6 @@ _OF_USERS = {
     "merge": _merge_problems,
     "search": _search_problems,
 }
-
-
 _OF_ERASED = {"log": log.broken_links, "erasure": _erasure_problems}
 
 

@@ -57,7 +57,7 @@ from memory.project.legacy import is_legacy
 from memory.project.parse import parse_state
 from memory.temporal import forecasts
 from memory.temporal.rollback import UNDONE
-from memory.work import runs
+from memory.work import leases, runs
 
 # Matches a record's sources as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.
 _SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")
@@ -478,9 +478,8 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
 def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
     """Redact results of backtests that may be affected; unfinished backtests lose their leases."""
     of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
-    Backtest.objects.filter(state__in=GOING_ON, users__user=user).update(
-        token=F("token") + 1, lease_owner="", lease_expires_at=None, last_error=""
-    )
+    going_on = Backtest.objects.filter(state__in=GOING_ON, users__user=user)
+    going_on.update(**leases.REVOKED, last_error="")
     BacktestFinding.objects.filter(result__in=of_user).update(
         message=TOLD, evidence=[], fingerprint=""
     )

@@ -55,33 +55,29 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
     with transaction.atomic():
         rows = copies.lock_families([user.pk])
         locked = rows[user.pk]
-        known = {entry.seq: entry for entry in _short(locked).filter(seq__in=asked)}
+        entries = LogEntry.objects.filter(user=locked, seq__in=asked)
+        known = dict(entries.values_list("seq", "kind"))
         if missing := [seq for seq in asked if seq not in known]:
             raise UnknownEntries(
                 f"The log has no entry {missing[0]}: its last entry is {locked.last_seq}."
                 if locked.last_seq
                 else f"The log has no entry {missing[0]}: it is empty."
             )
-        for entry in known.values():
-            if entry.kind == EntryKind.REDACTION:
+        for seq, kind in known.items():
+            if kind == EntryKind.REDACTION:
                 raise RedactionRefused(
-                    f"Entry {entry.seq} records a redaction and cannot itself be redacted."
+                    f"Entry {seq} records a redaction and cannot itself be redacted."
                 )
         found = copies.everywhere(locked, asked, lambda pk, some: set(closure(rows[pk], some)))
         whole = sorted(found.pop(locked.pk))
         for pk, others in found.items():
-            _redact_copies(rows[pk], others, by=by, reason=reason)
+            if also := _not_named(rows[pk], others):
+                _redact(rows[pk], also, also, by=by, reason=reason)
         new = _not_named(locked, whole)
         if not new:
             told = Redaction.objects.filter(user=locked, entries__overlap=whole)
             return LogEntry.objects.get(user=locked, seq=told.latest("seq").seq)
         return _redact(locked, asked, new, by=by, reason=reason)
-
-
-def _redact_copies(user: MemoryUser, seqs: Collection[int], *, by: str, reason: str) -> None:
-    """Redact copies or originals of the entries in another user's log: see `memory.merging`."""
-    if new := _not_named(user, seqs):
-        _redact(user, new, new, by=by, reason=reason)
 
 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
@@ -100,12 +96,7 @@ def _redact(
 ) -> LogEntry:
     """Redact the entries; the caller has locked the user's row."""
     now = timezone.now()
-    told = LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None)
-    freed = sum(len(log.payload(entry)) for entry in told.iterator(chunk_size=100))
-    MemoryUser.objects.filter(pk=user.pk).update(log_bytes=F("log_bytes") - freed)
-    told.update(
-        **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")), redacted_at=Greatest(now, F("recorded_at"))
-    )
+    clear_content(user.pk, LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None), now)
     draft = log.Draft(
         kind=EntryKind.REDACTION,
         data={"entries": list(seqs), "asked": list(asked), "by": by, "reason": reason},
@@ -137,6 +128,15 @@ def _redact(
     )
     hint(TASK, user.pk, workspace_pk=user.workspace_id, user_pk=user.pk)
     return entry
+
+
+def clear_content(user_pk: int, entries: QuerySet[LogEntry], now: datetime.datetime) -> int:
+    """Clear these entries of a user, whose row is locked; return how many were cleared."""
+    freed = sum(len(log.payload(entry)) for entry in entries.iterator(chunk_size=100))
+    MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
+    return entries.update(
+        **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")), redacted_at=Greatest(now, F("recorded_at"))
+    )
 
 
 def closure(user: MemoryUser, seqs: Collection[int]) -> list[int]:
@@ -188,18 +188,11 @@ def first_since(
     return min((seq for seq, at in redacted if seq <= seen and at > since), default=None)
 
 
-def _short(user: MemoryUser) -> QuerySet[LogEntry]:
-    return LogEntry.objects.filter(user=user).only("user_id", "seq", "kind", "redacted_at")
-
-
 def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> None:
     """Dismiss these entries; their outcomes still refer to the versions that settled them."""
-    EntryOutcome.objects.filter(user=user, seq__in=seqs).update(
-        outcome=Outcome.DISMISSED, reason=REASON
-    )
-    decided = set(
-        EntryOutcome.objects.filter(user=user, seq__in=seqs).values_list("seq", flat=True)
-    )
+    outcomes = EntryOutcome.objects.filter(user=user, seq__in=seqs)
+    outcomes.update(outcome=Outcome.DISMISSED, reason=REASON)
+    decided = set(outcomes.values_list("seq", flat=True))
     EntryOutcome.objects.bulk_create(
         EntryOutcome(
             user=user,

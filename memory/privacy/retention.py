@@ -11,16 +11,15 @@ import time
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
-from django.db.models.functions import Greatest
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory import log
 from memory.models import Alert, EntryOutcome, LlmCall, LogEntry, MemoryUser, Merge, Run, Workspace
 from memory.models.alerts import LIVE_STATES
 from memory.models.llm import LlmOutcome
 from memory.models.log import EntryKind
 from memory.models.runs import RunStatus
+from memory.privacy.redaction import clear_content
 from memory.workspace_settings import table
 
 # How many seconds a process skips a workspace after finding no expired data there.
@@ -83,12 +82,7 @@ def _empty(user_pk: int, keys: list[UUID]) -> int:
         if not users.filter(pk=user_pk, redacting_since=None).values("pk").first():
             return 0
         old = LogEntry.objects.filter(pk__in=keys, redacted_at=None)
-        freed = sum(len(log.payload(entry)) for entry in old.iterator(chunk_size=100))
-        MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
-        return old.update(
-            **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")),
-            redacted_at=Greatest(timezone.now(), F("recorded_at")),
-        )
+        return clear_content(user_pk, old, timezone.now())
 
 
 def _delete_runs(workspace: Workspace, before: datetime.datetime, limit: int) -> int:

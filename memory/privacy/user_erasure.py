@@ -99,19 +99,15 @@ def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
     while True:
         people = _same_person(user)
         with transaction.atomic():
-            rows = _locked(people)
+            rows = MemoryUser.everybody.select_for_update(no_key=True).filter(pk__in=people)
+            locked = {row.pk: row for row in rows.order_by("pk")}
             if people == _same_person(user):
-                return _ask(rows, user.pk, by, reason.strip())
+                return _ask(locked, user.pk, by, reason.strip())
 
 
 def _same_person(user: MemoryUser) -> set[int]:
     """Return the primary keys of this user and of all users who were merged into this one."""
     return {user.pk, *(other.pk for other in copies.merged_into(user))}
-
-
-def _locked(people: Collection[int]) -> dict[int, MemoryUser]:
-    rows = MemoryUser.everybody.select_for_update(no_key=True).filter(pk__in=people)
-    return {row.pk: row for row in rows.order_by("pk")}
 
 
 def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> UserErasure:
@@ -179,9 +175,8 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     )
     parts = BacktestUser.objects.filter(user=user)
     _take(Backtest.objects.filter(state__in=GOING_ON, users__in=parts))
-    _forget_staff_actions(BacktestFinding, user)
-    _forget_staff_actions(BacktestUser, user)
-    _forget_staff_actions(Backtest, user)
+    for part in (BacktestFinding, BacktestUser, Backtest):
+        _forget_staff_actions(part, user)
     parts.delete()
     Backtest.objects.filter(user=user).delete()
     for model in REGISTRY:
@@ -193,7 +188,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
 def _take(work: QuerySet[Any]) -> None:
     """Revoke the leases on these rows, and cancel work that is due."""
     due = {"due_at": None} if hasattr(work.model, "due_at") else {}
-    work.update(token=F("token") + 1, lease_owner="", lease_expires_at=None, **due)
+    work.update(**leases.REVOKED, **due)
 
 
 def waiting() -> QuerySet[UserErasure]:
@@ -232,23 +227,8 @@ def _erase(row: UserErasure) -> None:
     # became visible is still open.
     if _transactions("pg_snapshot_xmin") < begun or any(left(user)) or _hosts_left(row):
         again = timezone.now() + AGAIN
-        return leases.write(
-            row,
-            run_after=again,
-            hinted_at=None,
-            attempts=0,
-            lease_owner="",
-            lease_expires_at=None,
-        )
-    leases.write(
-        row,
-        due_at=None,
-        finished_at=timezone.now(),
-        attempts=0,
-        last_error="",
-        lease_owner="",
-        lease_expires_at=None,
-    )
+        return leases.release(row, run_after=again, hinted_at=None, attempts=0)
+    leases.release(row, due_at=None, finished_at=timezone.now(), attempts=0, last_error="")
     logger.info("user_erased", erased_user=str(user.public_id), **counts)
     return None
 
@@ -266,7 +246,8 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
         if REGISTRY[model].method == Method.DELETE:
             _delete(model, keys)
         else:
-            rows.update(**erasure_registry.blanks(model), **_also(model))
+            also = {"redacted_at": timezone.now()} if model is LogEntry else {}
+            rows.update(**erasure_registry.blanks(model), **also)
             if model is Alert:
                 _tell(user, keys)
         counts = UserErasure.objects.values_list("counts", flat=True).get(pk=row.pk)
@@ -299,10 +280,6 @@ def _rest(model: type[models.Model], user: MemoryUser) -> QuerySet[Any]:
         if REGISTRY[model].method == Method.DELETE
         else rows.filter(erasure_registry.telling(model))
     )
-
-
-def _also(model: type[models.Model]) -> Mapping[str, Any]:
-    return {"redacted_at": timezone.now()} if model is LogEntry else {}
 
 
 def _tell(user: MemoryUser, keys: Collection[Any]) -> None:

@@ -198,10 +198,10 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
 
 def cancel(backtest: Backtest, *, by: str) -> Backtest:
     """Cancel a running backtest, keeping its findings so far; raises NotGoingOn if it has ended."""
-    if not _cancel(Backtest.objects.filter(pk=backtest.pk), f"by {by}"):
-        backtest.refresh_from_db()
-        raise NotGoingOn(f"This backtest is already {backtest.get_state_display()}.")
+    cancelled = _cancel(Backtest.objects.filter(pk=backtest.pk), f"by {by}")
     backtest.refresh_from_db()
+    if not cancelled:
+        raise NotGoingOn(f"This backtest is already {backtest.get_state_display()}.")
     return backtest
 
 
@@ -220,9 +220,7 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
         state=BacktestState.CANCELLED,
         reason=reason[:300],
         finished_at=timezone.now(),
-        token=F("token") + 1,
-        lease_owner="",
-        lease_expires_at=None,
+        **leases.REVOKED,
     )
 
 
@@ -362,13 +360,11 @@ def try_again(chosen: QuerySet[Backtest]) -> int:
 
 
 def _end(backtest: Backtest, failure: str, **columns: Any) -> None:
-    leases.write(
+    leases.release(
         backtest,
         **columns,
         state=BacktestState.FAILED if failure else BacktestState.FINISHED,
         reason=failure[:300],
         finished_at=timezone.now(),
-        lease_owner="",
-        lease_expires_at=None,
         attempts=0,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from memory.alerting.findings import ConstraintFinding
@@ -24,7 +24,7 @@ from memory.models import Checkpoint, Forecast, MemoryUser
 from memory.models.alerts import Severity, severity_rank
 from memory.models.workspace_constraints import FOLDER
 from memory.users import next_daily_run, unpaused
-from memory.work import runs
+from memory.work import leases, runs
 from memory.work.hints import hint
 
 TASK = "workers.tasks.forecast"
@@ -161,9 +161,7 @@ def forget(user: MemoryUser) -> None:
     A worker that is still computing the old forecast won't be able to store it.
     """
     Forecast.objects.filter(user=user).update(
-        token=F("token") + 1,
-        lease_owner="",
-        lease_expires_at=None,
+        **leases.REVOKED,
         last_error="",
         due_at=timezone.now() if settings.UAC_FORECAST_DAYS else None,
         checkpoint=None,
@@ -289,16 +287,13 @@ def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[di
         }
         if error != before:
             kind = "recovers" if error is None else "fails"
-            yield {**told, "kind": kind, **_nothing(), "error": error}
+            nothing: dict[str, Any] = {"severity": None, "key": None, "records": []}
+            yield {**told, "kind": kind, "fingerprint": "", **nothing, "error": error}
         if error is None:
             now = _gravest(found, findings)
             if number:
                 yield from _compared(told, shown, now)
             shown = now
-
-
-def _nothing() -> dict[str, Any]:
-    return {"fingerprint": "", "severity": None, "key": None, "records": [], "error": None}
 
 
 _Told = Mapping[str, tuple[str, int, ConstraintFinding, str]]
@@ -313,7 +308,7 @@ def _gravest(
     """
     by_fingerprint: dict[str, tuple[str, int, ConstraintFinding, str]] = {}
     for place, severity in found:
-        finding, fingerprint = findings[place][0], findings[place][1]
+        finding, fingerprint = findings[place]
         earlier = by_fingerprint.get(fingerprint)
         if earlier is None or severity_rank(severity) > severity_rank(earlier[0]):
             by_fingerprint[fingerprint] = (severity, place, finding, fingerprint)

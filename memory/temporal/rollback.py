@@ -74,7 +74,9 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     live = Alert.objects.listed().filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
     resolving, uncertain = [], []
     for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates"):
-        records = {_record_of(item) for item in alert.evidence}
+        records = {
+            RecordId(item["domain"], item["collection"], item["key"]) for item in alert.evidence
+        }
         lost = all(
             cause.constraint.startswith("constraints/") and cause.constraint not in rules
             for cause in alert.causes
@@ -85,10 +87,6 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
             uncertain.append(alert)
     entries = _undone(target).order_by("seq").values_list("seq", flat=True)
     return Excluded(gone, resolving, uncertain, list(entries))
-
-
-def _record_of(evidence: Mapping[str, Any]) -> RecordId:
-    return RecordId(evidence["domain"], evidence["collection"], evidence["key"])
 
 
 def _head_and_target(user: MemoryUser, version: int) -> tuple[Checkpoint, Checkpoint]:

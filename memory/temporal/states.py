@@ -37,8 +37,6 @@ STATED = (EntryKind.RECORD, EntryKind.FACT, EntryKind.CORRECTION)
 _RULES = {"write_constraint", "delete_constraint", "dismiss"}
 # The maximum number of entries named in an error message.
 _NAMED = 3
-
-
 # The maximum number of typed entries recompiled for a single request, which takes about five
 # seconds.
 MAX_TOLD = 20_000

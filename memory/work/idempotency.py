@@ -24,21 +24,9 @@ Result = TypeVar("Result")
 class KeyInProgress(Exception):
     """The first request with this key is still being processed."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"The first request with the Idempotency-Key {key!r} is still being processed."
-            " Repeat this request in a moment."
-        )
-
 
 class KeyReused(Exception):
     """The key was used before, for a different request."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"The Idempotency-Key {key!r} belongs to a request with a different method, path"
-            " or body. Use a new key for a new request."
-        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,10 @@ def once(
     """
     with transaction.atomic():
         if not _lock(workspace, key):
-            raise KeyInProgress(key)
+            raise KeyInProgress(
+                f"The first request with the Idempotency-Key {key!r} is still being processed."
+                " Repeat this request in a moment."
+            )
         known = (
             IdempotencyKey.objects.filter(workspace=workspace, key__in=[key, _nameless(key)])
             .select_related("user", "user__head")
@@ -79,7 +70,10 @@ def once(
             known = None
         if known is not None:
             if known.fingerprint not in (fingerprint, _nameless(fingerprint)):
-                raise KeyReused(key)
+                raise KeyReused(
+                    f"The Idempotency-Key {key!r} belongs to a request with a different method,"
+                    " path or body. Use a new key for a new request."
+                )
             return write.recall(known), True
         result = write.do()
         IdempotencyKey.objects.create(

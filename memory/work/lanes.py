@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Least
 from django.utils import timezone
 
@@ -24,8 +24,6 @@ KINDS = {
     LaneName.RECORDS: [EntryKind.RECORD],
     LaneName.STRUCTURE: [EntryKind.MESSAGE, EntryKind.FACT, EntryKind.CORRECTION],
 }
-
-
 # A batch ends with the entry that takes its size beyond this number of bytes.
 BATCH_BYTES = 2 * 1024 * 1024
 
@@ -184,8 +182,7 @@ def release(lane: Lane) -> bool:
         MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
         leases.check(lane)
         given_back = {
-            "lease_owner": "",
-            "lease_expires_at": None,
+            **leases.RELEASED,
             "attempts": 0,
             "last_error": "",
             # Set to now, so that any remaining work has to queue behind the workspace's other
@@ -228,12 +225,7 @@ def interrupt(user_pk: int) -> None:
 
     The caller must have locked the user's row.
     """
-    Lane.objects.filter(user=user_pk).update(
-        token=F("token") + 1,
-        lease_owner="",
-        lease_expires_at=None,
-        hinted_at=None,
-    )
+    Lane.objects.filter(user=user_pk).update(**leases.REVOKED, hinted_at=None)
 
 
 def begin_again(user_pk: int, seq: int) -> None:

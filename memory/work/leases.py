@@ -41,6 +41,10 @@ logger = structlog.get_logger(__name__)
 Leased = TypeVar("Leased", bound=LeasedWork)
 
 
+# The columns of a row that no worker holds. If a worker may still hold the row, the next token
+# makes it lose its lease.
+RELEASED: Mapping[str, Any] = {"lease_owner": "", "lease_expires_at": None}
+REVOKED: Mapping[str, Any] = {**RELEASED, "token": F("token") + 1}
 # Clocks synchronised by NTP differ by less than this, and any wait is longer than this.
 SKEW = datetime.timedelta(seconds=0.5)
 
@@ -236,13 +240,7 @@ def give_back_all() -> int:
         with transaction.atomic():
             # If the row is locked, its holder is about to finish, so skip it.
             if _mine(row).select_for_update(no_key=True, skip_locked=True).values("pk").first():
-                number += _mine(row).update(
-                    token=F("token") + 1,
-                    attempts=F("attempts") - 1,
-                    lease_owner="",
-                    lease_expires_at=None,
-                    hinted_at=None,
-                )
+                number += _mine(row).update(**REVOKED, attempts=F("attempts") - 1, hinted_at=None)
     return number
 
 
@@ -263,8 +261,7 @@ def fail(
     """
     again = timezone.now() + _backoff(row)
     _mine(row).update(
-        lease_expires_at=None,
-        lease_owner="",
+        **RELEASED,
         run_after=max(again, until) if until else again,
         last_error=error[:4000],
         attempts=row.attempts if counts else row.attempts - 1,
@@ -275,6 +272,11 @@ def write(row: LeasedWork, **columns: Any) -> None:
     """Write these columns of the row; raise LeaseLost if the caller has lost the lease."""
     if not _mine(row).update(**columns):
         raise _lost(row)
+
+
+def release(row: LeasedWork, **columns: Any) -> None:
+    """Like `write`, and give up the lease."""
+    write(row, **RELEASED, **columns)
 
 
 def _lost(row: LeasedWork) -> LeaseLost:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from memory.admission import usage
@@ -169,9 +169,7 @@ def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) ->
                 status=RunStatus.DONE,
                 outcome=outcome,
                 error=error,
-                token=F("token") + 1,
-                lease_owner="",
-                lease_expires_at=None,
+                **leases.REVOKED,
                 finished_at=timezone.now(),
             )
         )
@@ -222,7 +220,7 @@ def finish(run: Run, result: Result) -> None:
     neither is. Raises LeaseLost if the caller has lost its lease on the run.
     """
     now = timezone.now()
-    leases.write(
+    leases.release(
         run,
         status=RunStatus.DONE,
         outcome=result.outcome,
@@ -234,8 +232,6 @@ def finish(run: Run, result: Result) -> None:
         timings=result.timings,
         memory_bytes=result.memory_bytes,
         finished_at=now,
-        lease_owner="",
-        lease_expires_at=None,
     )
     run.status, run.outcome = RunStatus.DONE, result.outcome
     transaction.on_commit(lambda: signal_done(run.pk), robust=True)

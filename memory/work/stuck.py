@@ -8,7 +8,7 @@ for runs, webhook messages, forecasts and backtests, which eventually fail perma
 
 import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ def _forecasts_again(work: QuerySet[Any]) -> int:
     return work.update(due_at=now, run_after=now, hinted_at=None, dead_since=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class WorkKind:
     """A kind of work. `work` selects all work of this kind that has to be done, now or later.
 
@@ -51,8 +51,9 @@ class WorkKind:
     title: str
     queue: str
     work: Callable[[], QuerySet[Any]]
-    since: str
-    whose: str
+    _: KW_ONLY
+    since: str = "due_at"
+    whose: str = "user"
     urgent: bool = True
     # Selects the work that a worker may begin now; None means all work that no worker holds.
     ready: Callable[[], QuerySet[Any]] | None = None
@@ -93,72 +94,40 @@ def _pending_messages() -> QuerySet[Delivery]:
 KINDS: Mapping[str, WorkKind] = {
     kind.name: kind
     for kind in (
+        WorkKind("records", "typed records", "sandbox", lambda: lanes.due(LaneName.RECORDS)),
         WorkKind(
-            name="records",
-            title="typed records",
-            queue="sandbox",
-            work=lambda: lanes.due(LaneName.RECORDS),
-            since="due_at",
-            whose="user",
-        ),
-        WorkKind(
-            name="structure",
-            title="language model work",
-            queue="llm",
-            work=lambda: lanes.with_model(lanes.due(LaneName.STRUCTURE)),
-            since="due_at",
-            whose="user",
+            "structure",
+            "language model work",
+            "llm",
+            lambda: lanes.with_model(lanes.due(LaneName.STRUCTURE)),
             urgent=False,
         ),
         WorkKind(
-            name="runs",
-            title="runs",
-            queue="sandbox",
-            work=runs.waiting,
+            "runs",
+            "runs",
+            "sandbox",
+            runs.waiting,
             since="queued_at",
-            whose="user",
             mortal=lambda: Run.objects.exclude(kind__in=BY_MODEL),
             again=runs.try_again,
         ),
         WorkKind(
-            name="questions",
-            title="questions",
-            queue="llm",
-            work=runs.questions,
+            "questions",
+            "questions",
+            "llm",
+            runs.questions,
             since="queued_at",
-            whose="user",
             mortal=lambda: Run.objects.filter(kind__in=BY_MODEL),
             again=runs.try_again,
         ),
+        WorkKind("redactions", "redactions", "sandbox", redaction.waiting),
+        WorkKind("erasures", "user erasures", "default", user_erasure.waiting),
+        WorkKind("merges", "user merges", "default", merging.waiting),
         WorkKind(
-            name="redactions",
-            title="redactions",
-            queue="sandbox",
-            work=redaction.waiting,
-            since="due_at",
-            whose="user",
-        ),
-        WorkKind(
-            name="erasures",
-            title="user erasures",
-            queue="default",
-            work=user_erasure.waiting,
-            since="due_at",
-            whose="user",
-        ),
-        WorkKind(
-            name="merges",
-            title="user merges",
-            queue="default",
-            work=merging.waiting,
-            since="due_at",
-            whose="user",
-        ),
-        WorkKind(
-            name="deliveries",
-            title="webhook messages",
-            queue="default",
-            work=_pending_messages,
+            "deliveries",
+            "webhook messages",
+            "default",
+            _pending_messages,
             ready=lambda: delivery_attempts.sendable(timezone.now()),
             since="created_at",
             whose="endpoint",
@@ -166,46 +135,36 @@ KINDS: Mapping[str, WorkKind] = {
             again=outbox.try_again,
         ),
         WorkKind(
-            name="versions",
-            title="unchecked workspace constraints",
-            queue="sandbox",
-            work=workspace_constraints.unjudged,
+            "versions",
+            "unchecked workspace constraints",
+            "sandbox",
+            workspace_constraints.unjudged,
             since="created_at",
             whose="constraint",
         ),
         WorkKind(
-            name="mails",
-            title="emails to staff",
-            queue="default",
-            work=lambda: staff_mail.waiting(timezone.now()),
+            "mails",
+            "emails to staff",
+            "default",
+            lambda: staff_mail.waiting(timezone.now()),
             since="",
             whose="staff",
         ),
+        WorkKind("indexes", "search indexes", "default", announcing.waiting, urgent=False),
         WorkKind(
-            name="indexes",
-            title="search indexes",
-            queue="default",
-            work=announcing.waiting,
-            since="due_at",
-            whose="user",
-            urgent=False,
-        ),
-        WorkKind(
-            name="forecasts",
-            title="forecasts",
-            queue="sandbox",
-            work=forecasts.waiting,
-            since="due_at",
-            whose="user",
+            "forecasts",
+            "forecasts",
+            "sandbox",
+            forecasts.waiting,
             urgent=False,
             mortal=Forecast.objects.all,
             again=_forecasts_again,
         ),
         WorkKind(
-            name="backtests",
-            title="backtests",
-            queue="sandbox",
-            work=backtests.waiting,
+            "backtests",
+            "backtests",
+            "sandbox",
+            backtests.waiting,
             since="created_at",
             whose="workspace",
             urgent=False,

@@ -55,23 +55,15 @@ def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
 def effective(own: Overrides) -> SandboxLimits:
     """Return the limits that take effect with these overrides."""
     chosen = overrides.effective(table.SANDBOXES, own)
-    values = {name: min(value, ceiling(name)) for name, value in chosen.items()}
-    memory_mib, tmpfs_mib = int(values["memory_mib"]), int(values["tmpfs_mib"])
+    values = {
+        name: LIMITS[name].value_type(min(value, ceiling(name))) for name, value in chosen.items()
+    }
     wall_seconds = min(values["wall_seconds"], values["total_seconds"])
-    return SandboxLimits(
-        wall_seconds=wall_seconds,
-        total_seconds=values["total_seconds"],
-        cpu_seconds=min(int(values["cpu_seconds"]), math.ceil(wall_seconds)),
-        process_memory_mib=min(
-            int(values["process_memory_mib"]), process_memory_most(memory_mib, tmpfs_mib)
-        ),
-        output_kib=int(values["output_kib"]),
-        result_kib=int(values["result_kib"]),
-        result_depth=int(values["result_depth"]),
-        memory_mib=memory_mib,
-        pids=int(values["pids"]),
-        tmpfs_mib=tmpfs_mib,
-    )
+    most = process_memory_most(values["memory_mib"], values["tmpfs_mib"])
+    values["wall_seconds"] = wall_seconds
+    values["cpu_seconds"] = min(values["cpu_seconds"], math.ceil(wall_seconds))
+    values["process_memory_mib"] = min(values["process_memory_mib"], most)
+    return SandboxLimits(**values)
 
 
 def validate_overrides(own: Overrides) -> dict[str, str]:

@@ -12,8 +12,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from memory.delivery import delivery_attempts, webhook_endpoints
-from memory.delivery.delivery_attempts import Attempt
-from memory.models import Delivery
+from memory.models import Delivery, DeliveryAttempt
 from memory.privacy import encryption
 from memory.work import leases
 from memory.work.hints import send_hint
@@ -64,16 +63,16 @@ def _send(delivery: Delivery) -> None:
         headers,
         seconds=settings.UAC_WEBHOOK_TIMEOUT_SECONDS,
     )
-    attempt = Attempt(
+    attempt = DeliveryAttempt(
+        delivery=delivery,
         at=began_at,
         seconds=round(time.monotonic() - began, 3),
         status=answer.status,
         error=answer.error,
         address=answer.address,
         answer=answer.excerpt,
-        retry_after=answer.retry_after,
     )
-    delivery_attempts.record(delivery, attempt)
+    delivery_attempts.record(attempt, retry_after=answer.retry_after)
     logger.info(
         "webhook_called",
         endpoint=str(delivery.endpoint_id),

@@ -15,14 +15,7 @@ from memory.models.alerts import AlertKind, AlertState, Severity
 from memory.models.runs import RunTrigger
 from memory.workspace_settings import alert_settings
 from tests.factories import make_checkpoint, make_run
-from tests.integration.alerts.test_life import (
-    ALLERGY,
-    BOTH,
-    PASSPORT,
-    finding,
-    record,
-    run_finds,
-)
+from tests.integration.alerts.test_life import ALLERGY, BOTH, PASSPORT, finding, record, run_finds
 
 pytestmark = pytest.mark.django_db
 

@@ -700,6 +700,11 @@ def test_a_model_that_would_silence_a_duplicate_is_noted_on_the_listed_alert(
     assert told(user) == ["opened", "changed"]
 
 
+def _merge(user: MemoryUser, merged: MemoryUser, alerts: dict[str, Any]) -> None:
+    rest: dict[str, Any] = {"alerts": alerts, "left_behind": [], "last_seq": 0, "due_at": None}
+    Merge.objects.create(user=user, merged=merged, by="key:x", created_at=timezone.now(), **rest)
+
+
 @pytest.mark.parametrize("state", ["acknowledged", "snoozed", "resolved"])
 def test_after_a_merge_what_was_open_is_not_put_away_with_another(
     user: MemoryUser, state: str
@@ -707,19 +712,11 @@ def test_after_a_merge_what_was_open_is_not_put_away_with_another(
     """The merged user's own constraint was dealt with; the workspace's had a separate alert."""
     bob = create_user(user.workspace, "bob", time_zone="Europe/Berlin", metadata=None)
     standing = {"alert": str(uuid.uuid4()), "until": None}
-    Merge.objects.create(
-        user=user,
-        merged=bob,
-        by="key:x",
-        created_at=timezone.now(),
-        last_seq=0,
-        left_behind=[],
-        alerts={
-            own().fingerprint: {**standing, "state": state},
-            ours().fingerprint: {**standing, "state": "open"},
-        },
-        due_at=None,
-    )
+    alerts = {
+        own().fingerprint: {**standing, "state": state},
+        ours().fingerprint: {**standing, "state": "open"},
+    }
+    _merge(user, bob, alerts)
     for _ in range(2):
         run_finds(user, own(), ours())
         assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
@@ -731,16 +728,7 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
     run_finds(bob, own(), ours())
     known = listed(bob)
     _do_by_hand(bob, act)
-    Merge.objects.create(
-        user=user,
-        merged=bob,
-        by="key:x",
-        created_at=timezone.now(),
-        last_seq=0,
-        left_behind=[],
-        alerts=handover.hand_over(bob, user),
-        due_at=None,
-    )
+    _merge(user, bob, handover.hand_over(bob, user))
     for _ in range(2):
         run_finds(user, own(), ours())
         assert causes(listed(user)) == [OWN, OURS]

@@ -23,6 +23,7 @@ from tests.integration.alerts.test_duplicates import (
     own,
     run_finds,
 )
+from tests.rows import explain
 from tests.services import SERVICES
 
 pytestmark = pytest.mark.usefixtures("live_database")
@@ -75,13 +76,7 @@ def rows_per_look(statement: str) -> int:
 
 def scans(statement: str) -> list[Mapping[str, Any]]:
     """Return the steps of a statement's plan that read a table or an index, with their figures."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
-        [[[plan]]] = cursor.fetchall()
-    steps = [plan["Plan"]]
-    for step in steps:
-        steps += step.get("Plans", ())
-    return [step for step in steps if step["Node Type"].endswith("Scan")]
+    return [step for step in explain(statement) if step["Node Type"].endswith("Scan")]
 
 
 def _rows_of(scan: Mapping[str, Any]) -> float:

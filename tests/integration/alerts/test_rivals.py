@@ -1,16 +1,16 @@
 """Several dispatchers, workers and people at the same alerts: each step is taken once."""
 
 import datetime
-import threading
 
 import time_machine
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from memory.alerting import lifecycle
 from memory.models import Alert, AlertEvent, Workspace
 from memory.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.rivals import run_at_once
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -26,26 +26,19 @@ def test_rival_dispatchers_and_people_wake_and_escalate_each_alert_once(
         snoozed, waiting = Alert.objects.filter(user=user)
         lifecycle.snooze(snoozed, actor="staff:eve", until=until)
         Alert.objects.filter(pk=waiting.pk).update(escalate_at=until)
-    barrier = threading.Barrier(4)
 
-    def rival(step: int) -> None:
-        barrier.wait()
+    def dispatch() -> None:
         for _ in range(60):
-            if step < 3:
-                lifecycle.wake(5)
-                lifecycle.escalate(5)
-            else:
-                for user in users[:3]:
-                    with transaction.atomic():
-                        run_finds(user, finding(record("m-1")), finding(record("m-2")))
-        connection.close()
+            lifecycle.wake(5)
+            lifecycle.escalate(5)
+
+    def find() -> None:
+        for user in users[:3] * 60:
+            with transaction.atomic():
+                run_finds(user, finding(record("m-1")), finding(record("m-2")))
 
     with time_machine.travel(until + HOUR, tick=True):
-        threads = [threading.Thread(target=rival, args=(step,)) for step in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_at_once(dispatch, dispatch, dispatch, find)
         while lifecycle.wake(100) or lifecycle.escalate(100):
             pass
 

@@ -1,7 +1,6 @@
 """E-mail to the staff: content, time and recipients; nothing is lost."""
 
 import datetime
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,7 +10,7 @@ import pytest
 import time_machine
 from django.contrib.auth.models import Permission, User
 from django.core import mail
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -32,6 +31,7 @@ from memory.models.staff_mail import MailMode
 from memory.users import create_user
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.mail_server import MailServer, mail_server
+from tests.rivals import run_at_once
 from tests.waiting import eventually, scaled
 from workers.delivery import mailing
 from workers.service import dispatching
@@ -537,19 +537,12 @@ def test_rival_workers_send_one_mail(
     subscription = subscribe(workspace)
     with transaction.atomic():
         run_finds(user, finding(record("m-1")))
-    barrier = threading.Barrier(4)
 
     def work() -> None:
-        barrier.wait()
         for _ in range(5):
             mailing.send(subscription.pk)
-        connection.close()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(*[work] * 4)
 
     assert len(smtp.mails) == 1
     assert subscription.cursors.get().seq == 1

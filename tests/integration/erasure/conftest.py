@@ -1,8 +1,7 @@
 """A person who is erased, and the proof that nothing is left."""
 
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from unittest import mock
 
 import pytest
@@ -12,7 +11,9 @@ from rest_framework.test import APIClient
 from memory.models import MemoryUser, UserErasure, Workspace
 from memory.models.workspaces import Scope
 from memory.privacy import user_erasure
-from memory.workspaces import create_key
+from tests.conftest import new_client
+from tests.integration.races.conftest import just_before as just_before
+from tests.rows import as_text
 from tests.waiting import eventually
 from workers import tasks
 
@@ -23,10 +24,7 @@ MARKER = "Wolframite"
 @pytest.fixture
 def api(workspace: Workspace) -> APIClient:
     """A client of the API whose key may erase."""
-    _, text = create_key(workspace, "tests", [Scope.READ, Scope.WRITE, Scope.MANAGE])
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
+    return new_client(workspace, Scope.READ, Scope.WRITE, Scope.MANAGE)
 
 
 def finish(user: MemoryUser) -> UserErasure:
@@ -64,13 +62,4 @@ def _cells() -> Iterator[str]:
             names = [column.name for column in cursor.description or ()]
             for row in cursor.fetchall():
                 for name, value in zip(names, row, strict=True):
-                    yield f"{table}.{name}: {_text(value)}"
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, memoryview | bytes):
-        return str(value)
-    raw = bytes(value)
-    with suppress(zlib.error):
-        raw += zlib.decompress(raw)
-    return raw.decode("latin-1")
+                    yield f"{table}.{name}: {as_text(value)}"

@@ -13,7 +13,7 @@ from memory.models.workspaces import Scope
 from memory.operations.verification import problems
 from memory.privacy import user_erasure
 from memory.users import create_user
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.integration.erasure.conftest import finish, found
 from tests.integration.erasure.test_registry import plant
 
@@ -149,11 +149,7 @@ def test_it_takes_a_reason_that_does_not_name_the_user(
 
 
 def test_it_takes_a_key_that_may_manage(workspace: Workspace, user: MemoryUser) -> None:
-    _, text = create_key(workspace, "a backend", [Scope.READ, Scope.WRITE])
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-
-    answer = client.delete(WHY)
+    answer = new_client(workspace, Scope.READ, Scope.WRITE).delete(WHY)
 
     assert answer.status_code == 403
     assert "manage" in answer.data["detail"]
@@ -162,9 +158,7 @@ def test_it_takes_a_key_that_may_manage(workspace: Workspace, user: MemoryUser) 
 
 def test_other_workspaces_see_nothing_of_it(api: APIClient, user: MemoryUser) -> None:
     erasure = api.delete(WHY).data["id"]
-    _, text = create_key(Workspace.objects.create(name="other"), "x", [Scope.READ, Scope.MANAGE])
-    stranger = APIClient()
-    stranger.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    stranger = new_client(Workspace.objects.create(name="other"), Scope.READ, Scope.MANAGE)
 
     assert stranger.get(f"/v1/erasures/{erasure}/").status_code == 404
     assert stranger.delete("/v1/users/nobody/?reason=x").status_code == 404

@@ -1,10 +1,6 @@
 """Erasures while others write, and by workers that are killed."""
 
 import datetime
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -36,8 +32,11 @@ from memory.privacy import erasure_registry, user_erasure
 from memory.users import create_user, is_erased
 from memory.work import leases, runs
 from tests.integration.erasure.conftest import MARKER, finish, found, go_on
+from tests.rivals import run_at_once, run_until_killed
 from tests.waiting import eventually, scaled
 from workers import tasks
+
+JustBefore = Callable[[object, str, Callable[[], object]], None]
 
 
 def append(user: MemoryUser, key: str = "a") -> None:
@@ -54,25 +53,11 @@ def erase_at_once(user: MemoryUser) -> None:
     finish(user)
 
 
-def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, module: object, name: str, rival: Callable[[], None]
-) -> None:
-    """Have the rival write before the first call of this function of the module."""
-    original = getattr(module, name)
-
-    def called(*arguments: Any, **options: Any) -> Any:
-        monkeypatch.setattr(module, name, original)
-        rival()
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(module, name, called)
-
-
 def test_a_checkpoint_that_is_being_made_does_not_come(
-    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    live_database: str, user: MemoryUser, just_before: JustBefore
 ) -> None:
     append(user)
-    meanwhile(monkeypatch, checkpoints, "commit", lambda: erase(user))
+    just_before(checkpoints, "commit", lambda: erase(user))
 
     tasks.checkpoint_records(user.pk)
     row = finish(user)
@@ -83,7 +68,7 @@ def test_a_checkpoint_that_is_being_made_does_not_come(
 
 
 def test_an_answer_that_is_being_computed_is_not_kept(
-    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    live_database: str, user: MemoryUser, just_before: JustBefore
 ) -> None:
     append(user)
     tasks.checkpoint_records(user.pk)
@@ -92,7 +77,7 @@ def test_an_answer_that_is_being_computed_is_not_kept(
     run = runs.queue(
         user, RunKind.QUERY, RunTrigger.API, checkpoint=user.head, input={"code": code}
     )
-    meanwhile(monkeypatch, runs, "finish", lambda: erase_at_once(user))
+    just_before(runs, "finish", lambda: erase_at_once(user))
 
     tasks.execute_run(str(run.pk))
     row = finish(user)
@@ -208,20 +193,13 @@ def test_whoever_comes_later_is_refused_by_the_database(
 
 def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: MemoryUser) -> None:
     append(user)
-    barrier = threading.Barrier(4)
     told = []
 
     def run() -> None:
-        barrier.wait()
         told.append(user_erasure.ask(user, by="test", reason="asked for").pk)
         tasks.erase(str(told[0]))
-        connection.close()
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_at_once(*[run] * 4)
     row = finish(user)
 
     assert set(told) == {row.pk}
@@ -260,17 +238,9 @@ def test_killed_at_any_batch_another_worker_goes_on(live_database: str, user: Me
     }
     erase(user)
     row = UserErasure.objects.get()
-    settings = connection.settings_dict
-    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**settings)
 
     for after in (1, 4, 9):
-        killed = subprocess.run(
-            [sys.executable, "-c", KILLED, str(row.pk), str(after)],
-            env={**os.environ, "DATABASE_URL": url},
-            timeout=scaled(240),
-            check=False,
-        )
-        assert killed.returncode == -signal.SIGKILL
+        run_until_killed(KILLED, row.pk, after)
         row.refresh_from_db()
         assert row.due_at is not None
         UserErasure.objects.update(lease_expires_at=None)  # his lease expires

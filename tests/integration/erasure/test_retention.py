@@ -32,12 +32,6 @@ WORDS = "Wolframite"
 Aged = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what the process has seen in another test."""
-    monkeypatch.setattr(retention, "_quiet_until", {})
-
-
 def keep(workspace: Workspace, **days: int) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(
         **{f"keep_{name}_days": number for name, number in days.items()}

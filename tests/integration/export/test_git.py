@@ -1,6 +1,7 @@
 """Real git clones, fetches, and tries to push; the result is a project that runs."""
 
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from tests.integration.export.conftest import Run, assert_green, record, run_pyt
 
 pytestmark = pytest.mark.usefixtures("live_database")
 
+Clone = Callable[..., Path]
+
 STORY = [
     "v1: adds Trip rome, adds Passport p-1, defines Trip, defines Passport",
     "v2: adds Trip oslo",
@@ -35,18 +38,31 @@ def url(base_url: str) -> str:
     return f"{base_url}/v1/users/ada/git"
 
 
+@pytest.fixture
+def clone(url: str, git: Run, tmp_path: Path) -> Clone:
+    """Clone the person's project, and return the folder."""
+
+    def do(name: str = "ada", *options: str) -> Path:
+        assert_success(git("clone", url, name, *options))
+        return tmp_path / name
+
+    return do
+
+
+def assert_success(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stderr
+
+
 def log(git: Run, folder: Path, form: str = "%s") -> list[str]:
     """Return one field of every commit, oldest first."""
     return git("log", "--reverse", f"--format={form}", cwd=folder).stdout.splitlines()
 
 
 def test_a_clone_is_a_project_that_runs_and_its_log_tells_the_story(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+    lived: MemoryUser, git: Run, clone: Clone
 ) -> None:
     # When a person's project is cloned,
-    cloned = git("clone", url, "ada")
-    assert cloned.returncode == 0, cloned.stderr
-    ada = tmp_path / "ada"
+    ada = clone()
     # then its tests pass and its types are right with nothing but what is in it,
     assert_green(ada)
     assert git("status", "--porcelain", cwd=ada).stdout == ""
@@ -72,7 +88,7 @@ def test_a_clone_is_a_project_that_runs_and_its_log_tells_the_story(
 
 
 def test_references_and_constraints_work_in_a_clone(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path, api: APIClient, work: Any
+    lived: MemoryUser, clone: Clone, api: APIClient, work: Any
 ) -> None:
     # Given a record that refers to one of another domain,
     edits = [
@@ -94,9 +110,8 @@ def test_references_and_constraints_work_in_a_clone(
     assert api.post("/v1/users/ada/checkpoints/?wait=0", {"edits": edits}).status_code == 202
     work()
     # when the project is cloned and asked with nothing but Python,
-    git("clone", url, "ada")
     asked = run_python(
-        tmp_path / "ada",
+        clone(),
         "-c",
         "import datetime\n"
         "from constraints import overlap\n"
@@ -109,28 +124,22 @@ def test_references_and_constraints_work_in_a_clone(
 
 
 def test_the_same_history_has_the_same_ids_and_grows_at_its_end(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path, api: APIClient, work: Any
+    lived: MemoryUser, git: Run, clone: Clone, say: Callable[..., None]
 ) -> None:
     # Given two clones,
-    git("clone", url, "one")
-    git("clone", url, "two", "-c", "protocol.version=0")
-    one, two = tmp_path / "one", tmp_path / "two"
+    one, two = clone("one"), clone("two", "-c", "protocol.version=0")
     assert log(git, one, "%H") == log(git, two, "%H")
     # when more is learned and the first pulls,
-    entry = record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90)
-    api.post("/v1/users/ada/entries/", {"entries": [entry]})
-    work()
+    say(record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90))
     before = log(git, one, "%H")
-    pulled = git("pull", "--ff-only", cwd=one)
+    assert_success(git("pull", "--ff-only", cwd=one))
     # then it gets what is new, and its past is as it was.
-    assert pulled.returncode == 0, pulled.stderr
     assert log(git, one, "%H")[:5] == before
     assert log(git, one)[5:] == ["v6: adds Trip bonn"]
     assert git("fsck", "--strict", cwd=one).returncode == 0
     assert "up to date" in git("pull", cwd=one).stdout
     # The other clone has not changed, and pulls a tag separately.
-    fetched = git("fetch", "origin", "tag", "v6", cwd=two)
-    assert fetched.returncode == 0, fetched.stderr
+    assert_success(git("fetch", "origin", "tag", "v6", cwd=two))
     assert git("rev-parse", "v6", cwd=two).stdout == git("rev-parse", "main", cwd=one).stdout
 
 
@@ -141,12 +150,10 @@ def test_a_shallow_clone_begins_late_and_can_be_deepened(
     git: Run,
     tmp_path: Path,
     protocol: str,
-    api: APIClient,
-    work: Callable[[], None],
+    say: Callable[..., None],
 ) -> None:
     # When only the newest version is cloned,
-    cloned = git("-c", f"protocol.version={protocol}", "clone", "--depth=1", url, "ada")
-    assert cloned.returncode == 0, cloned.stderr
+    assert_success(git("-c", f"protocol.version={protocol}", "clone", "--depth=1", url, "ada"))
     ada = tmp_path / "ada"
     assert log(git, ada) == STORY[4:]
     assert (ada / "domains/travel/state.py").is_file()
@@ -155,15 +162,11 @@ def test_a_shallow_clone_begins_late_and_can_be_deepened(
     assert git("fetch", "--depth=3", cwd=ada).returncode == 0
     assert log(git, ada) == STORY[2:]
     # pulls what is new,
-    entry = record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90)
-    api.post("/v1/users/ada/entries/", {"entries": [entry]})
-    work()
-    pulled = git("pull", "--ff-only", cwd=ada)
-    assert pulled.returncode == 0, pulled.stderr
+    say(record("Trip", "bonn", to="Bonn", on="2026-03-01", cost=90))
+    assert_success(git("pull", "--ff-only", cwd=ada))
     assert log(git, ada) == [*STORY[2:], "v6: adds Trip bonn"]
     # and becomes whole.
-    whole = git("fetch", "--unshallow", "--tags", cwd=ada)
-    assert whole.returncode == 0, whole.stderr
+    assert_success(git("fetch", "--unshallow", "--tags", cwd=ada))
     assert log(git, ada) == [*STORY, "v6: adds Trip bonn"]
     assert git("fsck", "--strict", cwd=ada).returncode == 0
 
@@ -171,8 +174,7 @@ def test_a_shallow_clone_begins_late_and_can_be_deepened(
 def test_one_version_can_be_cloned_by_its_tag(
     lived: MemoryUser, url: str, git: Run, tmp_path: Path
 ) -> None:
-    cloned = git("clone", "--depth=1", "--branch=v3", url, "ada")
-    assert cloned.returncode == 0, cloned.stderr
+    assert_success(git("clone", "--depth=1", "--branch=v3", url, "ada"))
     assert log(git, tmp_path / "ada") == STORY[2:3]
     # Older and newer versions come later.
     assert git("fetch", "--depth=1", "origin", "tag", "v1", cwd=tmp_path / "ada").returncode == 0
@@ -182,11 +184,10 @@ def test_one_version_can_be_cloned_by_its_tag(
 
 
 def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path
+    lived: MemoryUser, git: Run, clone: Clone
 ) -> None:
     rollback.restore(lived, 2, reopen=False, by="key:x", reason="It was\x1b[31m wrong.")
-    git("clone", url, "ada")
-    ada = tmp_path / "ada"
+    ada = clone()
     assert log(git, ada)[-1] == "v6: rolls back to v2"
     trees = log(git, ada, "%T")
     assert trees[5] == trees[1]
@@ -196,11 +197,8 @@ def test_a_version_that_was_gone_back_to_is_a_commit_of_its_own(
     assert "\x1b" not in shown
 
 
-def test_a_push_is_refused_with_a_reason(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path
-) -> None:
-    git("clone", url, "ada")
-    ada = tmp_path / "ada"
+def test_a_push_is_refused_with_a_reason(lived: MemoryUser, git: Run, clone: Clone) -> None:
+    ada = clone()
     (ada / "manifest.py").write_text("")
     git("-c", "user.name=x", "-c", "user.email=x", "commit", "-am", "mine", cwd=ada)
     pushed = git("push", cwd=ada)
@@ -227,32 +225,26 @@ def test_who_has_no_key_or_that_of_another_workspace_gets_nothing(
 
 
 def test_the_key_may_be_in_the_address_or_come_from_a_helper(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path, key: str
+    lived: MemoryUser, url: str, git: Run, key: str
 ) -> None:
     # Git asks for a password only when it is told to.
     helper = f"!f() {{ echo username=ada; echo password={key}; }}; f"
-    cloned = git("-c", f"credential.helper={helper}", "clone", url, "ada", login=False)
-    assert cloned.returncode == 0, cloned.stderr
-    bearer = git(
-        "-c", f"http.extraHeader=Authorization: Bearer {key}", "clone", url, "eve", login=False
-    )
-    assert bearer.returncode == 0, bearer.stderr
+    bearer = f"http.extraHeader=Authorization: Bearer {key}"
+    for option, name in ((f"credential.helper={helper}", "ada"), (bearer, "eve")):
+        assert_success(git("-c", option, "clone", url, name, login=False))
 
 
-def test_an_id_may_need_to_be_encoded(
-    workspace: Workspace, base_url: str, git: Run, tmp_path: Path
-) -> None:
+def test_an_id_may_need_to_be_encoded(workspace: Workspace, base_url: str, git: Run) -> None:
     odd = create_user(workspace, "auth0|7@x.org+1:b", time_zone="UTC", metadata=None)
     make_checkpoint(odd)
     for written in ("auth0%7C7%40x.org%2B1%3Ab", "auth0%7c7@x.org+1:b"):
-        cloned = git("clone", f"{base_url}/v1/users/{written}/git", written[-9:])
-        assert cloned.returncode == 0, cloned.stderr
+        assert_success(git("clone", f"{base_url}/v1/users/{written}/git", written[-9:]))
     # An id contains no slash.
     assert git("clone", f"{base_url}/v1/users/a%2Fb/git", "none").returncode != 0
 
 
 def test_of_whom_nothing_is_known_there_is_an_empty_repository(
-    user: MemoryUser, url: str, git: Run, tmp_path: Path
+    user: MemoryUser, url: str, git: Run
 ) -> None:
     cloned = git("clone", url, "ada")
     assert cloned.returncode == 0, cloned.stderr
@@ -260,9 +252,9 @@ def test_of_whom_nothing_is_known_there_is_an_empty_repository(
 
 
 def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path, work: Callable[[], None]
+    lived: MemoryUser, url: str, git: Run, clone: Clone, work: Callable[[], None]
 ) -> None:
-    git("clone", url, "before")
+    before = clone("before")
     # Given an entry that was redacted, on which some versions rest,
     redaction.redact(lived, [3], by="key:test", reason="A mistake.")
     # while that is being done there is nothing to clone,
@@ -271,40 +263,34 @@ def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
     assert "redaction" in waiting.stderr
     # and afterwards it is all there but for what rested on it.
     work()
-    cloned = git("clone", url, "ada")
-    assert cloned.returncode == 0, cloned.stderr
-    ada = tmp_path / "ada"
+    ada = clone()
     checked = git("fsck", "--strict", cwd=ada)
     assert (checked.returncode, checked.stderr) == (0, "")
     for version, there in (("v1", True), ("v2", False), ("main", True)):
         shown = git("show", f"{version}:domains/travel/state.py", cwd=ada)
         assert (shown.returncode == 0) == there, version
         assert git("show", f"{version}:domains/travel/schema.py", cwd=ada).returncode == 0
-    assert "oslo" in git("log", "-p", "--all", cwd=tmp_path / "before").stdout.lower()
+    assert "oslo" in git("log", "-p", "--all", cwd=before).stdout.lower()
     assert "oslo" not in git("log", "-p", "--all", cwd=ada).stdout.lower()
     told = git("show", "-s", "v2", cwd=ada).stdout
     assert re.search(r"Redacted later.*\n\s+- domains/travel/state.py", told)
     assert_green(ada)
     # Earlier clones get the new history.
-    fetched = git("fetch", cwd=tmp_path / "before")
-    assert fetched.returncode == 0, fetched.stderr
-    main = git("rev-parse", "origin/main", cwd=tmp_path / "before").stdout
+    assert_success(git("fetch", cwd=before))
+    main = git("rev-parse", "origin/main", cwd=before).stdout
     assert main == git("rev-parse", "main", cwd=ada).stdout
 
 
 def test_contents_of_before_the_git_ids_are_told_alike(
-    lived: MemoryUser, url: str, git: Run, tmp_path: Path, superuser: Callable[[str], None]
+    lived: MemoryUser, git: Run, clone: Clone, superuser: Callable[[str], None]
 ) -> None:
-    git("clone", url, "new")
+    new = clone("new")
     superuser("UPDATE memory_blob SET git_id = ''")
     assert not Blob.objects.exclude(git_id="").exists()
-    git("clone", url, "old")
-    assert log(git, tmp_path / "old", "%H") == log(git, tmp_path / "new", "%H")
+    assert log(git, clone("old"), "%H") == log(git, new, "%H")
 
 
-def test_a_long_history_is_sent_as_what_differs(
-    user: MemoryUser, url: str, git: Run, tmp_path: Path
-) -> None:
+def test_a_long_history_is_sent_as_what_differs(user: MemoryUser, git: Run, clone: Clone) -> None:
     # Given many versions of a file that grows, and shrinks,
     texts, body = [], ""
     for number in range(300):
@@ -318,10 +304,8 @@ def test_a_long_history_is_sent_as_what_differs(
         user.head = make_checkpoint(user, version, tree={"manifest.py": sha256(text)})
     user.save()
     # when it is cloned,
-    cloned = git("clone", url, "ada")
+    ada = clone()
     # then every version is as it was, and little was sent.
-    assert cloned.returncode == 0, cloned.stderr
-    ada = tmp_path / "ada"
     assert git("fsck", "--strict", cwd=ada).returncode == 0
     for version in (1, 2, 7, 8, 250, 300):
         shown = git("show", f"v{version}:manifest.py", cwd=ada).stdout

@@ -44,7 +44,7 @@ from memory.privacy import redaction
 from memory.privacy.erasure_registry import REGISTRY
 from memory.temporal.history import BeingRedacted
 from memory.users import create_user
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.admin.conftest import _populate
 from tests.integration.checkpointing.conftest import trip
@@ -74,10 +74,7 @@ def rows(files: Zip, name: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def manager(workspace: Workspace) -> APIClient:
-    _, text = create_key(workspace, "tests", [Scope.READ, Scope.WRITE, Scope.MANAGE])
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
+    return new_client(workspace, Scope.READ, Scope.WRITE, Scope.MANAGE)
 
 
 def test_every_model_and_column_of_the_registry_is_told_or_left_out_with_a_reason() -> None:

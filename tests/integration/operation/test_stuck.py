@@ -18,6 +18,7 @@ from memory.models import (
     Alarm,
     Backtest,
     Delivery,
+    DeliveryAttempt,
     Forecast,
     Lane,
     MemoryUser,
@@ -228,11 +229,11 @@ def test_a_message_that_was_redacted_is_no_dead_letter(user: MemoryUser) -> None
 
 
 def given_up_after_its_last_try(message: Delivery, payload: str) -> None:
-    attempt = delivery_attempts.Attempt(at=timezone.now(), seconds=1, status=500, error="500")
     Delivery.objects.filter(pk=message.pk).update(attempts=50)
     claimed = delivery_attempts.claim(str(message.endpoint_id))
     assert claimed is not None
-    delivery_attempts.record(claimed, attempt)
+    attempt = DeliveryAttempt(delivery=claimed, at=timezone.now(), seconds=1, error="500")
+    delivery_attempts.record(attempt)
     message.refresh_from_db()
     assert message.state == DeliveryState.GIVEN_UP
 

@@ -1,8 +1,6 @@
 """A person with a redacted entry, and the proof that nothing of it is left."""
 
-import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,7 +10,8 @@ from rest_framework.test import APIClient
 
 from memory.models import Workspace
 from memory.models.workspaces import Scope
-from memory.workspaces import create_key
+from tests.conftest import new_client
+from tests.rows import as_text
 
 # The text that nobody may find again.
 MARKER = "Wolframite"
@@ -24,10 +23,7 @@ Say = Callable[..., int]
 @pytest.fixture
 def api(workspace: Workspace) -> APIClient:
     """A client of the API whose key may redact."""
-    _, text = create_key(workspace, "tests", [Scope.READ, Scope.WRITE, Scope.MANAGE])
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
+    return new_client(workspace, Scope.READ, Scope.WRITE, Scope.MANAGE)
 
 
 @pytest.fixture
@@ -58,19 +54,10 @@ def found(marker: str = MARKER) -> list[str]:
                 continue
             for field in model._meta.concrete_fields:
                 cursor.execute(f'SELECT "{field.column}" FROM "{model._meta.db_table}"')
-                texts = [_text(value) for (value,) in cursor.fetchall()]
+                texts = [as_text(value) for (value,) in cursor.fetchall()]
                 places += [
                     f"{model.__name__}.{field.name}: {text[:300]}"
                     for text in texts
                     if marker.lower() in text.lower()
                 ]
     return places
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, memoryview | bytes):
-        return str(value)
-    raw = bytes(value)
-    with suppress(zlib.error):
-        raw += zlib.decompress(raw)
-    return raw.decode("latin-1")

@@ -11,7 +11,7 @@ from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
 from memory.models.workspaces import Scope
 from memory.users import create_user
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.integration.redaction.conftest import MARKER, USER, Say
 
 pytestmark = pytest.mark.django_db
@@ -80,11 +80,7 @@ def test_requests_with_keys_are_forgotten_if_they_brought_it_and_remembered_if_n
 
 
 def test_it_takes_a_key_that_may_manage(workspace: Workspace, said: LogEntry) -> None:
-    _, text = create_key(workspace, "a backend", [Scope.READ, Scope.WRITE])
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-
-    answer = client.delete(ENTRY)
+    answer = new_client(workspace, Scope.READ, Scope.WRITE).delete(ENTRY)
 
     assert answer.status_code == 403
     assert "manage" in answer.data["detail"]

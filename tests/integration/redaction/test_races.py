@@ -1,12 +1,6 @@
 """Redactions by several at a time, and by workers that are killed."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-
-from django.db import connection
 
 from memory import log
 from memory.log import Draft
@@ -15,7 +9,8 @@ from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
 from tests.integration.redaction.conftest import MARKER, found
-from tests.waiting import eventually, scaled
+from tests.rivals import run_at_once, run_until_killed
+from tests.waiting import eventually
 from workers import tasks
 
 
@@ -26,28 +21,16 @@ def append(user: MemoryUser, key: str, name: str) -> int:
     return entry.seq
 
 
-def at_once(number: int, do: object) -> None:
-    barrier = threading.Barrier(number)
-
-    def run() -> None:
-        barrier.wait()
-        do()  # type: ignore[operator]
-        connection.close()
-
-    threads = [threading.Thread(target=run) for _ in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: MemoryUser) -> None:
     append(user, "a", "Aspirin")
     secret = append(user, "b", MARKER)
     told: list[int] = []
 
-    at_once(4, lambda: told.append(redaction.redact(user, [secret], by="test", reason="").seq))
-    at_once(4, lambda: tasks.redact(user.pk))
+    def ask() -> None:
+        told.append(redaction.redact(user, [secret], by="test", reason="").seq)
+
+    run_at_once(*[ask] * 4)
+    run_at_once(*[lambda: tasks.redact(user.pk)] * 4)
 
     assert set(told) == {3}
     assert LogEntry.objects.filter(user=user).count() == 3
@@ -73,7 +56,7 @@ def test_entries_that_come_in_at_the_same_time_are_not_lost(
         else:
             append(user, name, "Aspirin")
 
-    at_once(4, work)
+    run_at_once(*[work] * 4)
     tasks.redact(user.pk)
     tasks.checkpoint_records(user.pk)
 
@@ -107,17 +90,9 @@ def test_a_worker_that_is_killed_leaves_what_another_one_finishes(
     append(user, "a", "Aspirin")
     secret = append(user, "b", MARKER)
     redaction.redact(user, [secret], by="test", reason="")
-    settings = connection.settings_dict
-    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**settings)
 
-    worker = subprocess.run(
-        [sys.executable, "-c", KILLED, str(user.pk)],
-        env={**os.environ, "DATABASE_URL": url},
-        timeout=scaled(240),
-        check=False,
-    )
+    run_until_killed(KILLED, user.pk)
 
-    assert worker.returncode == -signal.SIGKILL
     assert Checkpoint.objects.filter(user=user).count() == 2
     row = Redaction.objects.get(user=user)
     assert row.due_at is not None

@@ -313,7 +313,7 @@ def test_embeddings_and_language_models_have_budgets_apart(
         call_of_a_model()
 
     of_models, _ = llm_spending.spent(user.workspace, timezone.now())
-    of_embeddings, _ = llm_spending.spent(user.workspace, timezone.now(), embeddings=True)
+    of_embeddings, _ = llm_spending.spent(user.workspace, timezone.now(), llm_spending.EMBEDDINGS)
     assert (of_models.calls, of_models.reserved_tokens) == (0, 999)
     assert (of_embeddings.calls, of_embeddings.reserved_tokens) == (3, 0)
     assert of_embeddings.tokens == 5

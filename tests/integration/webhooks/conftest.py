@@ -1,7 +1,7 @@
 """Fixtures of the webhook tests: a server that may call this machine, and endpoints on it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from cryptography.fernet import Fernet
@@ -10,6 +10,10 @@ from pytest_django.fixtures import Settings
 from memory.delivery import webhook_endpoints
 from memory.models import Delivery, WebhookEndpoint, Workspace
 from workers.delivery import delivering
+
+EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
+
+NOWHERE = "http://127.0.0.1:1999/hook"
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +25,7 @@ def allowed_here(settings: Settings) -> None:
 
 
 @pytest.fixture
-def endpoint_at(workspace: Workspace) -> Callable[..., tuple[WebhookEndpoint, str]]:
+def endpoint_at(workspace: Workspace) -> EndpointAt:
     """Create an endpoint with this URL; return it with its secret."""
     return lambda url, **fields: webhook_endpoints.create(workspace, url, **fields)
 

@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from memory.delivery import webhook_endpoints
 from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.workspaces import Scope
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import send, send_when_due
 from tests.webhook_receiver import answers, receiver
@@ -20,16 +20,9 @@ pytestmark = pytest.mark.django_db
 URL = "http://127.0.0.1:1999/hook"
 
 
-def client_of(workspace: Workspace, *scopes: Scope) -> APIClient:
-    _, text = create_key(workspace, "tests", scopes)
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-    return client
-
-
 @pytest.fixture
 def manager(workspace: Workspace) -> APIClient:
-    return client_of(workspace, Scope.MANAGE)
+    return new_client(workspace, Scope.MANAGE)
 
 
 def create(manager: APIClient, **fields: Any) -> dict[str, Any]:
@@ -101,7 +94,7 @@ def test_without_a_key_to_encrypt_with_the_answer_says_what_to_set(
 
 def test_it_takes_the_scope_manage_to_see_or_change_anything(workspace: Workspace) -> None:
     endpoint, _ = webhook_endpoints.create(workspace, URL)
-    writer = client_of(workspace, Scope.READ, Scope.WRITE)
+    writer = new_client(workspace, Scope.READ, Scope.WRITE)
 
     for path in ("webhooks/", f"webhooks/{endpoint.pk}/", f"webhooks/{endpoint.pk}/deliveries/"):
         response = writer.get(f"/v1/{path}")
@@ -109,14 +102,14 @@ def test_it_takes_the_scope_manage_to_see_or_change_anything(workspace: Workspac
         assert "manage" in response.data["detail"]
     assert writer.post("/v1/webhooks/", {"url": URL}).status_code == 403
     assert writer.delete(f"/v1/webhooks/{endpoint.pk}/").status_code == 403
-    assert client_of(workspace, Scope.MANAGE).get("/v1/users/").status_code == 403
+    assert new_client(workspace, Scope.MANAGE).get("/v1/users/").status_code == 403
 
 
 def test_endpoints_of_another_workspace_are_not_there(user: MemoryUser, manager: APIClient) -> None:
     made = create(manager)
     run_finds(user, finding(record("m-1")))
     delivery = Delivery.objects.get()
-    stranger = client_of(Workspace.objects.create(name="other"), Scope.MANAGE)
+    stranger = new_client(Workspace.objects.create(name="other"), Scope.MANAGE)
 
     one = f"deliveries/{delivery.pk}/"
     assert stranger.get("/v1/webhooks/").data["results"] == []

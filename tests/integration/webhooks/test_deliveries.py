@@ -3,8 +3,7 @@
 import datetime
 import json
 import uuid
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import time_machine
@@ -18,22 +17,26 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from memory.alerting import lifecycle
 from memory.alerting.findings import failure
 from memory.delivery import delivery_attempts, destinations, outbox, webhook_endpoints
-from memory.delivery.delivery_attempts import Attempt
 from memory.models import Alert, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
 from memory.models.alerts import AlertKind, Severity
 from memory.models.webhooks import DeliveryState
 from memory.privacy import encryption
 from memory.work import leases
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
-from tests.integration.webhooks.conftest import due_now, send, send_when_due, told
+from tests.integration.webhooks.conftest import (
+    NOWHERE,
+    EndpointAt,
+    due_now,
+    send,
+    send_when_due,
+    told,
+)
+from tests.rows import explain
 from tests.webhook_receiver import Received, answers, hangs, receiver
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
-EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
-
-NOWHERE = "http://127.0.0.1:1999/hook"
 # Messages that are to wait do so until `due_now`, however long a test takes.
 LATER = [3600.0] * 9
 
@@ -49,6 +52,11 @@ def resolve(user: MemoryUser, key: str) -> None:
 
 def the_delivery(endpoint: WebhookEndpoint) -> Delivery:
     return Delivery.objects.select_related("endpoint").get(endpoint=endpoint)
+
+
+def failed_attempt(delivery: Delivery) -> DeliveryAttempt:
+    error = "The endpoint returned 500."
+    return DeliveryAttempt(delivery=delivery, at=timezone.now(), seconds=1, status=500, error=error)
 
 
 # -- What is written ---------------------------------------------------------------------------
@@ -252,9 +260,8 @@ def test_a_worker_killed_after_sending_has_sent_for_nothing(
     assert len(server.received) == 1
     assert told(endpoint) == [("alert.opened", "delivered")]
     # And if it was only slow, it does not write over its successor.
-    late = Attempt(at=timezone.now(), seconds=1, status=500, error="The endpoint returned 500.")
     with pytest.raises(leases.LeaseLost):
-        delivery_attempts.record(dead, late)
+        delivery_attempts.record(failed_attempt(dead))
     assert told(endpoint) == [("alert.opened", "delivered")]
     assert DeliveryAttempt.objects.count() == 1
 
@@ -385,9 +392,8 @@ def test_so_many_go_at_a_time_and_one_to_an_endpoint_that_fails(
     claimed = [delivery_attempts.claim(str(endpoint.pk)) for _ in range(3)]
     assert [delivery is not None for delivery in claimed] == [True, True, False]
 
-    failed = Attempt(at=timezone.now(), seconds=1, status=500, error="The endpoint returned 500.")
     assert claimed[0] is not None
-    delivery_attempts.record(claimed[0], failed)
+    delivery_attempts.record(failed_attempt(claimed[0]))
     WebhookEndpoint.objects.update(not_before=None)
     assert delivery_attempts.claim(str(endpoint.pk)) is None
 
@@ -628,7 +634,7 @@ def test_claiming_reads_no_more_where_very_much_waits(
 
     # Then it is found in an index, and so is how many are being sent
     plans = [
-        explained(query["sql"])
+        explain(query["sql"])
         for query in queries.captured_queries
         if query["sql"].startswith("SELECT") and 'FROM "memory_delivery"' in query["sql"]
     ]
@@ -637,16 +643,6 @@ def test_claiming_reads_no_more_where_very_much_waits(
         assert "Sort" not in {step["Node Type"].removeprefix("Incremental ") for step in steps}
         (scan,) = [step for step in steps if step.get("Alias") == "memory_delivery"]
         assert scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) < 10
-
-
-def explained(query: str) -> list[dict[str, Any]]:
-    """Return the steps of the query's plan, with their figures."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
-        steps = [cursor.fetchone()[0][0]["Plan"]]
-    for step in steps:
-        steps += step.get("Plans", ())
-    return steps
 
 
 def test_a_deleted_endpoint_takes_its_log_along(user: MemoryUser, endpoint_at: EndpointAt) -> None:

@@ -1,24 +1,21 @@
 """Prometheus metrics of webhooks."""
 
 import datetime
-from collections.abc import Callable
 
 from django.db import transaction
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
 from memory.delivery import webhook_endpoints
-from memory.models import Delivery, MemoryUser, WebhookEndpoint
+from memory.models import Delivery, MemoryUser
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.webhooks.conftest import send
+from tests.integration.webhooks.conftest import EndpointAt, send
 from tests.webhook_receiver import answers, receiver
 from workers.metrics import webhook_metrics
 
 
 def test_messages_are_counted_by_what_became_of_them(
-    live_database: str,
-    user: MemoryUser,
-    endpoint_at: Callable[..., tuple[WebhookEndpoint, str]],
+    live_database: str, user: MemoryUser, endpoint_at: EndpointAt
 ) -> None:
     with receiver() as server, receiver(answers(500)) as broken:
         good, _ = endpoint_at(server.url)

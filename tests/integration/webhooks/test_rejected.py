@@ -1,28 +1,22 @@
 """Messages about rejected entries: recipients and content."""
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
 from memory.delivery import outbox, rejections, webhook_endpoints
 from memory.models import AlertEvent, Delivery, EntryOutcome, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.alerts import AlertKind, Severity
 from memory.models.workspaces import Scope
 from memory.users import create_user
-from memory.workspaces import create_key
+from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.webhooks.conftest import due_now, send, told
+from tests.integration.webhooks.conftest import NOWHERE, EndpointAt, due_now, send, told
 from tests.webhook_receiver import answers, receiver
 
 pytestmark = pytest.mark.django_db
-
-EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
-
-NOWHERE = "http://127.0.0.1:1999/hook"
 
 
 def test_an_endpoint_is_sent_which_entries_were_rejected_why_and_what_to_do(
@@ -118,12 +112,8 @@ def test_a_message_about_entries_waits_for_no_other(
     assert told(endpoint) == [("entry.rejected", "pending"), ("entry.rejected", "delivered")]
 
 
-def test_the_api_offers_the_event_and_tells_its_messages(
-    user: MemoryUser,
-) -> None:
-    _, key = create_key(user.workspace, "tests", [Scope.MANAGE])
-    managing = APIClient()
-    managing.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+def test_the_api_offers_the_event_and_tells_its_messages(user: MemoryUser) -> None:
+    managing = new_client(user.workspace, Scope.MANAGE)
     made = managing.post(
         "/v1/webhooks/", {"url": NOWHERE, "event_types": ["entry.rejected", "alert.opened"]}
     )
