@@ -117,7 +117,8 @@ release: $(STAMP)
 	@$(BIN)/python -m releasing.release $(if $(PRE),--pre)
 
 bench: $(STAMP) $(if $(filter retrieval aggregates,$(NAME)),$(MINILM))
-	@test -n '$(NAME)' || { echo 'say which: make bench NAME=...'; ls benchmarks; exit 2; }
+	@test -n '$(NAME)' || { echo 'say which: make bench NAME=...'; \
+		grep -l '^def main' benchmarks/*.py | xargs -n 1 basename -s .py; exit 2; }
 	@$(BIN)/python -m benchmarks.$(NAME) $(if $(JSON),--json '$(JSON)') $(ARGS)
 
 plots: $(STAMP)

@@ -7,18 +7,15 @@ SQL statement of a page is passed to EXPLAIN, and counted if it reads more than 
 of a large table sequentially.
 """
 
+import datetime
 import json
-import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from benchmarks.harness import p95, parser, report, settings_of
-from uac_site.embedded.system import running_system
+from benchmarks.harness import Row, durable_system, parser, percentiles, report, settings_of
 
 GOALS = "p50_ms <= 300, statements <= 20, whole_tables = 0"
 WORKSPACES = 50
@@ -216,17 +213,17 @@ def pages() -> Iterator[tuple[str, str]]:
 
     from memory.models import MemoryUser
 
-    yield from (
-        (f"home, {period}", f"/admin/?period={period}") for period in ("day", "week", "month")
-    )
+    for period in ("day", "week", "month"):
+        yield f"home, {period}", f"/admin/?period={period}"
+    long_ago = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=60)
     hot, other = (MemoryUser.objects.order_by(order).first() for order in ("pk", "-pk"))
     for what, user in (("a user", other), ("a user with a long log", hot)):
         assert user is not None
         own = [user.pk]
-        yield what, reverse("admin:memory_memoryuser_change", args=own)
-        yield f"timeline of {what}", reverse("admin:memory_memoryuser_timeline", args=own)
         line = reverse("admin:memory_memoryuser_timeline", args=own)
-        yield f"… two months ago, of {what}", f"{line}?date={_long_ago()}"
+        yield what, reverse("admin:memory_memoryuser_change", args=own)
+        yield f"timeline of {what}", line
+        yield f"… two months ago, of {what}", f"{line}?date={long_ago}"
         yield f"progress of {what}", reverse("admin:memory_memoryuser_progress", args=own)
         yield f"console of {what}", reverse("admin:memory_memoryuser_console", args=own)
         yield f"constraint of {what}", reverse("admin:memory_memoryuser_constraint", args=own)
@@ -240,12 +237,6 @@ def pages() -> Iterator[tuple[str, str]]:
         row = model._default_manager.order_by("pk").first()
         if row is not None:
             yield f"one: {name}", reverse(f"admin:memory_{name}_change", args=[row.pk])
-
-
-def _long_ago() -> str:
-    import datetime
-
-    return (datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=60)).date().isoformat()
 
 
 def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
@@ -286,7 +277,7 @@ def rows_seen(node: Mapping[str, Any]) -> float:
     return float(each * node.get("Actual Loops", 1))
 
 
-def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
+def measure(rounds: int) -> tuple[list[Row], list[str]]:
     """Measure each page; return a row for each page, and the problems."""
     from django.contrib.auth.models import User
     from django.db import connection
@@ -314,8 +305,7 @@ def measure(rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
             {
                 "page": name,
                 "statements": len(statements),
-                "p50_ms": round(1000 * statistics.median(times), 1),
-                "p95_ms": round(1000 * p95(times), 1),
+                **percentiles(times),
                 "whole_tables": len(whole),
             }
         )
@@ -331,21 +321,14 @@ def main() -> None:
         runs=(200_000, 400),
         rounds=(10, 1),
     ).parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="uac-") as folder,
-        running_system(
-            Path(folder) / "data",
-            web=False,
-            sandbox_workers=0,
-            default_workers=0,
-            beats=0,
-            environment={
-                "UAC_SANDBOX_RUNNER": "process",
-                "ALLOWED_HOSTS": "testserver",
-                "LOG_LEVEL": "ERROR",
-            },
-        ) as system,
-    ):
+    environment = {
+        "UAC_SANDBOX_RUNNER": "process",
+        "ALLOWED_HOSTS": "testserver",
+        "LOG_LEVEL": "ERROR",
+    }
+    with durable_system(
+        web=False, sandbox_workers=0, default_workers=0, beats=0, environment=environment
+    ) as system:
         settings_of(system)
         started = time.perf_counter()
         with psycopg.connect(system.services.postgres.owner_url) as owner:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.analytical import Questions, _parsed, answered, equals_gold
-from benchmarks.harness import Client, parser, report
+from benchmarks.harness import Row, new_client, parser, report
 from benchmarks.mem0_peer import DIMENSIONS, Embed, Peer, by_hash, mem0
 from benchmarks.minilm import NOT_INSTALLED, WIDTH, MiniLm, model_folder
 from uac_site.embedded.system import running_system
@@ -30,8 +30,7 @@ def main() -> None:
     asked = parser(__doc__, limit=(None, 2)).parse_args()
     questions = Questions.read(asked.limit)
     with running_system() as system:
-        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-        ours = list(answered(Client(system.base_url, key), questions))
+        ours = list(answered(new_client(system, "benchmark"), questions))
     logging.disable(logging.WARNING)  # mem0 would log every step
     folder = model_folder()
     embed, dimensions = (by_minilm(folder), WIDTH) if folder else (by_hash, DIMENSIONS)
@@ -61,7 +60,7 @@ def main() -> None:
     )
 
 
-def _row(what: str, correct: Sequence[bool]) -> dict[str, Any]:
+def _row(what: str, correct: Sequence[bool]) -> Row:
     return {
         "what": what,
         "questions": len(correct),

@@ -11,18 +11,16 @@ own overhead: waiting for a worker, edits, checks, commits and the delivery.
 import datetime
 import itertools
 import json
-import statistics
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from typing import Any
 
 from cryptography.fernet import Fernet
 
-from benchmarks.harness import Client, p95, parser, report, until
+from benchmarks.harness import Client, Row, expect, new_client, parser, percentiles, report, until
+from benchmarks.serving import serving
 from uac_site.demo import person
 from uac_site.embedded.system import running_system
 
@@ -67,44 +65,27 @@ HARMFUL = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Receiver:
     """A webhook receiver, which records when it read the first `alert.opened` for each user."""
 
-    url: str = ""
-    arrived: dict[str, float] = field(default_factory=dict)
+    url: str
+    arrived: dict[str, float]
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     """Run a webhook receiver on a free port of this machine."""
-    receiver = Receiver()
+    arrived: dict[str, float] = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def receive(body: bytes) -> None:
+        at = time.monotonic()
+        message = json.loads(body)
+        if message["type"] == "alert.opened":
+            arrived.setdefault(message["data"]["user_id"], at)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            at = time.monotonic()
-            message = json.loads(body)
-            if message["type"] == "alert.opened":
-                receiver.arrived.setdefault(message["data"]["user_id"], at)
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *arguments: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.url = f"http://127.0.0.1:{server.server_port}/"
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    ).start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(receive) as url:
+        yield Receiver(url, arrived)
 
 
 def prescribe(client: Client, receiver: Receiver, user_id: str) -> dict[str, float]:
@@ -157,26 +138,14 @@ def prescribe(client: Client, receiver: Receiver, user_id: str) -> dict[str, flo
     }
 
 
-def expect(status: int, answer: tuple[int, Any]) -> Any:
-    """Return the body of an answer; raise AssertionError unless it has this status."""
-    assert answer[0] == status, answer
-    return answer[1]
-
-
-def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[str, Any]]:
+def rows_of(measured: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Row]:
     """Return a row for each part: its median and 95th percentile in ms with each runner."""
     parts = list(next(iter(measured.values()))[0])
-    return [
-        {
-            "part": part,
-            **{
-                f"{runner} {name}": round(1000 * of([one[part] for one in times]), 1)
-                for runner, times in measured.items()
-                for name, of in (("p50", statistics.median), ("p95", p95))
-            },
-        }
-        for part in parts
-    ]
+    rows: list[Row] = [{"part": part} for part in parts]
+    for row in rows:
+        for runner, times in measured.items():
+            row |= percentiles([one[row["part"]] for one in times], f"{runner} p{{}}")
+    return rows
 
 
 def main() -> None:
@@ -189,9 +158,7 @@ def main() -> None:
             receiver = receivers[runner] = stack.enter_context(receiving())
             environment = {**WEBHOOKS, "UAC_SANDBOX_RUNNER": runner}
             system = stack.enter_context(running_system(environment=environment))
-            scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-            made = json.loads(system.manage("create_workspace", "benchmark", *scopes))
-            client = clients[runner] = Client(system.base_url, made["api_key"])
+            client = clients[runner] = new_client(system, "benchmark", "read", "write", "manage")
             expect(201, client.post("webhooks/", {"url": receiver.url}))
         for number, runner in itertools.product(range(asked.people + 1), RUNNERS):
             times = prescribe(clients[runner], receivers[runner], f"person-{number}")

@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.harness import Client, parser, report, require_data, settled
+from benchmarks.harness import (
+    Client,
+    Row,
+    append,
+    expect,
+    new_client,
+    parser,
+    report,
+    require_data,
+    settled,
+)
 from uac_site.embedded.system import running_system
 
 FILES = ("analytical.jsonl", "ten_domains.json")
@@ -65,8 +75,7 @@ class Questions:
 
 def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Create a user and post the records of each collection; wait until all are settled."""
-    status, body = client.post("users/", {"user_id": user_id})
-    assert status == 201, body
+    expect(201, client.post("users/", {"user_id": user_id}))
     entries = [
         {
             "kind": "record",
@@ -79,11 +88,7 @@ def load(client: Client, user_id: str, records: Mapping[str, Sequence[Mapping[st
         for name, rows in records.items()
         for record in rows
     ]
-    for start in range(0, len(entries), BATCH):
-        status, body = client.post(
-            f"users/{user_id}/entries/", {"entries": entries[start : start + BATCH]}
-        )
-        assert status == 202, body
+    append(client, user_id, entries, BATCH)
     settled(client, user_id, len(entries))
 
 
@@ -141,7 +146,7 @@ def equals_gold(value: Any, case: Mapping[str, Any]) -> bool:
     return isinstance(value, list) and sorted(value, key=str) == sorted(gold, key=str)
 
 
-def answered(client: Client, questions: Questions) -> Iterator[dict[str, Any]]:
+def answered(client: Client, questions: Questions) -> Iterator[Row]:
     """Load the records and ask every question; yield a row for each question."""
     for number, case in enumerate(questions.analytical):
         user_id = f"analytical-{number}"
@@ -172,7 +177,7 @@ def _row(
     answer: Mapping[str, Any],
     loading: float,
     asking: float,
-) -> dict[str, Any]:
+) -> Row:
     value, evidence = answer["value"], answer["evidence"]
     return {
         "part": part,
@@ -193,8 +198,7 @@ def main() -> None:
     asked = parser(__doc__, limit=(None, 2)).parse_args()
     questions = Questions.read(asked.limit)
     with running_system() as system:
-        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-        rows = list(answered(Client(system.base_url, key), questions))
+        rows = list(answered(new_client(system, "benchmark"), questions))
         settings = {"runner": sorted({row["runner"] for row in rows})}
     figures: dict[str, int | str] = {}
     for part, prefix in (("analytical", ""), ("ten_domains", "ten_domains_")):

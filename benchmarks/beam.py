@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import Client, until_embedded
+from benchmarks.harness import Client, append, expect, until_embedded
 from memory.recall.search import segments, vectors
 from memory.recall.search.embeddings.static import load_wordllama
 from memory.recall.search.ranking import Ranking, fuse, prefer_own, rank
@@ -28,7 +28,6 @@ from memory.recall.search.words import identity, terms
 
 WORDS = 60
 USER = "user"
-BATCH = 1000
 NOWHEN = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -118,8 +117,7 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
     """Post the conversation to the server; return a function that searches it over HTTP."""
     from memory.recall.search.excerpts import GAP
 
-    status, body = client.post("users/", {"user_id": dialogue.name})
-    assert status == 201, body
+    expect(201, client.post("users/", {"user_id": dialogue.name}))
     entries = [
         {
             "kind": "message",
@@ -129,17 +127,12 @@ def over_http(client: Client, dialogue: Dialogue) -> Search:
         }
         for one in dialogue.messages
     ]
-    for start in range(0, len(entries), BATCH):
-        body = {"entries": entries[start : start + BATCH]}
-        status, answer = client.post(f"users/{dialogue.name}/entries/", body)
-        assert status == 202, answer
-
+    append(client, dialogue.name, entries)
     until_embedded(client, dialogue.name, dialogue.messages[0].text[:100])
 
     def search(question: str, budget: int) -> Counter[int]:
         body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}
-        status, found = client.post(f"users/{dialogue.name}/search/", body)
-        assert status == 200, found
+        found = expect(200, client.post(f"users/{dialogue.name}/search/", body))
         return Counter(
             {hit["seq"] - 1: len(hit["text"].replace(GAP, " ").split()) for hit in found["hits"]}
         )
@@ -167,28 +160,22 @@ def plain(dialogue: Dialogue) -> Search:
     return search
 
 
-def by_signal(signal: str) -> Callable[[Dialogue], Search]:
-    """Return a way to search the server's passages, ranked by `words` or by `meaning` alone."""
+def by_signal(signal: str, dialogue: Dialogue) -> Search:
+    """Return a function that searches the server's passages by `words` or by `meaning` alone."""
+    from memory.models import LogEntry
+    from memory.models.log import EntryKind
 
-    def way(dialogue: Dialogue) -> Search:
-        from memory.models import LogEntry
-        from memory.models.log import EntryKind
-
-        return signal_of(
-            signal,
-            [
-                LogEntry(
-                    seq=place + 1,
-                    kind=EntryKind.MESSAGE,
-                    content=one.text,
-                    role=one.role,
-                    occurred_at=one.at,
-                )
-                for place, one in enumerate(dialogue.messages)
-            ],
+    entries = [
+        LogEntry(
+            seq=place + 1,
+            kind=EntryKind.MESSAGE,
+            content=one.text,
+            role=one.role,
+            occurred_at=one.at,
         )
-
-    return way
+        for place, one in enumerate(dialogue.messages)
+    ]
+    return signal_of(signal, entries)
 
 
 def signal_of(signal: str, entries: Sequence[Any]) -> Search:

@@ -16,17 +16,17 @@ waits for answers.
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
+
+from benchmarks import load
 from benchmarks.capacity_model import Coefficients, Day, Outcome, round_figure
-from benchmarks.harness import Client, parser, report
-
-if TYPE_CHECKING:
-    from uac_site.embedded.system import System
+from benchmarks.harness import Client, Row, durable_system, parser, report
+from uac_site.embedded.system import System
 
 COEFFICIENTS = Path(__file__).with_suffix(".toml")
 USERS = (10_000, 100_000, 1_000_000)
@@ -91,20 +91,12 @@ OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
 }
 
 
-def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(rounds: int, idle_seconds: float) -> tuple[list[Row], dict[str, Any]]:
     """Measure the CPU time of each operation on a real server, done `rounds` times.
 
     Return a row for each operation, and the idle usage of each process as figures.
     """
-    from benchmarks import load
-    from uac_site.embedded.system import running_system
-
-    with (
-        tempfile.TemporaryDirectory(prefix="uac-") as folder,
-        running_system(
-            Path(folder) / "data", environment={"UAC_SANDBOX_RUNNER": "docker"}
-        ) as system,
-    ):
+    with durable_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
         profile = load.prepare(system)
         clients = [
             (Client(system.base_url, profile["keys"][workspace]), user)
@@ -117,7 +109,7 @@ def measure(rounds: int, idle_seconds: float) -> tuple[list[dict[str, Any]], dic
     return rows, {f"idle_{name}": round(cpu, 3) for name, cpu in idle.items()}
 
 
-def measure_idle(system: "System", seconds: float) -> dict[str, float]:
+def measure_idle(system: System, seconds: float) -> dict[str, float]:
     """Return how much of a core each process uses while there are no requests."""
     before, started = cpu_taken(system), time.monotonic()
     time.sleep(seconds)
@@ -128,15 +120,13 @@ def measure_idle(system: "System", seconds: float) -> dict[str, float]:
 
 
 def measure_operation(
-    system: "System",
+    system: System,
     operation: str,
     clients: Sequence[tuple[Client, str]],
     rounds: int,
     idle: Mapping[str, float],
-) -> dict[str, Any]:
+) -> Row:
     """Return an operation's row: its cost, without the CPU time that idle processes use anyway."""
-    from benchmarks import load
-
     method, path, body = OPERATIONS[operation]
     bytes_before, before, started = database_size(system), cpu_taken(system), time.monotonic()
     for number in range(rounds):
@@ -157,24 +147,19 @@ def measure_operation(
     }
 
 
-def cpu_taken(system: "System") -> dict[str, float]:
+def cpu_taken(system: System) -> dict[str, float]:
     """Return the CPU seconds that each process has used so far."""
-    from benchmarks import load
-
     watch = load.Watch(system)
     watch.look()
     return {name: samples[0].cpu for name, samples in watch.samples.items()}
 
 
-def database_size(system: "System") -> int:
+def database_size(system: System) -> int:
     """Return the size of the database in bytes."""
-    import psycopg
-
     with psycopg.connect(system.environment["DATABASE_URL"]) as database:
-        (found,) = database.execute("SELECT pg_database_size(current_database())").fetchone() or (
-            0,
-        )
-        return int(found)
+        found = database.execute("SELECT pg_database_size(current_database())").fetchone()
+        assert found is not None
+        return int(found[0])
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.harness import Client, parser, report
+from benchmarks.harness import Client, Measured, Row, expect, new_client, parser, report
 from uac_site.embedded.system import System, running_system
 
 WRITERS = 8
@@ -71,6 +71,8 @@ def test_is_silent() -> None:
     """A gift is none of our business."""
     assert not run_check(overpaid, today=TODAY, purchases=[purchase(0)])
 '''
+# The body of a request that proposes the constraint.
+OVERPAID = {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS}
 
 
 @dataclass(eq=False)
@@ -85,9 +87,7 @@ class User:
 
     def get(self, path: str = "") -> Any:
         """GET a resource of the user; it must exist."""
-        status, body = self.client.get(f"users/{self.user_id}/{path}")
-        assert status == 200, body
-        return body
+        return expect(200, self.client.get(f"users/{self.user_id}/{path}"))
 
     def pages(self, path: str) -> Iterator[Any]:
         """Yield the rows of a list from all of its pages."""
@@ -122,18 +122,13 @@ class Traffic:
     def prepare(self) -> None:
         """Create the users, each with a purchase that fixes the schema, and the constraints."""
         for user in self.users:
-            status, body = user.client.post("users/", {"user_id": user.user_id})
-            assert status == 201, body
+            expect(201, user.client.post("users/", {"user_id": user.user_id}))
             self._post(user, [_purchase("first", 100)])
         self.settle()
         for user in self.users:
             if user.guarded:
-                status, body = user.client.request(
-                    "PUT",
-                    f"users/{user.user_id}/constraints/overpaid/?wait=30",
-                    {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS},
-                )
-                assert status == 200, body
+                path = f"users/{user.user_id}/constraints/overpaid/?wait=30"
+                expect(200, user.client.request("PUT", path, OVERPAID))
 
     @contextmanager
     def flowing(self, writers: int = WRITERS) -> Iterator[None]:
@@ -376,20 +371,13 @@ def new_traffic(
     system: System, *, users: int = USERS, guarded: int = GUARDED, pause: float = 0
 ) -> Traffic:
     """Create two workspaces on the system; return prepared traffic for them."""
-    clients = {
-        name: Client(
-            system.base_url, json.loads(system.manage("create_workspace", name))["api_key"]
-        )
-        for name in WORKSPACES
-    }
+    clients = {name: new_client(system, name) for name in WORKSPACES}
     traffic = Traffic(clients, users=users, guarded=guarded, pause=pause)
     traffic.prepare()
     return traffic
 
 
-def measure(
-    seconds: float, users: int = USERS
-) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
+def measure(seconds: float, users: int = USERS) -> Measured:
     """Let the writers write, then check; return a row for each workspace, figures and problems."""
     with running_system(sandbox_workers=WORKERS) as system:
         traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
@@ -421,7 +409,7 @@ def measure(
     return rows, figures, problems
 
 
-def _row(traffic: Traffic, workspace: str) -> dict[str, Any]:
+def _row(traffic: Traffic, workspace: str) -> Row:
     """Return the row for a workspace, which adds up the server's figures for its users."""
     users = [user for user in traffic.users if user.workspace == workspace]
     details = [user.get() for user in users]

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.harness import Client, parser, report
+from benchmarks.harness import Client, Row, expect, new_client, parser, report
 from uac_site.embedded.system import System, running_system
 
 RECORD = {
@@ -41,9 +41,9 @@ def main() -> None:
     asked = parser(__doc__, rest_seconds=(60.0, 1.0)).parse_args()
     with tempfile.TemporaryDirectory(prefix="uac-") as folder:
         data = Path(folder) / "data"
-        with started(data) as (system, first):
-            record = seconds_of_a_record(system, first.key)
-        with started(data) as (system, again):
+        with started(data) as (_, client, first):
+            record = seconds_of_a_record(client)
+        with started(data) as (system, _, again):
             time.sleep(asked.rest_seconds)
             rows = memory_of(system)
     library = peer()
@@ -52,8 +52,8 @@ def main() -> None:
         "uac_server_mib": round(
             sum(row["mib"] for row in rows if row["process"] not in ("postgres", "redis"))
         ),
-        "uac_first_start_seconds": first.seconds,
-        "uac_start_seconds": again.seconds,
+        "uac_first_start_seconds": round(first, 1),
+        "uac_start_seconds": round(again, 1),
         "uac_record_seconds": record,
         "mem0_mib": library["mib"],
         "mem0_start_seconds": library["seconds"],
@@ -62,46 +62,37 @@ def main() -> None:
     report("footprint", settings=settings, rows=rows, figures=figures, path=asked.json)
 
 
-class Start:
-    """A start of the server: the seconds until its first entry was answered, and an API key."""
-
-    def __init__(self, seconds: float, key: str) -> None:
-        self.seconds = round(seconds, 1)
-        self.key = key
-
-
 @contextmanager
-def started(data: Path) -> Iterator[tuple[System, Start]]:
-    """Start the server on a data folder and append an entry to a user's log."""
+def started(data: Path) -> Iterator[tuple[System, Client, float]]:
+    """Start the server on a data folder and append an entry to a user's log.
+
+    Yields the server, a client, and the seconds until the entry was answered.
+    """
     begun = time.perf_counter()
     environment = {"UAC_LLM_MODEL": "openai:nobody", "UAC_SANDBOX_RUNNER": "docker"}
     with running_system(data, mcp=True, llm_workers=1, environment=environment) as system:
         ready = time.perf_counter()
-        key = json.loads(system.manage("create_workspace", "footprint"))["api_key"]
-        client = Client(system.base_url, key)
+        client = new_client(system, "footprint")
         client.post("users/", {"user_id": "ada"})
         asked = time.perf_counter()
-        status, body = client.post("users/ada/entries/", RECORD)
-        assert status == 202, body
-        yield system, Start(ready - begun + time.perf_counter() - asked, key)
+        expect(202, client.post("users/ada/entries/", RECORD))
+        yield system, client, ready - begun + time.perf_counter() - asked
 
 
-def seconds_of_a_record(system: System, key: str) -> float:
+def seconds_of_a_record(client: Client) -> float:
     """Return how many seconds a typed record takes to get into the project on a new server."""
-    client = Client(system.base_url, key)
     began = time.perf_counter()
     status, body = client.post("users/ada/entries/?wait=30", RECORD)
     assert (status, body["covered"]) == (202, 1), body
     return round(time.perf_counter() - began, 2)
 
 
-def memory_of(system: System) -> list[dict[str, Any]]:
+def memory_of(system: System) -> list[Row]:
     """Return a row for each process: the MiB that it and its children use, as PSS."""
     rows = []
     for name, process in system.processes.items():
-        pid = process.pid
-        assert pid is not None
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        parent = psutil.Process(process.pid)
+        family = [parent, *parent.children(recursive=True)]
         pss = sum(one.memory_full_info().pss for one in family) / 2**20
         rows.append({"process": name, "processes": len(family), "mib": round(pss, 1)})
     return rows

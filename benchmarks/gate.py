@@ -10,14 +10,13 @@ The recorded code is read from UAC_DATA_DIR:
   recorded rules, in another format, are written as edits and run on the same days.
 """
 
-import json
 from typing import Any
 
 from benchmarks.gate_modules import modules
 from benchmarks.gate_programs import programs
 from benchmarks.gate_recordings import Recorded
 from benchmarks.gate_rules import rules
-from benchmarks.harness import Client, parser, report, settings_of
+from benchmarks.harness import Row, new_client, parser, report, settings_of
 from uac_site.embedded.system import running_system
 
 
@@ -25,13 +24,12 @@ def main() -> None:
     """Run all parts and report the results."""
     asked = parser(__doc__, limit=(None, 1)).parse_args()
     recorded = Recorded.read(asked.limit)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     figures: dict[str, Any] = {}
     problems: list[str] = []
     with running_system() as system:
         settings_of(system)
-        key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-        client = Client(system.base_url, key)
+        client = new_client(system, "benchmark")
         for part in (modules, programs, rules):
             its_rows, its_figures, its_problems = part(client, recorded)
             rows += its_rows

@@ -154,9 +154,8 @@ def differences(expected: Any, found: Any, place: str) -> Iterator[str]:
     if isinstance(expected, dict) and "dict" in expected:
         pairs = expected["dict"]
         if isinstance(found, list) and not all(_is_entry(item) for item in found):
-            expected = [
-                value for _, value in pairs
-            ]  # the dict became a collection, with its keys as the keys of records
+            # The dict became a collection, with its keys as the keys of records.
+            expected = [value for _, value in pairs]
         elif isinstance(found, list):
             expected = [{"class": "", "fields": {"name": k, "value": v}} for k, v in pairs]
         else:

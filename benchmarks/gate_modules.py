@@ -7,14 +7,12 @@ from typing import Any
 from benchmarks.gate_execution import State, compared, executed
 from benchmarks.gate_faults import damaged, faults, faults_that_the_gate_finds, rows_of
 from benchmarks.gate_recordings import Recorded, import_module
-from benchmarks.harness import Client
+from benchmarks.harness import Client, Measured, Row
 
 
-def modules(
-    client: Client, recorded: Recorded
-) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def modules(client: Client, recorded: Recorded) -> Measured:
     """Import every module; return a row for each module, the figures and the problems."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     problems: list[str] = []
     count: Counter[str] = Counter()
     for index, case in enumerate(recorded.modules):
@@ -23,13 +21,8 @@ def modules(
         rows.append(row)
         problems += wrong
     names = (
-        "modules",
-        "imported",
-        "repaired",
-        "rejected",
-        "false_rejections",
-        "silent_changes",
-        "crashes",
+        *("modules", "imported", "repaired", "rejected"),
+        *("false_rejections", "silent_changes", "crashes"),
     )
     figures: dict[str, Any] = {name: count[name] for name in names}
     faulty, planted = count["faulty"], count["planted"]
@@ -45,14 +38,14 @@ def check_module(
     case: Mapping[str, Any],
     true: Mapping[str, Any] | None,
     count: Counter[str],
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Row, list[str]]:
     """Import one module and add its outcome to `count`; return its row and the problems."""
     status, body = import_module(client, user_id, case["code"])
     runs, _ = executed(case["code"])
     repairs = [
         name for one in (body.get("report") or {}).get("repairs", []) for name in one["repairs"]
     ]
-    row: dict[str, Any] = {
+    row: Row = {
         "module": case["id"][:40],
         "executes": runs is not None,
         "status": status,

@@ -6,29 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.gate_recordings import Recorded, import_module
-from benchmarks.harness import Client, alerts_of, run_on
+from benchmarks.harness import Client, Measured, Row, alerts_of, run_on
 
 
 def days_before(steps: Sequence[Mapping[str, Any]], index: int) -> list[str]:
     """Return the days on which a step is checked: its own, and the last before the next step."""
-    days = [steps[index]["date"]]
-    if index + 1 < len(steps):
-        following = datetime.date.fromisoformat(steps[index + 1]["date"])
-        days.append(
-            str(max(datetime.date.fromisoformat(days[0]), following - datetime.timedelta(1)))
-        )
-    return days
+    day = datetime.date.fromisoformat(steps[index]["date"])
+    if index + 1 == len(steps):
+        return [str(day)]
+    following = datetime.date.fromisoformat(steps[index + 1]["date"])
+    return [str(day), str(max(day, following - datetime.timedelta(1)))]
 
 
-def programs(
-    client: Client, recorded: Recorded
-) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def programs(client: Client, recorded: Recorded) -> Measured:
     """Import the recorded program of every step and run it on the days of the step.
 
     An alert with the required content counts as early at a step that expects no alert. Other alerts
     at such a step are counted separately, since the program may be right to raise them.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     steps = loaded = early = other = on_day = expected_on_day = 0
     for case in recorded.services:
         sessions = {session["step"]: session for session in case["sessions"]}

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import Client, require_data
+from benchmarks.harness import Client, expect, require_data
 
 FILES = ("llm_modules.jsonl", "analytical.jsonl", "active_service.jsonl")
-MODULE = "module.py"
 WAIT = "?wait=30"
 
 
@@ -38,9 +37,8 @@ def import_module(client: Client, user_id: str, source: str) -> tuple[int, Any]:
     The status is 200 if the gate accepts the module, 422 if it refuses it, and 500 if the import
     fails. If the API refuses the request itself, its status and answer are returned.
     """
-    status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
-    assert status == 201, body
-    status, body = client.post(f"users/{user_id}/import/{WAIT}", {"files": {MODULE: source}})
+    expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
+    status, body = client.post(f"users/{user_id}/import/{WAIT}", {"files": {"module.py": source}})
     if status == 202:
         run = client.finished(body["id"])
         output = run["output"] or {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.gate_programs import days_before, satisfies
 from benchmarks.gate_recordings import WAIT, Recorded
-from benchmarks.harness import Client, alerts_of, run_on
+from benchmarks.harness import Client, Measured, alerts_of, expect, run_on
 
 RULES = '''\
 import datetime
@@ -118,12 +118,11 @@ def edits_of_step(
     edits: list[dict[str, Any]] = []
     where = {"domain": "rules", "collection": "rules", "sources": [*sources]}
     for key, fields in now.items():
+        written = {"key": key, "fields": fields, "derived": dict.fromkeys(COMPUTED, REASON)}
         if key not in before:
-            add = {"op": "add", **where, "class_name": "Rule", "key": key, "fields": fields}
-            edits.append({**add, "derived": dict.fromkeys(COMPUTED, REASON)})
+            edits.append({"op": "add", **where, "class_name": "Rule", **written})
         elif fields != before[key]:
-            update = {"op": "update", **where, "key": key, "fields": fields}
-            edits.append({**update, "derived": dict.fromkeys(COMPUTED, REASON)})
+            edits.append({"op": "update", **where, **written})
     edits += [
         {"op": "retire", **where, "key": key, "reason": "no longer among the rules"}
         for key in before
@@ -134,17 +133,14 @@ def edits_of_step(
     return [*edits, note], now
 
 
-def rules(
-    client: Client, recorded: Recorded
-) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def rules(client: Client, recorded: Recorded) -> Measured:
     """Write the recorded rules of every step as edits and run them on the days of the step."""
     rows, problems = [], []
     cases = passed = early = 0
     for case in recorded.services:
         cases += 1
         user_id = f"v3-{case['case_id']}"
-        status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
-        assert status == 201, body
+        expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
         faults: list[str] = []
         before: dict[str, Any] = {}
         seqs: list[int] = []

@@ -8,6 +8,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +22,11 @@ import django
 
 from tests.waiting import scaled, slowness
 from uac_site.embedded.services import Services, running_services
-from uac_site.embedded.system import System
+from uac_site.embedded.system import System, running_system
+
+Row = dict[str, Any]
+# The rows of the table, the figures, and the problems found.
+Measured = tuple[list[Row], dict[str, Any], list[str]]
 
 NOON = datetime.time(12, tzinfo=datetime.UTC)
 # The machine's load average over the five minutes before the measurements, from other processes.
@@ -110,7 +115,25 @@ def embedded_server(runner: str = "docker", **settings: str) -> Iterator[Service
         os.environ.update(services.environment, UAC_SANDBOX_RUNNER=runner, **settings)
         os.environ["DJANGO_SETTINGS_MODULE"] = "uac_site.settings"
         django.setup()
-        yield services
+        from workers.sandbox.build import ensure_image
+        from workers.sandbox.runner import close_pool
+
+        if runner == "docker":
+            ensure_image()
+        try:
+            yield services
+        finally:
+            close_pool()
+
+
+@contextmanager
+def durable_system(**options: Any) -> Iterator[System]:
+    """Run a server whose database waits for the disk at every commit, as in production."""
+    with (
+        tempfile.TemporaryDirectory(prefix="uac-") as folder,
+        running_system(Path(folder) / "data", **options) as system,
+    ):
+        yield system
 
 
 def migrate(services: Services) -> None:
@@ -187,6 +210,16 @@ def p95(values: Sequence[float]) -> float:
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=20, method="inclusive")[18]
+
+
+def percentiles(
+    seconds: Sequence[float], name: str = "p{}_ms", *, digits: int = 1
+) -> dict[str, float]:
+    """Return the median and the 95th percentile in ms, each under its name."""
+    return {
+        name.format(50): round(1000 * statistics.median(seconds), digits),
+        name.format(95): round(1000 * p95(seconds), digits),
+    }
 
 
 def report(
@@ -297,14 +330,39 @@ class Client:
         raise TimeoutError(f"run {run_id} was not done after {scaled(seconds):g} s")
 
 
+def new_client(system: System, workspace: str, *scopes: str) -> Client:
+    """Return a client with a new key of the workspace, which is created if needed.
+
+    Without scopes, the key may read and write.
+    """
+    chosen = [f"--scope={scope}" for scope in scopes]
+    key = json.loads(system.manage("create_workspace", workspace, *chosen))["api_key"]
+    return Client(system.base_url, key)
+
+
+def expect(status: int, answer: tuple[int, Any]) -> Any:
+    """Return the body of an answer; raise AssertionError unless it has this status."""
+    assert answer[0] == status, answer
+    return answer[1]
+
+
+def append(
+    client: Client, user_id: str, entries: Sequence[Mapping[str, Any]], batch: int = 1000
+) -> None:
+    """Append entries to a user's log, `batch` of them in each request."""
+    for start in range(0, len(entries), batch):
+        body = {"entries": entries[start : start + batch]}
+        expect(202, client.post(f"users/{user_id}/entries/", body))
+
+
 def until_embedded(client: Client, user_id: str, query: str) -> None:
     """Wait until all passages of a user's messages have been embedded.
 
     This keeps the time that the workers need for it out of the measurements.
     """
+    body = {"query": query, "top_k": 1, "in": ["archive"]}
 
     def is_embedded() -> bool:
-        body = {"query": query, "top_k": 1, "in": ["archive"]}
         status, found = client.post(f"users/{user_id}/search/", body)
         return status == 200 and found["meaning"]["problem"] is None
 

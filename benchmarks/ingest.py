@@ -14,18 +14,26 @@ import datetime
 import http.client
 import json
 import statistics
-import tempfile
 import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from benchmarks.harness import Client, p95, parser, report, settings_of
-from uac_site.embedded.system import System, running_system
+from benchmarks.harness import (
+    Row,
+    durable_system,
+    expect,
+    new_client,
+    p95,
+    parser,
+    percentiles,
+    report,
+    settings_of,
+)
+from uac_site.embedded.system import System
 
 if TYPE_CHECKING:
     from memory.log import Draft
@@ -92,12 +100,11 @@ def in_turns(rounds: int, **ways: Timed) -> dict[str, list[float]]:
     return times
 
 
-def row(what: str, times: Sequence[float], entries: int = 1) -> dict[str, Any]:
+def row(what: str, times: Sequence[float], entries: int = 1) -> Row:
     """Return the table's row for one way of appending."""
     return {
         "what": what,
-        "p50_ms": round(1000 * statistics.median(times), 2),
-        "p95_ms": round(1000 * p95(times), 2),
+        **percentiles(times, digits=2),
         "entries_per_second": round(entries / statistics.median(times)),
     }
 
@@ -164,13 +171,12 @@ def measure(
     """Run all comparisons; return the rows and the figures. The long log has `entries` entries."""
     from memory.models import MemoryUser
 
-    key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-    client = Client(system.base_url, key)
+    client = new_client(system, "benchmark")
     users = {}
     for name in ("one", "batch", "http", "copied", "short", "long"):
-        assert client.post("users/", {"user_id": name})[0] == 201
+        expect(201, client.post("users/", {"user_id": name}))
         users[name] = MemoryUser.objects.get(user_id=name)
-    caller = Caller(system, key)
+    caller = Caller(system, client.key)
     one = time_single(caller, rounds)
     many = time_batches(caller, users["batch"], users["copied"], database, max(rounds // 4, 2))
     filled(users["short"], database, SHORT)
@@ -259,17 +265,13 @@ def compare(one: Times, many: Times, grown: Times) -> dict[str, Any]:
 def main() -> None:
     """Run the benchmark and report the results."""
     asked = parser(__doc__, rounds=(400, 10), entries=(1_000_000, 1_000)).parse_args()
-    settings = {"DJANGO_SETTINGS_MODULE": "benchmarks.bare.settings"}
-    with (
-        tempfile.TemporaryDirectory(prefix="uac-") as folder,
-        running_system(
-            Path(folder) / "data",
-            sandbox_workers=0,
-            default_workers=0,
-            beats=0,
-            environment={**settings, "UAC_SANDBOX_RUNNER": "process"},
-        ) as system,
-    ):
+    environment = {
+        "DJANGO_SETTINGS_MODULE": "benchmarks.bare.settings",
+        "UAC_SANDBOX_RUNNER": "process",
+    }
+    with durable_system(
+        sandbox_workers=0, default_workers=0, beats=0, environment=environment
+    ) as system:
         settings_of(system)
         from benchmarks.bare.urls import TABLE
 

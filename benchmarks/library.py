@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.harness import NOON, embedded_server, parser, report
+from benchmarks.harness import NOON, Row, embedded_server, parser, report
 from benchmarks.library_scenarios import RETELLINGS, Data, days_of, scenarios
 
 
@@ -33,7 +33,7 @@ class Found:
     applies: int = 0
     days_early: list[int] = field(default_factory=list)
 
-    def row(self, name: str) -> dict[str, Any]:
+    def row(self, name: str) -> Row:
         """Return the constraint's row in the report; `strict` counts early alerts as false."""
         true = self.on_the_day + self.early
         return {
@@ -56,8 +56,8 @@ def share(part: int, whole: int) -> float | None:
     return round(part / whole, 3) if whole else None
 
 
-def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set[str]], set[str]]]:
-    """Yield each day, its alerts by constraint, and the names of the constraints that apply.
+def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set[str]]]]:
+    """Yield each day, and its alerts by constraint, for all constraints that apply.
 
     An alert is given as its key, or as the keys of its evidence.
     """
@@ -99,18 +99,16 @@ def alerts_by_day(scenario: Data) -> Iterator[tuple[datetime.date, dict[str, set
                     alert.key or " ".join(one.key for one in alert.evidence)
                     for alert in result.alerts
                 }
-            yield day, found, set(found)
+            yield day, found
 
 
-def follow(scenario: Data, totals: dict[str, Found]) -> dict[str, Any]:
+def follow(scenario: Data, totals: dict[str, Found]) -> Row:
     """Follow a scenario and add its alerts to the totals; return its row."""
     scope = RETELLINGS[scenario["id"]].scope
     opened: dict[str, dict[str, datetime.date]] = {}
     closed: Counter[str] = Counter()
-    applied: set[str] = set()
     day = None
-    for day, found, applying in alerts_by_day(scenario):
-        applied |= applying
+    for day, found in alerts_by_day(scenario):
         for name, alerts in found.items():
             open_ones = opened.setdefault(name, {})
             for gone in open_ones.keys() - alerts:
@@ -119,7 +117,7 @@ def follow(scenario: Data, totals: dict[str, Found]) -> dict[str, Any]:
             for alert in alerts:
                 open_ones.setdefault(alert, day)
     assert day is not None
-    for name in applied:
+    for name in opened:
         totals[name].applies += 1
     for name, number in closed.items():
         totals[name].false += number  # these alerts closed before the day of the trigger
@@ -157,12 +155,7 @@ def main() -> None:
 
     totals = {name: Found() for name in constraint_library.names()}
     with embedded_server():
-        from workers.sandbox.build import ensure_image
-        from workers.sandbox.runner import close_pool
-
-        ensure_image()
         each = [follow(scenario, totals) for scenario in told]
-        close_pool()
     whole = Found()
     for found in totals.values():
         for name in ("in_scope", "on_the_day", "early", "missed", "false"):

@@ -36,7 +36,7 @@ from typing import Any
 from cryptography.fernet import Fernet
 
 from benchmarks import tokens
-from benchmarks.harness import data_file, parser, report, require_data, settings_of
+from benchmarks.harness import Row, data_file, parser, report, require_data, settings_of
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
 from uac_site.embedded.system import System, running_system
 
@@ -170,7 +170,7 @@ def main() -> None:
         print(f"{part}: {len(those)} cases, about {calls_expected(part, those)} calls", flush=True)
     if options.estimate:
         return
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     figures: dict[str, Any] = {}
     problems: list[str] = []
     missing = [FILES[part] for part, those in cases.items() if not those]

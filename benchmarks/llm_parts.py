@@ -18,7 +18,16 @@ from django.db.models import Sum
 from benchmarks import analytical
 from benchmarks.answering import Memory, ToolFailed, agrees, answer, compute
 from benchmarks.gate_programs import days_before, satisfies
-from benchmarks.harness import Client, alerts_of, run_on
+from benchmarks.harness import (
+    Client,
+    Measured,
+    Row,
+    alerts_of,
+    append,
+    expect,
+    new_client,
+    run_on,
+)
 from memory.llm.language_models import LanguageModelError
 from memory.llm.llm_calls import CallSession
 from memory.models import (
@@ -47,7 +56,6 @@ MAX_ATTEMPTS = 3
 WARN = "Of what does a memory have to warn its user on this day?"
 
 Case = Mapping[str, Any]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -75,13 +83,11 @@ class Bench:
 
     def new_user(self, user_id: str) -> None:
         """Create a user in the time zone UTC."""
-        status, body = self.client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
-        assert status == 201, body
+        expect(201, self.client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
 
     def tell(self, user_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append messages, and wait until all are settled or the model has failed for good."""
-        status, body = self.client.post(f"users/{user_id}/entries/", {"entries": messages})
-        assert status == 202, body
+        append(self.client, user_id, messages)
         deadline = time.monotonic() + PATIENCE_SECONDS
         lane = Lane.objects.get(
             user__workspace=self.workspace, user__user_id=user_id, name=LaneName.STRUCTURE
@@ -243,9 +249,7 @@ def why_silent() -> str | None:
     return None
 
 
-def measured(
-    system: System, cases: Mapping[str, Sequence[Case]]
-) -> tuple[list[Row], dict[str, Any], list[str]]:
+def measured(system: System, cases: Mapping[str, Sequence[Case]]) -> Measured:
     """Run the parts that have cases; return the rows, figures and problems of all of them."""
     rows: list[Row] = []
     figures: dict[str, Any] = {}
@@ -253,9 +257,9 @@ def measured(
     judge = _judge()
     for part, those in cases.items():
         started = time.monotonic()
-        key = json.loads(system.manage("create_workspace", part))["api_key"]
+        client = new_client(system, part)
         workspace = Workspace.objects.get(name=part)
-        bench = Bench(system, Client(system.base_url, key), part, workspace, judge)
+        bench = Bench(system, client, part, workspace, judge)
         its_rows, found = PARTS[part](bench, those)
         found |= {**spent(workspace), "seconds": round(time.monotonic() - started)}
         rows += its_rows

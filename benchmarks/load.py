@@ -12,14 +12,15 @@ end, everything must be settled, and `verify` must find no problems.
 The machine's load average is printed for each step, since other processes affect all figures.
 """
 
-import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,11 +30,11 @@ from typing import Any
 import psutil
 import psycopg
 
-from benchmarks.concurrency import CONSTRAINT, CONSTRAINT_TESTS
-from benchmarks.harness import Client, parser, report, until
-from uac_site.embedded.system import System, running_system
+from benchmarks.concurrency import OVERPAID
+from benchmarks.harness import Row, durable_system, expect, new_client, parser, report, until
+from uac_site.embedded.system import System
 
-WORKSPACES = 4
+NAMES = [f"load-{number}" for number in range(4)]  # of the workspaces
 PEOPLE = 15  # people per workspace
 GUARDED = 5  # how many of these people have a constraint
 BACKENDS = 8
@@ -116,57 +117,49 @@ def _taken(process: psutil.Process) -> Sample:
 
 def prepare(system: System, people_each: int = PEOPLE) -> dict[str, Any]:
     """Create workspaces with `people_each` people, each with a project; return locust's profile."""
-    keys, people = {}, []
-    for number in range(WORKSPACES):
-        name = f"load-{number}"
-        keys[name] = json.loads(system.manage("create_workspace", name))["api_key"]
-        people += [(name, f"person-{index}") for index in range(people_each)]
-    clients = {name: Client(system.base_url, key) for name, key in keys.items()}
+    clients = {name: new_client(system, name) for name in NAMES}
+    people = [(name, f"person-{index}") for name in NAMES for index in range(people_each)]
     purchase = {"what": "tea", "cents": 100, "bought_on": "2025-03-01"}
     record = {"kind": "record", "domain": "money", "type": "Purchase", "key": "purchase-0"}
     for name, user in people:
-        assert clients[name].post("users/", {"user_id": user})[0] == 201
-        body = {**record, "data": purchase}
-        assert clients[name].post(f"users/{user}/entries/", body)[0] == 202
+        expect(201, clients[name].post("users/", {"user_id": user}))
+        expect(202, clients[name].post(f"users/{user}/entries/", {**record, "data": purchase}))
     settled(system)
-    proposed = {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS}
-    for name, user in [
-        person for place, person in enumerate(people) if place % people_each < GUARDED
-    ]:
-        path = f"users/{user}/constraints/overpaid/?wait=0"
-        status, answer = clients[name].request("PUT", path, proposed)
-        assert status in (200, 202), answer
+    for place, (name, user) in enumerate(people):
+        if place % people_each < GUARDED:
+            path = f"users/{user}/constraints/overpaid/?wait=0"
+            status, answer = clients[name].request("PUT", path, OVERPAID)
+            assert status in (200, 202), answer
     settled(system)
+    keys = {name: client.key for name, client in clients.items()}
     return {"host": system.base_url, "keys": keys, "people": people}
 
 
-def play(
-    profile: Mapping[str, Any], folder: Path, seconds: float, rate: float
-) -> list[dict[str, Any]]:
+def play(profile: Mapping[str, Any], seconds: float, rate: float) -> list[Row]:
     """Run locust for `seconds` at `rate` requests per second; return its counts by route."""
-    settings, counted = folder / "profile.json", folder / "counted"
-    backends = {"backends": BACKENDS, "requests_per_second": rate}
-    settings.write_text(json.dumps({**profile, **backends}))
-    command = [
-        *(sys.executable, "-m", "locust", "-f", "benchmarks/load_profile.py", "--headless"),
-        *("--users", str(BACKENDS), "--spawn-rate", str(BACKENDS), "--stop-timeout", "60"),
-        *("--run-time", f"{seconds:.0f}s", "--json-file", str(counted), "--only-summary"),
-        *("--exit-code-on-error", "0", "--loglevel", "WARNING"),
-    ]
-    finished = subprocess.run(
-        command,
-        env={**os.environ, "UAC_LOAD_PROFILE": str(settings)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = next(folder.glob("counted*"), None)
-    if finished.returncode or found is None:
-        raise RuntimeError(f"locust failed: {finished.stdout}{finished.stderr}")
-    if "Error report" in finished.stdout:
-        print(finished.stdout.partition("Error report")[2])
-    rows: list[dict[str, Any]] = json.loads(found.read_text())
-    found.unlink()
+    with tempfile.TemporaryDirectory(prefix="uac-") as folder:
+        settings, counted = Path(folder) / "profile.json", Path(folder) / "counted"
+        backends = {"backends": BACKENDS, "requests_per_second": rate}
+        settings.write_text(json.dumps({**profile, **backends}))
+        command = [
+            *(sys.executable, "-m", "locust", "-f", "benchmarks/load_profile.py", "--headless"),
+            *("--users", str(BACKENDS), "--spawn-rate", str(BACKENDS), "--stop-timeout", "60"),
+            *("--run-time", f"{seconds:.0f}s", "--json-file", str(counted), "--only-summary"),
+            *("--exit-code-on-error", "0", "--loglevel", "WARNING"),
+        ]
+        finished = subprocess.run(
+            command,
+            env={**os.environ, "UAC_LOAD_PROFILE": str(settings)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found = next(Path(folder).glob("counted*"), None)
+        if finished.returncode or found is None:
+            raise RuntimeError(f"locust failed: {finished.stdout}{finished.stderr}")
+        if "Error report" in finished.stdout:
+            print(finished.stdout.partition("Error report")[2])
+        rows: list[Row] = json.loads(found.read_text())
     return rows
 
 
@@ -183,19 +176,18 @@ def percentile(times: Mapping[str, int], part: float) -> float:
     return 0.0
 
 
-def routes(counted: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
+def routes(counted: Sequence[Mapping[str, Any]], seconds: float) -> list[Row]:
     """Return a row for each route, and one for all routes together."""
     rows = []
-    everything: dict[str, int] = {}
+    everything: Counter[str] = Counter()
     for one in sorted(counted, key=lambda row: str(row["name"])):
-        for key, number in one["response_times"].items():
-            everything[key] = everything.get(key, 0) + number
+        everything.update(one["response_times"])
         rows.append(_line(one["name"], one["response_times"], one["num_failures"], seconds))
     failures = sum(one["num_failures"] for one in counted)
     return [*rows, _line("all", everything, failures, seconds)]
 
 
-def _line(name: str, times: Mapping[str, int], failures: int, seconds: float) -> dict[str, Any]:
+def _line(name: str, times: Mapping[str, int], failures: int, seconds: float) -> Row:
     return {
         "route": name,
         "requests": sum(times.values()),
@@ -243,17 +235,28 @@ def main() -> None:
     )
     line.add_argument("--sandbox-workers", type=int, default=1)
     asked = line.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="uac-") as name,
-        running_system(
-            Path(name) / "data",
-            sandbox_workers=asked.sandbox_workers,
-            environment={"UAC_SANDBOX_RUNNER": "docker"},
-        ) as system,
-    ):
-        played = play_all(system, Path(name), asked)
-    processes = played.processes()
-    report("limit", settings={}, rows=played.most, figures={}, path=None)
+    with durable_system(
+        sandbox_workers=asked.sandbox_workers, environment={"UAC_SANDBOX_RUNNER": "docker"}
+    ) as system:
+        flat_out, steady = Watch(system), Watch(system)  # without pauses, at the steady rate
+        profile = prepare(system, asked.people)
+        play(profile, asked.warm_up, rate=50)
+        with flat_out.watching():
+            most = routes(play(profile, asked.limit, rate=10_000), asked.limit)
+        limit = most[-1]["per_second"]
+        settled(system)
+        rate = asked.rate or 0.6 * limit
+        print(f"limit: {limit} requests per second; now {rate:.0f} for {asked.minutes:g} minutes")
+        seconds = 60 * asked.minutes
+        with steady.watching():
+            rows = routes(play(profile, seconds, rate), seconds)
+        ended = time.monotonic()
+        settled(system)
+        to_settle = time.monotonic() - ended
+        verified = system.manage("verify").rstrip().splitlines()[-1]
+        system.check()
+    processes = process_rows(flat_out, steady)
+    report("limit", settings={}, rows=most, figures={}, path=None)
     report("processes (memory in MiB)", settings={}, rows=processes, figures={}, path=None)
     report(
         "load",
@@ -261,74 +264,36 @@ def main() -> None:
             **vars(asked),
             "json": None,
             "backends": BACKENDS,
-            "people": played.people,
+            "people": len(profile["people"]),
         },
-        rows=played.rows,
-        figures={**played.figures(), "processes": processes},
+        rows=rows,
+        figures={
+            "limit_per_second": limit,
+            "per_second": rows[-1]["per_second"],
+            "failures": rows[-1]["failures"] + most[-1]["failures"],
+            "seconds_to_settle": round(to_settle, 1),
+            "verify": verified,
+            "load_at_the_limit": round(statistics.fmean(flat_out.loads), 1),
+            "load": round(statistics.fmean(steady.loads), 1),
+            "processes": processes,
+        },
         path=asked.json,
     )
 
 
-@dataclass(frozen=True)
-class Played:
-    """The results without pauses (`most`, `flat_out`) and at the steady rate (`rows`, `steady`)."""
-
-    people: int
-    most: Sequence[Mapping[str, Any]]
-    flat_out: Watch
-    rows: Sequence[Mapping[str, Any]]
-    steady: Watch
-    seconds_to_settle: float
-    verified: str
-
-    def processes(self) -> list[dict[str, Any]]:
-        """Return a row for each process: processors used, and memory at the steady rate."""
-        parts = ("pss_start", "pss_1_4", "pss_half", "pss_3_4", "pss_end")
-        return [
-            {
-                "process": name,
-                "cpus_at_the_limit": round(self.flat_out.cpu(name), 2),
-                "cpus": round(self.steady.cpu(name), 2),
-                **dict(zip(parts, self.steady.memory(name), strict=True)),
-                "rss_end": self.steady.memory(name, "rss")[-1],
-            }
-            for name in self.steady.samples
-        ]
-
-    def figures(self) -> dict[str, Any]:
-        """Return the figures for the whole benchmark."""
-        return {
-            "limit_per_second": self.most[-1]["per_second"],
-            "per_second": self.rows[-1]["per_second"],
-            "failures": self.rows[-1]["failures"] + self.most[-1]["failures"],
-            "seconds_to_settle": round(self.seconds_to_settle, 1),
-            "verify": self.verified,
-            "load_at_the_limit": round(sum(self.flat_out.loads) / len(self.flat_out.loads), 1),
-            "load": round(sum(self.steady.loads) / len(self.steady.loads), 1),
+def process_rows(flat_out: Watch, steady: Watch) -> list[Row]:
+    """Return a row for each process: processors used, and memory at the steady rate."""
+    parts = ("pss_start", "pss_1_4", "pss_half", "pss_3_4", "pss_end")
+    return [
+        {
+            "process": name,
+            "cpus_at_the_limit": round(flat_out.cpu(name), 2),
+            "cpus": round(steady.cpu(name), 2),
+            **dict(zip(parts, steady.memory(name), strict=True)),
+            "rss_end": steady.memory(name, "rss")[-1],
         }
-
-
-def play_all(system: System, folder: Path, asked: argparse.Namespace) -> Played:
-    """Play without pauses, then at the steady rate; wait until all is settled, and run `verify`."""
-    profile = prepare(system, asked.people)
-    play(profile, folder, asked.warm_up, rate=50)
-    flat_out = Watch(system)
-    with flat_out.watching():
-        most = routes(play(profile, folder, asked.limit, rate=10_000), asked.limit)
-    limit = most[-1]["per_second"]
-    settled(system)
-    rate = asked.rate or 0.6 * limit
-    print(f"limit: {limit} requests per second; now {rate:.0f} for {asked.minutes:g} minutes")
-    steady = Watch(system)
-    seconds = 60 * asked.minutes
-    with steady.watching():
-        rows = routes(play(profile, folder, seconds, rate), seconds)
-    ended = time.monotonic()
-    settled(system)
-    to_settle = time.monotonic() - ended
-    verified = system.manage("verify").rstrip().splitlines()[-1]
-    system.check()
-    return Played(len(profile["people"]), most, flat_out, rows, steady, to_settle, verified)
+        for name in steady.samples
+    ]
 
 
 if __name__ == "__main__":

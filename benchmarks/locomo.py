@@ -26,6 +26,17 @@ class Turn:
         """The number of words in the turn."""
         return len(self.text.split())
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The turn as a message to append to a log."""
+        return {
+            "kind": "message",
+            "content": self.text,
+            "speaker": self.speaker,
+            "session_id": self.session,
+            "occurred_at": self.at.isoformat(),
+        }
+
 
 @dataclass(frozen=True)
 class Question:

@@ -8,15 +8,15 @@ import hashlib
 import json
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.serving import serving
 
 KEY = "sk-of-the-benchmark"
 # The number of dimensions of mem0's default embedding model.
@@ -40,11 +40,10 @@ def _hashed(text: str, dimensions: int) -> list[float]:
 
 @dataclass
 class Peer:
-    """mem0's memory object, the texts that it had embedded, and how many requests that took."""
+    """mem0's memory object, and the texts that it had embedded."""
 
     memory: Any
     texts: list[str] = field(default_factory=list)
-    calls: int = 0
 
 
 @contextmanager
@@ -56,7 +55,7 @@ def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1"
         from mem0 import Memory  # type: ignore[import-untyped]
 
         peer = Peer(None)
-        with _embeddings(embed, peer) as embeddings_url:
+        with serving(lambda body: _embeddings(embed, peer, body)) as embeddings_url:
             config = {
                 "llm": {
                     "provider": "openai",
@@ -86,39 +85,13 @@ def mem0(embed: Embed, dimensions: int, model_url: str = "http://127.0.0.1:9/v1"
                 peer.memory.close()
 
 
-@contextmanager
-def _embeddings(embed: Embed, peer: Peer) -> Iterator[str]:
-    """Serve embeddings through an API like OpenAI's; yield its base URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *arguments: object) -> None:
-            """Log nothing."""
-
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            peer.calls += 1
-            peer.texts += asked["input"]
-            data = [
-                {"object": "embedding", "index": index, "embedding": list(vector)}
-                for index, vector in enumerate(embed(asked["input"]))
-            ]
-            usage = {"prompt_tokens": 1, "total_tokens": 1}
-            answer = {"object": "list", "data": data, "model": asked["model"], "usage": usage}
-            content = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    ).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+def _embeddings(embed: Embed, peer: Peer, body: bytes) -> dict[str, Any]:
+    """Return the answer to a request for embeddings, as OpenAI's API gives it."""
+    asked = json.loads(body)
+    peer.texts += asked["input"]
+    data = [
+        {"object": "embedding", "index": index, "embedding": list(vector)}
+        for index, vector in enumerate(embed(asked["input"]))
+    ]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return {"object": "list", "data": data, "model": asked["model"], "usage": usage}

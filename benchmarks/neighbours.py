@@ -16,25 +16,33 @@ The process that plays A uses part of the machine itself, which affects all of t
 import argparse
 import functools
 import http.client
-import json
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 
-from benchmarks.concurrency import CONSTRAINT, CONSTRAINT_TESTS
-from benchmarks.harness import Client, p95, parser, report, until
-from uac_site.embedded.system import System, running_system
+from benchmarks.concurrency import OVERPAID
+from benchmarks.harness import (
+    Client,
+    Row,
+    append,
+    durable_system,
+    expect,
+    new_client,
+    p95,
+    parser,
+    report,
+    until,
+)
+from uac_site.embedded.system import System
 
 A, B = "neighbour-a", "neighbour-b"
 PERSON = "person-{}"
@@ -177,15 +185,11 @@ def keep_open(base_url: str, head: bytes, more: bytes) -> None:
 
 
 ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
-    "endless_queries": endless_queries,
-    "bursts": bursts,
-    "megabyte_answers": megabyte_answers,
-    "large_differences": large_differences,
-    "long_polls": long_polls,
-    "quick_reads": quick_reads,
-    "slow_texts": slow_texts,
-    "past_limits": past_limits,
-    "backtests": backtests,
+    attack.__name__: attack
+    for attack in (
+        *(endless_queries, bursts, megabyte_answers, large_differences, long_polls),
+        *(quick_reads, slow_texts, past_limits, backtests),
+    )
 }
 # Attacks that consist of many connections kept open.
 CONNECTIONS: Mapping[str, Callable[[str, str], None]] = {
@@ -270,28 +274,19 @@ def ask(client: Client, rounds: int, since: int) -> tuple[dict[str, list[float]]
 
 def prepare(system: System, records: int) -> tuple[str, str]:
     """Create both workspaces with their people; return the workspaces' API keys."""
-    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-    made = [system.manage("create_workspace", name, *scopes) for name in (A, B)]
-    keys = [json.loads(one)["api_key"] for one in made]
-    clients = [Client(system.base_url, key) for key in keys]
-    for client, people in zip(clients, (PEOPLE, 1), strict=True):
+    a, b = (new_client(system, name, "read", "write", "manage") for name in (A, B))
+    for client, people in ((a, PEOPLE), (b, 1)):
         for number in range(people):
             user = PERSON.format(number)
-            assert client.post("users/", {"user_id": user})[0] == 201
-            first = client.post(f"users/{user}/entries/?wait=30", purchase("first"))
-            assert first[0] == 202, first
-    a = clients[0]
-    assert a.post("users/", {"user_id": LARGE})[0] == 201
+            expect(201, client.post("users/", {"user_id": user}))
+            expect(202, client.post(f"users/{user}/entries/?wait=30", purchase("first")))
+    expect(201, a.post("users/", {"user_id": LARGE}))
     a.post(f"users/{LARGE}/entries/?wait=30", purchase("first"))
-    body = {"source": CONSTRAINT, "tests": CONSTRAINT_TESTS}
-    proposed = a.request("PUT", f"users/{LARGE}/constraints/overpaid/?wait=30", body)
+    proposed = a.request("PUT", f"users/{LARGE}/constraints/overpaid/?wait=30", OVERPAID)
     assert proposed[0] in (200, 201, 202), proposed
-    for begin in range(0, records, 1000):
-        entries = [purchase(f"large-{index}", index) for index in range(begin, begin + 1000)]
-        assert a.post(f"users/{LARGE}/entries/", {"entries": entries})[0] == 202
-
+    append(a, LARGE, [purchase(f"large-{index}", index) for index in range(records)])
     settle(system)
-    return keys[0], keys[1]
+    return a.key, b.key
 
 
 def settle(system: System) -> None:
@@ -329,14 +324,10 @@ def main() -> None:
     if asked.play:
         play(*asked.play)
         return
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     ratios: dict[str, float] = {}
     unanswered = 0
-    environment = {"UAC_SANDBOX_RUNNER": "docker"}
-    with (
-        tempfile.TemporaryDirectory(prefix="uac-") as folder,
-        running_system(Path(folder) / "data", environment=environment) as system,
-    ):
+    with durable_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
         key_a, key_b = prepare(system, asked.records)
         client = Client(system.base_url, key_b)
         ask(client, 3, 0)
@@ -358,7 +349,18 @@ def main() -> None:
             for kind, times in beside.items():
                 ratio = p95(times) / p95(alone[kind])
                 ratios[f"{name}_{kind}"] = round(ratio, 2)
-                rows.append(_line(name, kind, alone[kind], times, ratio, lost_beside))
+                rows.append(
+                    {
+                        "A": name,
+                        "B": kind,
+                        "p50_alone_ms": round(statistics.median(alone[kind]), 1),
+                        "p50_ms": round(statistics.median(times), 1),
+                        "p95_alone_ms": round(p95(alone[kind]), 1),
+                        "p95_ms": round(p95(times), 1),
+                        "p95_ratio": round(ratio, 2),
+                        "unanswered": lost_beside,
+                    }
+                )
                 print(*rows[-1].values(), flush=True)
             calm_down(system, client, since)
             since += 5
@@ -374,26 +376,6 @@ def main() -> None:
         },
         path=asked.json,
     )
-
-
-def _line(
-    name: str,
-    kind: str,
-    alone: Sequence[float],
-    beside: Sequence[float],
-    ratio: float,
-    unanswered: int,
-) -> dict[str, Any]:
-    return {
-        "A": name,
-        "B": kind,
-        "p50_alone_ms": round(statistics.median(alone), 1),
-        "p50_ms": round(statistics.median(beside), 1),
-        "p95_alone_ms": round(p95(alone), 1),
-        "p95_ms": round(p95(beside), 1),
-        "p95_ratio": round(ratio, 2),
-        "unanswered": unanswered,
-    }
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import benchmarks.standalone  # noqa: F401 # first: what follows needs it
-from benchmarks.harness import parser, report
+from benchmarks.harness import Row, parser, report
 from memory.models import LogEntry
 from memory.models.log import EntryKind
 from memory.recall.search import segments, vectors
@@ -48,13 +47,13 @@ def main() -> None:
     report("paraphrases", settings={"first": FIRST}, rows=rows, figures=figures, path=asked.json)
 
 
-def measure(people: Sequence[Person]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+def measure(people: Sequence[Person]) -> tuple[list[Row], dict[str, float]]:
     """Return a row for each person, and as figures the percentages of answers found.
 
     There is one percentage for ranking by words alone, and one for the full search.
     """
     model = load_wordllama()
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for person in people:
         documents = [
             one for entry in person.entries for one in documents_of(entry, ZoneInfo("UTC"))
@@ -62,8 +61,7 @@ def measure(people: Sequence[Person]) -> tuple[list[dict[str, Any]], dict[str, f
         segment = segments.build(documents)
         made = vectors.quantised(model.name, model.embed([one.text for one in documents]))
         said = {one.seq: set(one.terms) for one in documents}
-        row: dict[str, Any] = dict.fromkeys(("questions", "shared", "words", "search"), 0)
-        row = {"person": person.name, **row}
+        row: Row = {"person": person.name, "questions": 0, "shared": 0, "words": 0, "search": 0}
         for seq, question in enumerate(person.questions, 1):
             if said[seq] & {identity(term) for term in terms(question)}:
                 row["shared"] += 1

@@ -13,21 +13,19 @@ each of them in turn; appends are rolled back. A sample of users have logs that 
 import os
 import random
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import psycopg
 
-from benchmarks.harness import p95, parser, report, settings_of
+from benchmarks.harness import Row, durable_system, parser, percentiles, report, settings_of
 from benchmarks.partition_filling import SAMPLED_ENTRIES, TEXT, as_owner, fill, sample
-from uac_site.embedded.system import System, running_system
+from uac_site.embedded.system import System
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser
@@ -78,14 +76,13 @@ class Writer:
             stop.set()
             thread.join()
 
-    def row(self, during: str) -> dict[str, Any]:
+    def row(self, during: str) -> Row:
         """Return the row for the appends made during one step."""
         times = [seconds for name, seconds in self.waits if name == during]
         return {
             "while": during or "nothing else",
             "appends": len(times),
-            "p50_ms": round(1000 * statistics.median(times), 1),
-            "p95_ms": round(1000 * p95(times), 1),
+            **percentiles(times),
             "longest_ms": round(1000 * max(times)),
         }
 
@@ -160,13 +157,11 @@ def verified(people: Sequence["MemoryUser"]) -> list[str]:
     """Return the problems with the logs of the sample, to which the writer appended throughout."""
     from memory.log import broken_links
 
-    return [found for user in people for found in broken_links(fresh(user))]
-
-
-def fresh(user: "MemoryUser") -> "MemoryUser":
-    """Reload a user from the database and return it."""
-    user.refresh_from_db()
-    return user
+    found = []
+    for user in people:
+        user.refresh_from_db()
+        found += broken_links(user)
+    return found
 
 
 def measured(
@@ -272,7 +267,7 @@ class Rehearsal:
             self.step("swap back", "swap")
         self.step("finish", "finish")
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """Return a row for each statement: its median on each table, and the ratio of both."""
         made = []
         for name, plain in self.times["plain"].items():
@@ -300,17 +295,13 @@ def main() -> None:
         alone_seconds=(20.0, 1.0),  # how long the writer writes alone, before the first step
         sample=(40, 4),  # number of users whose logs can be verified
     ).parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="uac-") as folder,
-        running_system(
-            Path(folder) / "data",
-            web=False,
-            sandbox_workers=0,
-            default_workers=0,
-            beats=0,
-            environment={"UAC_SANDBOX_RUNNER": "process"},
-        ) as system,
-    ):
+    with durable_system(
+        web=False,
+        sandbox_workers=0,
+        default_workers=0,
+        beats=0,
+        environment={"UAC_SANDBOX_RUNNER": "process"},
+    ) as system:
         give_memory(system)
         settings_of(system)
         people = sample(asked.sample)

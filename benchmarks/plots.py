@@ -8,7 +8,7 @@ also in its `aria-label`.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
@@ -74,28 +74,34 @@ def rows(name: str, key: str) -> dict[str, Any]:
     return {row[key]: row for row in result(name)["rows"]}
 
 
+def bars_of(
+    ways: Sequence[tuple[str, str]], values: Mapping[str, float], text: Callable[[float], str]
+) -> list[Bar]:
+    """Return a bar for each label and the name of its value; labels of our own begin with UaC."""
+    return [
+        Bar(label, values[name], text(values[name]), label.startswith("UaC"))
+        for label, name in ways
+    ]
+
+
 def aggregates() -> Panel:
     """Return the panel on how many aggregate questions are answered exactly."""
     figures = result("aggregates")["figures"]
-    questions = figures["questions"]
-
-    def bar(label: str, figure: str, ours: bool = False) -> Bar:
-        return Bar(label, figures[figure], f"{figures[figure]} of {questions}", ours)
-
+    ways = (
+        ("UaC: code over the state", "uac"),
+        ("mem0’s 100 best, perfect reader", "mem0_100"),
+        ("mem0’s 20 best, perfect reader", "mem0_20"),
+    )
     return Panel(
         "Aggregate questions answered exactly",
         "more is better",
-        [
-            bar("UaC: code over the state", "uac", ours=True),
-            bar("mem0’s 100 best, perfect reader", "mem0_100"),
-            bar("mem0’s 20 best, perfect reader", "mem0_20"),
-        ],
+        bars_of(ways, figures, lambda correct: f"{correct} of {figures['questions']}"),
     )
 
 
 def sandboxes() -> Panel:
     """Return the panel on how long it takes to run a user's code."""
-    measured = rows("sandbox", "variant")
+    measured = {name: row["p50 ms"] for name, row in rows("sandbox", "variant").items()}
     ways = (
         ("UaC, the same user again", "resident"),
         ("UaC, a fresh container", "fresh, bytecode"),
@@ -106,10 +112,7 @@ def sandboxes() -> Panel:
     return Panel(
         "Running a user’s rules in a container",
         "median, log scale; less is better",
-        [
-            Bar(label, ms := measured[way]["p50 ms"], _ms(ms), label.startswith("UaC"))
-            for label, way in ways
-        ],
+        bars_of(ways, measured, _ms),
         log=True,
     )
 
@@ -128,10 +131,7 @@ def remembering() -> Panel:
     return Panel(
         "Tokens to remember a long conversation",
         "in and out; less is better",
-        [
-            Bar(label, figures[figure], _thousands(figures[figure]), label.startswith("UaC"))
-            for label, figure in ways
-        ],
+        bars_of(ways, figures, _thousands),
     )
 
 
@@ -147,10 +147,7 @@ def retrieval() -> Panel:
     return Panel(
         "Evidence found within 3,000 words (LOCOMO)",
         "more is better",
-        [
-            Bar(label, figures[figure], f"{figures[figure]} %", label.startswith("UaC"))
-            for label, figure in ways
-        ],
+        bars_of(ways, figures, lambda share: f"{share} %"),
     )
 
 
@@ -198,31 +195,16 @@ def _thousands(value: float) -> str:
     return f"{value / 1000:,.0f}k"
 
 
-# For each picture, its panels, keyed by the benchmark whose result they show.
-PICTURES: dict[str, dict[str, Callable[[], Panel]]] = {
-    "overview": {
-        "aggregates": aggregates,
-        "sandbox": sandboxes,
-        "remember": remembering,
-        "retrieval": retrieval,
-    },
-    "alerts": {"alerts": alerting},
-    "footprint": {"footprint": footprint},
+PICTURES: Mapping[str, Sequence[Callable[[], Panel]]] = {
+    "overview": (aggregates, sandboxes, remembering, retrieval),
+    "alerts": (alerting,),
+    "footprint": (footprint,),
 }
 
 
-def is_measured(name: str) -> bool:
-    """Return whether there is a result for this benchmark."""
-    return (RESULTS / f"{name}.json").exists()
-
-
 def pictures() -> dict[str, list[Panel]]:
-    """Return the panels of each picture, keyed by its name; panels without results are left out."""
-    found = {
-        name: [panel() for result_, panel in panels.items() if is_measured(result_)]
-        for name, panels in PICTURES.items()
-    }
-    return {name: panels for name, panels in found.items() if panels}
+    """Return the panels of each picture, keyed by its name."""
+    return {name: [panel() for panel in panels] for name, panels in PICTURES.items()}
 
 
 def label(panels: Sequence[Panel]) -> str:
@@ -288,8 +270,7 @@ def _bars(axes: Any, panel: Panel, most: int, theme: Theme) -> None:
 
 def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield the table's rows: what was measured, UaC's result, and the results of others."""
-    measured = {name for name in benchmarks if is_measured(name)}
-    if "aggregates" in measured:
+    if "aggregates" in benchmarks:
         counted = result("aggregates")["figures"]
         yield (
             f"{counted['questions']} aggregate questions, answered exactly",
@@ -297,7 +278,7 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             "mem0 with a reader that never errs: "
             f"{counted['mem0_20']} (20 memories, its default), {counted['mem0_100']} (100)",
         )
-    if "sandbox" in measured:
+    if "sandbox" in benchmarks:
         sandbox = {name: _ms(row["p50 ms"]) for name, row in rows("sandbox", "variant").items()}
         yield (
             "constraints over 500 records in an isolated container (median)",
@@ -306,7 +287,7 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             f"`docker exec` {sandbox['docker exec']}, llm-sandbox's pool {sandbox['llm-sandbox']}, "
             f"`docker run` {sandbox['docker run']}",
         )
-    if "retrieval" in measured:
+    if "retrieval" in benchmarks:
         found = result("retrieval")["figures"]
         yield (
             "evidence found within 3,000 words of search results (LOCOMO)",
@@ -314,7 +295,7 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             f"BM25 {found['bm25_3000']} %, MiniLM {found['minilm_3000']} %, "
             f"`ts_rank` {found['ts_rank_3000']} %",
         )
-    if "remember" in measured:
+    if "remember" in benchmarks:
         remembered, told = result("remember")["figures"], rows("remember", "what")
         yield (
             "model tokens for a conversation of 19 sessions",
@@ -330,14 +311,14 @@ def _lines(benchmarks: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             f"**{told['UaC']['answered_ms']} ms**; {told['UaC']['remembered_ms']} ms",
             f"mem0: {told['mem0']['answered_ms']} ms; **{told['mem0']['remembered_ms']} ms**",
         )
-    if "alerts" in measured:
+    if "alerts" in benchmarks:
         alert = result("alerts")["figures"]
         yield (
             "from an entry to the webhook of its alert (median)",
             _ms(alert["append_to_webhook_ms_p50"]),
             "none of them raises alerts",
         )
-    if "footprint" in measured:
+    if "footprint" in benchmarks:
         size = result("footprint")["figures"]
         yield (
             "memory at rest",

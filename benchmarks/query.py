@@ -8,7 +8,6 @@ same code each time, so that its stored answer is used.
 import http.client
 import itertools
 import json
-import statistics
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import Client, p95, parser, report
+from benchmarks.harness import Row, expect, new_client, parser, percentiles, report
 from uac_site.embedded.system import System, running_system
 
 RECORDS = 500
@@ -56,9 +55,8 @@ class Asker:
 
 def asker(system: System) -> Asker:
     """Create the user, and wait until all records are in the project."""
-    key = json.loads(system.manage("create_workspace", "benchmark"))["api_key"]
-    client = Client(system.base_url, key)
-    assert client.post("users/", {"user_id": "ada"})[0] == 201
+    client = new_client(system, "benchmark")
+    expect(201, client.post("users/", {"user_id": "ada"}))
     entries = [
         {
             "kind": "record",
@@ -73,8 +71,8 @@ def asker(system: System) -> Asker:
         }
         for number in range(RECORDS)
     ]
-    assert client.post(f"users/ada/entries/?wait={WAIT_SECONDS}", {"entries": entries})[0] == 202
-    return Asker(key, urllib.parse.urlsplit(system.base_url).netloc)
+    expect(202, client.post(f"users/ada/entries/?wait={WAIT_SECONDS}", {"entries": entries}))
+    return Asker(client.key, urllib.parse.urlsplit(system.base_url).netloc)
 
 
 def another() -> str:
@@ -100,8 +98,7 @@ def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -
     seconds = time.perf_counter() - started
     return {
         "clients": clients,
-        "p50_ms": round(1000 * statistics.median(times), 1),
-        "p95_ms": round(1000 * p95(times), 1),
+        **percentiles(times),
         "per_second": round(len(times) / seconds, 1),
     }
 
@@ -109,7 +106,7 @@ def measured(user: Asker, clients: int, queries: int, code: Callable[[], str]) -
 def main() -> None:
     """Run the benchmark and report the results."""
     asked = parser(__doc__, queries=(200, max(CLIENTS))).parse_args()
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     # One workspace may use only two thirds of the slots for waiting requests.
     places = max(CLIENTS) * 3 // 2
     environment = {

@@ -31,7 +31,11 @@ from typing import Any
 
 from benchmarks.harness import (
     Client,
+    Row,
+    append,
     end_without_data,
+    expect,
+    new_client,
     parser,
     report,
     require_data,
@@ -45,10 +49,10 @@ from benchmarks.tokens import (
     CHARACTERS_PER_TOKEN,
     Fact,
     answer,
-    create,
     filed,
     left,
     lines_in,
+    prompt,
     read_facts,
     tokens,
     within,
@@ -78,7 +82,7 @@ class Told:
         written = len(reply.text) + sum(len(json.dumps(call.arguments)) for call in reply.calls)
         self.received += written / CHARACTERS_PER_TOKEN
 
-    def row(self, what: str, embedded: float = 0, kept: float = 1) -> dict[str, Any]:
+    def row(self, what: str, embedded: float = 0, kept: float = 1) -> Row:
         """Return the row of the table for this way of remembering."""
         return {
             "what": what,
@@ -181,8 +185,7 @@ def main() -> None:
         }
         with running_system(llm_workers=1, environment=environment) as system:
             settings_of(system)
-            key = json.loads(system.manage("create_workspace", "remember"))["api_key"]
-            client = Client(system.base_url, key)
+            client = new_client(system, "remember")
             rows = measure(client, model, peer, conversation, facts)
     figures = figures_of(rows)
     settings = {
@@ -202,13 +205,13 @@ def measure(
     peer: Peer,
     conversation: Conversation,
     facts: Sequence[Fact],
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Send all sessions to UaC and mem0; return a row for each way of remembering."""
     anew, capped = Told(), Told()
     known: list[Fact] = []
     number = 0
     user_id = conversation.name
-    create(client, user_id)
+    expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
     for session, said_then in itertools.groupby(conversation.turns, key=lambda turn: turn.session):
         turns = list(said_then)
         model.facts = [fact for fact in facts if fact.session == session]
@@ -245,27 +248,10 @@ def tell_uac(client: Client, user_id: str, told: Told, turns: Sequence[Turn], nu
     `number` is how many entries the log then has.
     """
     started = time.perf_counter()
-    post_turns(client, user_id, turns)
+    append(client, user_id, [{**turn.entry, "role": "user"} for turn in turns])
     told.answered.append(time.perf_counter() - started)
     settled(client, user_id, number)
     told.remembered.append(time.perf_counter() - started)
-
-
-def post_turns(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
-    """Append a session's turns as messages in one request."""
-    entries = [
-        {
-            "kind": "message",
-            "role": "user",
-            "content": turn.text,
-            "speaker": turn.speaker,
-            "session_id": turn.session,
-            "occurred_at": turn.at.isoformat(),
-        }
-        for turn in turns
-    ]
-    status, body = client.post(f"users/{user_id}/entries/", {"entries": entries})
-    assert status == 202, body
 
 
 def tell_mem0(peer: Peer, user_id: str, told: Told, turns: Sequence[Turn]) -> None:
@@ -282,12 +268,9 @@ def write_anew(told: Told, known: Sequence[Fact], cap: int | None) -> None:
 
     `cap` is the maximum number of characters of facts; None means no limit.
     """
-    from workers.authoring import prompts
-
     lines = [fact.line for fact in known]
-    system = {"role": "system", "content": prompts.STRUCTURE}
     told.calls += 1
-    told.sent += tokens([system, {"role": "user", "content": "\n".join(lines)[:cap]}])
+    told.sent += prompt(lines, cap)
     shown = known if cap is None else known[: within(lines, cap)]
     told.received += len(state_of(shown)) / CHARACTERS_PER_TOKEN
 
@@ -303,7 +286,7 @@ def state_of(facts: Sequence[Fact]) -> str:
     return "\n".join(lines)
 
 
-def figures_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def figures_of(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the figures: all tokens sent and received in each way, and ratios between ways."""
     names = ("uac", "uac_facts", "mem0", "anew", "capped")
     figures: dict[str, Any] = {

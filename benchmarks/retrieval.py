@@ -18,7 +18,6 @@ request at a time, and the cost of the last user's index is measured (benchmarks
 """
 
 import argparse
-import json
 import math
 import statistics
 import time
@@ -32,10 +31,14 @@ import psycopg
 from benchmarks import beam, search_index
 from benchmarks.harness import (
     Client,
+    Row,
+    append,
     data_file,
     end_without_data,
-    p95,
+    expect,
+    new_client,
     parser,
+    percentiles,
     report,
     require_data,
     settings_of,
@@ -48,7 +51,6 @@ from uac_site.embedded.system import System, running_system
 
 BUDGETS = (3000, 1500)
 CHUNK = 300
-BATCH = 1000
 SPACE_FOR_TAIL = 128
 
 
@@ -114,8 +116,7 @@ def main() -> None:
         problems.append("beam.json is missing: long conversations are not measured")
     with running_system(sandbox_workers=0) as system:
         settings_of(system)
-        key = json.loads(system.manage("create_workspace", "retrieval"))["api_key"]
-        client = Client(system.base_url, key)
+        client = new_client(system, "retrieval")
         ways = ways_to_search(client, system)
         if "minilm" not in ways:
             problems.append(NOT_INSTALLED)
@@ -213,8 +214,7 @@ def over_http(client: Client, conversation: Conversation) -> Search:
 
     def search(question: str, budget: int) -> set[int]:
         body = {"query": question, "top_k": 1000, "words": budget, "in": ["archive"]}
-        status, found = client.post(f"users/{conversation.name}/search/", body)
-        assert status == 200, found
+        found = expect(200, client.post(f"users/{conversation.name}/search/", body))
         words = {hit["seq"] - 1: len(hit["text"].split()) for hit in found["hits"]}
         if sum(words.values()) > budget:
             raise AssertionError(f"{sum(words.values())} words were returned, of {budget}")
@@ -358,8 +358,8 @@ def beam_figures(client: Client, dialogues: Sequence[beam.Dialogue]) -> dict[str
     ways: dict[str, Callable[[beam.Dialogue], beam.Search]] = {
         "beam": lambda one: beam.over_http(client, one),
         "beam_plain": beam.plain,
-        "beam_words": beam.by_signal("words"),
-        "beam_meaning": beam.by_signal("meaning"),
+        "beam_words": lambda one: beam.by_signal("words", one),
+        "beam_meaning": lambda one: beam.by_signal("meaning", one),
     }
     figures = {
         f"{name}_{budget}": share
@@ -377,22 +377,8 @@ def beam_figures(client: Client, dialogues: Sequence[beam.Dialogue]) -> dict[str
 
 def post(client: Client, user_id: str, turns: Sequence[Turn]) -> None:
     """Create a user and append the turns as messages."""
-    status, body = client.post("users/", {"user_id": user_id})
-    assert status == 201, body
-    entries = [
-        {
-            "kind": "message",
-            "content": turn.text,
-            "speaker": turn.speaker,
-            "session_id": turn.session,
-            "occurred_at": turn.at.isoformat(),
-        }
-        for turn in turns
-    ]
-    for start in range(0, len(entries), BATCH):
-        body = {"entries": entries[start : start + BATCH]}
-        status, answer = client.post(f"users/{user_id}/entries/", body)
-        assert status == 202, answer
+    expect(201, client.post("users/", {"user_id": user_id}))
+    append(client, user_id, [turn.entry for turn in turns])
 
 
 def time_requests(
@@ -414,9 +400,9 @@ def time_requests(
     seconds = []
     for question in [one for conversation in conversations for one in conversation.questions]:
         started = time.perf_counter()
-        status, found = client.post(f"users/{name}/search/", {"query": question.text})
+        answer = client.post(f"users/{name}/search/", {"query": question.text})
         seconds.append(time.perf_counter() - started)
-        assert status == 200, found
+        found = expect(200, answer)
         assert len(found["hits"]) == 10, found
     missed = 0
     for number in range(20):
@@ -424,17 +410,13 @@ def time_requests(
         client.post(f"users/{name}/entries/", {"kind": "message", "content": f"a {word}"})
         hits = client.post(f"users/{name}/search/", {"query": word})[1]["hits"]
         missed += not (hits and word in hits[0]["text"])
-    return {
-        "p50_ms": round(1000 * statistics.median(seconds), 1),
-        "p95_ms": round(1000 * p95(seconds), 1),
-        "missed_after_append": missed,
-    }
+    return {**percentiles(seconds), "missed_after_append": missed}
 
 
 # -- The report --------------------------------------------------------------------------------
 
 
-def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
+def row(name: str, half: str, tally: Tally) -> Row:
     """Return the table's row for one way of searching and one half of the conversations."""
     return {
         "way": name,
@@ -451,10 +433,9 @@ def row(name: str, half: str, tally: Tally) -> dict[str, Any]:
 
 def figures_of(tallies: dict[str, dict[str, Tally]]) -> dict[str, Any]:
     """Return the figures for all LOCOMO conversations and for those held out."""
-    names = {"search": "evidence"}
     figures: dict[str, Any] = {"minilm_3000": None, "minilm_1500": None}
     for way, halves in tallies.items():
-        name = names.get(way, way)
+        name = "evidence" if way == "search" else way
         for budget in BUDGETS:
             figures[f"{name}_{budget}"] = halves["both"].evidence(budget)
             if "kept_back" in halves:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import django
 
-from benchmarks.harness import p95, parser, report
+from benchmarks.harness import Row, parser, percentiles, report
 from benchmarks.sandbox import PROJECT
 
 RUNTIMES = ("runc", "crun", "runsc")
@@ -63,13 +63,12 @@ def main() -> None:
                 for step, seconds in measure():
                     if number:  # the first round only warms up
                         times.setdefault((step, name), []).append(seconds)
-    rows = [
+    rows: list[Row] = [
         {
             "step": step,
             "runtime": name,
             "n": len(seconds),
-            "p50 ms": round(1000 * statistics.median(seconds), 1),
-            "p95 ms": round(1000 * p95(seconds), 1),
+            **percentiles(seconds, "p{} ms"),
             "x runc": round(statistics.median(seconds) / statistics.median(times[step, "runc"]), 2),
         }
         for (step, name), seconds in sorted(times.items())

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import query
-from benchmarks.harness import embedded_server, p95, parser, report, until
+from benchmarks.harness import Row, embedded_server, p95, parser, percentiles, report, until
 from benchmarks.llm_sandbox_peer import SCRIPT
 from sandbox_image.uac import protocol
 from uac_site.embedded.system import running_system
@@ -90,29 +90,26 @@ def main() -> None:
     with embedded_server():
         times, figures = measure(asked.rounds, asked.arrivals, asked.seconds)
     figures |= whole_path(asked.queries)
-    rows = [
+    rows: list[Row] = [
         {
             "variant": name,
             "n": len(seconds),
-            "p50 ms": round(1000 * statistics.median(seconds), 2),
-            "p95 ms": round(1000 * p95(seconds), 2),
+            **percentiles(seconds, "p{} ms", digits=2),
             "x p50": round(statistics.median(times["docker run"]) / statistics.median(seconds), 1),
             "x p95": round(p95(times["docker run"]) / p95(seconds), 1),
         }
         for name, seconds in times.items()
     ]
+    fresh = statistics.median(times["fresh, bytecode"])
     ratios = {row["variant"]: row["x p50"] for row in rows}
-    peer = statistics.median(times["llm-sandbox"])
-    exec_ = statistics.median(times["docker exec"])
-    figures["docker_exec_ratio"] = round(exec_ / statistics.median(times["fresh, bytecode"]), 1)
-    figures["llm_sandbox_ratio"] = round(peer / statistics.median(times["fresh, bytecode"]), 1)
-    for figure, variant in (
-        ("fresh_bytecode_ratio", "fresh, bytecode"),
-        ("resident_ratio", "resident"),
-        ("fresh_source_ratio", "fresh, source"),
-        ("refill_ratio", "refill"),
-    ):
-        figures[figure] = ratios[variant]
+    figures |= {
+        "docker_exec_ratio": round(statistics.median(times["docker exec"]) / fresh, 1),
+        "llm_sandbox_ratio": round(statistics.median(times["llm-sandbox"]) / fresh, 1),
+        "fresh_bytecode_ratio": ratios["fresh, bytecode"],
+        "resident_ratio": ratios["resident"],
+        "fresh_source_ratio": ratios["fresh, source"],
+        "refill_ratio": ratios["refill"],
+    }
     settings = {"rounds": asked.rounds, "project_bytes": sum(map(len, PROJECT.values()))}
     report("sandbox", settings=settings, rows=rows, figures=figures, path=asked.json)
 
@@ -122,7 +119,7 @@ def measure(
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Measure everything but the queries; return each variant's seconds, and the other figures."""
     from benchmarks.llm_sandbox_peer import peer
-    from workers.sandbox import docker, runner
+    from workers.sandbox import docker
     from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool
     from workers.sandbox.pool_state import PoolLimits
@@ -133,7 +130,6 @@ def measure(
     limits = PoolLimits(least=4, most=8, least_others=0, lease_seconds=600, leases=10)
     pool = Pool(docker, limits)
     with ExitStack() as stack:
-        stack.callback(runner.close_pool)
         stack.callback(pool.close)
         other = stack.enter_context(peer(image, PROJECT))
         container = stack.enter_context(idle_container(image))
@@ -368,14 +364,9 @@ def whole_path(queries: int) -> dict[str, float]:
         for number in range(queries + 5):
             seconds, answer = user.ask(connection, query.another())
             if number >= 5:
-                whole.append(1000 * seconds)
-                ours.append(1000 * (seconds - answer["timings"]["total"]))
-    return {
-        "query_ms_p50": round(statistics.median(whole), 1),
-        "query_ms_p95": round(p95(whole), 1),
-        "overhead_ms_p50": round(statistics.median(ours), 1),
-        "overhead_ms_p95": round(p95(ours), 1),
-    }
+                whole.append(seconds)
+                ours.append(seconds - answer["timings"]["total"])
+    return {**percentiles(whole, "query_ms_p{}"), **percentiles(ours, "overhead_ms_p{}")}
 
 
 if __name__ == "__main__":

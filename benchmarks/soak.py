@@ -12,7 +12,6 @@ import gc
 import os
 import random
 import socket
-import statistics
 import threading
 import time
 from collections import Counter, defaultdict
@@ -21,11 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import docker as engine
 
-from benchmarks.harness import embedded_server, p95, parser, report, until
+from benchmarks.harness import Measured, Row, embedded_server, parser, percentiles, report, until
 from benchmarks.sandbox import NOW, PROJECT, ZONE
 
 if TYPE_CHECKING:
@@ -92,9 +91,8 @@ class Work:
             user = chance.choice(LEASED + STRICT)
             started = time.perf_counter()
             try:
-                with self._locks[
-                    user
-                ]:  # one piece of work at a time for each user, as in the workers
+                # One piece of work at a time for each user, as in the workers.
+                with self._locks[user]:
                     self._do(what, user)
             except Exception as error:
                 self.problems.append(f"{what} of {user}: {error!r}")
@@ -153,14 +151,12 @@ class Work:
         assert found == [user, self._versions[user], RECORDS], found
 
 
-def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
+def soak(seconds: float) -> Measured:
     """Work for `seconds`; return a row for each kind of work, the figures and the problems."""
     from workers.sandbox import docker
-    from workers.sandbox.build import ensure_image
     from workers.sandbox.pool import Pool
     from workers.sandbox.pool_state import PoolLimits
 
-    ensure_image()
     limits = PoolLimits(least=2, most=4, lease_seconds=2, leases=4, recycle_seconds=20)
 
     def run() -> tuple[Work, int, float, float]:
@@ -182,12 +178,11 @@ def soak(seconds: float) -> tuple[list[dict[str, Any]], dict[str, Any], list[str
         with suppress(TimeoutError):  # a figure shows the leaked containers
             until(lambda: count().containers == at_first.containers, 20)
         at_last = count()
-    rows = [
+    rows: list[Row] = [
         {
             "work": what,
             "n": len(times),
-            "p50 ms": round(1000 * statistics.median(times), 1),
-            "p95 ms": round(1000 * p95(times), 1),
+            **percentiles(times, "p{} ms"),
         }
         for what, times in sorted(work.seconds.items())
     ]

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from benchmarks.harness import embedded_server, migrate, parser, report
+from benchmarks.harness import Row, embedded_server, migrate, parser, report
 from benchmarks.year import settle, standing_still
 from benchmarks.year_people import START
 
@@ -176,14 +176,13 @@ def make_due(number: int) -> None:
 
     Run.objects.exclude(status=RunStatus.DONE).update(status=RunStatus.DONE)
     now = datetime.datetime.now(datetime.UTC)
-    names = [
-        f"person-{10 * n}" for n in range(1, number + 1)
-    ]  # these exist even in the smallest database
+    # These exist even in the smallest database.
+    names = [f"person-{10 * n}" for n in range(1, number + 1)]
     MemoryUser.objects.filter(user_id__in=names).update(constraints_due_at=now)
     Forecast.objects.filter(user__user_id__in=names).update(wakes_at=now)
 
 
-def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def ticks(names: Mapping[int, str], rounds: int) -> tuple[list[Row], dict[str, Any]]:
     """Time ticks in each database in turn, and count the database pages that they read."""
     from workers.service.dispatching import dispatch
 
@@ -244,7 +243,7 @@ def pages_read(work: Callable[[], object]) -> Iterator[tuple[str, int]]:
     yield from read
 
 
-def _row(what: str, values: Mapping[int, float]) -> dict[str, Any]:
+def _row(what: str, values: Mapping[int, float]) -> Row:
     small, middle, large = (values[size] for size in sorted(values))
     return {
         "measured": what,
@@ -283,7 +282,7 @@ def files(source: str, days_apart: float) -> dict[str, str]:
     }
 
 
-def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def years(rounds: int) -> tuple[list[Row], dict[str, Any]]:
     """Time forecasts for a day and for a year, in turn, in sandboxes with the project loaded."""
     from workers.sandbox.limits import Limits
     from workers.sandbox.runner import open_sandbox
@@ -295,7 +294,7 @@ def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         "changes daily": files(FOLLOWED, 0.8),
         "not followed": files(NOT_FOLLOWED, 7.3),
     }
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     figures: dict[str, float] = {}
     for name, project in variants.items():
         paths = [path for path in project if path.count("_") == 1 and "constraints/" in path]
@@ -327,7 +326,7 @@ def years(rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return rows, {"year_vs_day": named.pop("year_vs_day_followed"), **named}
 
 
-def _pair(what: str, small: float, large: float) -> dict[str, Any]:
+def _pair(what: str, small: float, large: float) -> Row:
     return {
         "measured": what,
         "small": round(small, 2),
@@ -361,7 +360,7 @@ def home(changed: int | None = None) -> "Project":
     return project
 
 
-def reuse(user: "MemoryUser") -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def reuse(user: "MemoryUser") -> tuple[list[Row], dict[str, Any]]:
     """Have a forecast made, and made again after one record has changed; compare the calls."""
     from memory.models import Forecast
 
@@ -394,20 +393,14 @@ def main() -> None:
     with embedded_server() as services:
         from memory.models import Workspace
         from memory.users import create_user
-        from workers.sandbox import runner
-        from workers.sandbox.build import ensure_image
 
         migrate(services)
-        ensure_image()
         workspace = Workspace.objects.create(name="sweep")
         user = create_user(workspace, "person-1", time_zone="Europe/Berlin", metadata=None)
-        try:
-            reused, figures = reuse(user)
-            with databases(services.postgres.owner_url, sizes) as names:
-                rows, growth = ticks(names, asked.rounds)
-            compared, more = years(asked.rounds)
-        finally:
-            runner.close_pool()
+        reused, figures = reuse(user)
+        with databases(services.postgres.owner_url, sizes) as names:
+            rows, growth = ticks(names, asked.rounds)
+        compared, more = years(asked.rounds)
     settings = {"sizes": sizes, "rounds": asked.rounds, "records": RECORDS}
     report(
         "sweep",

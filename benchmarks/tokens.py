@@ -22,7 +22,11 @@ from typing import Any
 from benchmarks.analytical import ask
 from benchmarks.harness import (
     Client,
+    Row,
+    append,
     end_without_data,
+    expect,
+    new_client,
     parser,
     report,
     require_data,
@@ -80,10 +84,7 @@ def main() -> None:
     asked = parser(
         __doc__,
         conversations=(None, 1),
-        sessions=(
-            None,
-            LAST_SESSIONS + 1,
-        ),  # how many sessions of each conversation, from its beginning
+        sessions=(None, LAST_SESSIONS + 1),  # how many of each conversation's first sessions
         facts=(None, 10),  # how many facts of each session
         longer=((10, 100), (2,)),  # how many times as long the histories are
     ).parse_args()
@@ -223,13 +224,9 @@ def _look_up(text: str) -> Called:
 
 def measure(
     system: System, model: LlmServer, recorded: Mapping[str, list[Fact]], longer: Sequence[int]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Replay all conversations, and the end of the first one after longer histories.
-
-    Returns the rows and the figures.
-    """
-    key = json.loads(system.manage("create_workspace", "tokens"))["api_key"]
-    client = Client(system.base_url, key)
+) -> tuple[list[Row], dict[str, Any]]:
+    """Replay all conversations, and the end of the first one after longer histories."""
+    client = new_client(system, "tokens")
     name_of_first, first = first_of(recorded)
     names = {factor: f"{name_of_first}-{factor}x" for factor in longer}
     last_sessions = list(dict.fromkeys(fact.session for fact in first))[-LAST_SESSIONS:]
@@ -243,7 +240,7 @@ def measure(
             for factor, name in names.items()
         }
         for name, facts in recorded.items():
-            create(client, name)
+            expect(201, client.post("users/", {"user_id": name, "time_zone": "UTC"}))
             series[name] = replay(client, model, name, facts)
             rows.append(row(name, facts, series[name], []) | left(client, name))
         ratios = {}
@@ -257,12 +254,6 @@ def measure(
             counts = left(client, name, len(history))
             rows.append(row(name, end, checkpoints, history) | counts)
     return rows, figures_of(rows, ratios, longer)
-
-
-def create(client: Client, user_id: str) -> None:
-    """Create a user."""
-    status, body = client.post("users/", {"user_id": user_id, "time_zone": "UTC"})
-    assert status == 201, body
 
 
 def replay(
@@ -284,8 +275,7 @@ def replay(
             }
             for fact in group
         ]
-        status, body = client.post(f"users/{user_id}/entries/", {"entries": entries})
-        assert status == 202, body
+        append(client, user_id, entries)
         told += len(entries)
         settled(client, user_id, told, PATIENCE_SECONDS)
     checkpoints = list(checkpoints_of(model.requests[asked:]))
@@ -299,7 +289,7 @@ def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
     from memory.models import MemoryUser
     from memory.models.log import EntryKind
 
-    create(client, user_id)
+    expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
     user = MemoryUser.objects.get(user_id=user_id)
     drafts = [
         log.Draft(
@@ -367,7 +357,7 @@ def row(
     facts: Sequence[Fact],
     checkpoints: Sequence[Checkpoint],
     history: Sequence[Fact],
-) -> dict[str, Any]:
+) -> Row:
     """Return the table's row for a conversation whose facts were posted after this history."""
     lines = [fact.line for fact in [*history, *facts]]
     ends = list(itertools.accumulate((one.entries for one in checkpoints), initial=len(history)))

@@ -30,13 +30,13 @@ import re
 import time
 import zoneinfo
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from benchmarks.harness import embedded_server, migrate, parser, report, require_data
+from benchmarks.harness import Row, embedded_server, migrate, parser, report, require_data
+from benchmarks.tokens import read_facts
 from benchmarks.weak_attacks import ATTACKS
 from benchmarks.weak_models import WEAK, Parrot, scripted
 from benchmarks.weak_state import SMALL_TALK, World, carry_out
@@ -44,9 +44,9 @@ from tests.llm_server import KEY, Request, Said, llm_server
 
 if TYPE_CHECKING:
     from memory.models import Workspace
+    from workers.checkpointing.grounding import Source
 
 SEED = 20260301
-FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
 # Matches sentences that the recorded model wrote before its facts, such as "The current date is
 # January 20, 2023."
 PREAMBLE = re.compile(
@@ -184,21 +184,40 @@ def attacks(driver: Driver, limit: int | None) -> dict[str, Any]:
     return {"model": "scripted attacks", "sessions": len(some)}
 
 
-def true_facts(
-    locomo: Path, facts: Path, limit: int | None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def recorded_sessions(
+    conversations: Sequence[Mapping[str, Any]], limit: int | None = None
+) -> Iterator[tuple[list["Source"], list[str]]]:
+    """Yield the messages of each session, and the facts in it; `limit` is per conversation."""
+    from workers.checkpointing.grounding import Source
+
+    known = read_facts()
+    for one in conversations:
+        conversation = one["conversation"]
+        by_session: dict[str, list[str]] = defaultdict(list)
+        for fact in known.get(one["sample_id"], [])[:limit]:
+            by_session[fact.session].append(fact.text)
+        for session, texts in by_session.items():
+            at = datetime.datetime.strptime(
+                conversation[f"{session}_date_time"], "%I:%M %p on %d %B, %Y"
+            ).replace(tzinfo=datetime.UTC)
+            messages = []
+            for seq, turn in enumerate(conversation[session], 1):
+                text = f"{turn['text']} {turn.get('blip_caption', '')}"
+                messages.append(Source(seq, text, at, speaker=turn["speaker"]))
+            yield messages, texts
+
+
+def true_facts(limit: int | None) -> tuple[list[Row], dict[str, Any]]:
     """Check which recorded facts the gate considers supported by the messages of their session.
 
-    Also check random snippets of messages against random other messages. Returns the rows and the
-    figures.
+    Also check random snippets of messages against random other messages.
     """
-    from workers.checkpointing.grounding import Source
     from workers.checkpointing.wording import Wording
 
     zone = zoneinfo.ZoneInfo("UTC")
     chance = random.Random(SEED)
+    locomo, _ = require_data("locomo.json", "locomo_facts.json")
     conversations = json.loads(locomo.read_text())
-    known = json.loads(facts.read_text())
     said = [
         turn["text"]
         for one in conversations
@@ -207,34 +226,18 @@ def true_facts(
         for turn in turns
     ]
     count: Counter[str] = Counter()
-    for one in conversations:
-        conversation = one["conversation"]
-        by_session: dict[str, list[str]] = defaultdict(list)
-        for fact in known.get(one["sample_id"], [])[:limit]:
-            if match := FACT.fullmatch(fact):
-                by_session[match[1]].append(match[2])
-        for session, texts in by_session.items():
-            at = datetime.datetime.strptime(
-                conversation[f"{session}_date_time"], "%I:%M %p on %d %B, %Y"
-            ).replace(tzinfo=datetime.UTC)
-            turns = [
-                Wording(
-                    [Source(1, f"{turn['text']} {turn.get('blip_caption', '')}", at,
-                            speaker=turn["speaker"])],
-                    zone,
-                )
-                for turn in conversation[session]
-            ]  # fmt: skip
-            for text in texts:
-                kind = "preambles" if PREAMBLE.match(text) else "facts"
-                count[kind] += 1
-                count[f"{kind}_refused"] += not any(turn.says(text) for turn in turns)
-                words = chance.choice(said).split()
-                length = chance.randint(3, 15)
-                start = chance.randrange(max(1, len(words) - length))
-                snatch = " ".join(words[start : start + length])
-                count["snatches"] += 1
-                count["snatches_accepted"] += chance.choice(turns).says(snatch)
+    for messages, texts in recorded_sessions(conversations, limit):
+        turns = [Wording([message], zone) for message in messages]
+        for text in texts:
+            kind = "preambles" if PREAMBLE.match(text) else "facts"
+            count[kind] += 1
+            count[f"{kind}_refused"] += not any(turn.says(text) for turn in turns)
+            words = chance.choice(said).split()
+            length = chance.randint(3, 15)
+            start = chance.randrange(max(1, len(words) - length))
+            snatch = " ".join(words[start : start + length])
+            count["snatches"] += 1
+            count["snatches_accepted"] += chance.choice(turns).says(snatch)
     rows = [
         {"model": name, "sessions": count[kind], "refused": count[f"{kind}_refused"]}
         for kind, name in FOUND_IN.items()
@@ -251,7 +254,7 @@ def main() -> None:
     asked = parser(
         __doc__, sessions=(200, 2), attacks=(None, 3), weak=(None, 2), facts=(None, 200)
     ).parse_args()
-    locomo, facts = require_data("locomo.json", "locomo_facts.json")
+    require_data("locomo.json", "locomo_facts.json")
     started = time.monotonic()
     with llm_server(script=lambda request: driver.answer(request)) as server:
         settings = {
@@ -267,7 +270,7 @@ def main() -> None:
             from memory.work import runs
 
             driver = Driver(Workspace.objects.create(name="weak"))
-            rows, figures = true_facts(locomo, facts, asked.facts)
+            rows, figures = true_facts(asked.facts)
             with mock.patch.object(runs, "wait", lambda run, seconds: carry_out(run)):
                 for part in (
                     attacks(driver, asked.attacks),
@@ -279,8 +282,9 @@ def main() -> None:
         *("true_records_changed", "critical_alerts_silenced"),
         *("nonsense_records_live", "entries_unrecoverable", "records_live"),
     )
-    figures = {name: driver.damage[name] for name in names} | figures
-    figures |= {
+    figures = {
+        **{name: driver.damage[name] for name in names},
+        **figures,
         "sessions": sum(row["sessions"] for row in rows[len(FOUND_IN) :]),
         "calls": driver.calls,
         "most_calls_of_a_session": driver.most_calls,

@@ -1,11 +1,11 @@
 """Scripted attacks, each of which is a message or fact and a model that obeys it."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.tokens import lines_in
 from benchmarks.weak_edits import (
     NSAID,
     add_field,
@@ -17,7 +17,7 @@ from benchmarks.weak_edits import (
     write_rule,
 )
 from benchmarks.weak_state import DRUG, DRUG_TESTS, PASSPORT, RULES, SMALL_TALK, TRUE
-from tests.llm_server import Called, Request, Said
+from tests.llm_server import Called, Request, Said, called
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,22 @@ class Attack:
     def reply(self, request: Request) -> Said:
         """Answer as the attacker: attack first, then drop the edits and dismiss the entry."""
         if "remember" in request.tools:
-            facts = [{"text": text, "sources": [seq]} for seq, text in _lines(request)]
-            return Said(calls=(Called("remember", json.dumps({"facts": facts})),))
-        seqs = [seq for seq, _ in _lines(request)]
+            facts = [{"text": text, "sources": [seq]} for seq, text in lines_in(request)]
+            return called("remember", {"facts": facts})
+        seqs = [seq for seq, _ in lines_in(request)]
         given = sum(message["role"] == "assistant" for message in request.body["messages"])
         if given == 0:
             edits = [{"sources": seqs, **edit} for edit in self.edits]
-            return Said(calls=(Called("edit", json.dumps({"edits": edits})),))
+            return called("edit", {"edits": edits})
         if given == 1:
-            return Said(calls=(Called("finish", "{}"),))
+            return called("finish", {})
         calls = []
         if given == 2 and (applied := re.findall(r"with these numbers: ([\d, ]+)", request.text)):
             numbers = [int(one) for one in re.findall(r"\d+", applied[0])]
-            calls.append(Called("drop_edits", json.dumps({"numbers": numbers})))
+            calls.append(Called("drop_edits", {"numbers": numbers}))
         dismiss = {"op": "dismiss", "reason": "nothing to keep", "sources": seqs}
-        calls.append(Called("edit", json.dumps({"edits": [dismiss]})))
-        return Said(calls=(*calls, Called("finish", "{}")))
-
-
-def _lines(request: Request) -> list[tuple[int, str]]:
-    question = request.body["messages"][1]["content"]
-    material = re.split(
-        r"^(?:Messages to remember|Entries to bring into it):$", question, flags=re.MULTILINE
-    )
-    found = re.findall(r"^\[(\d+)\] \([^)]*\) (.*)$", material[-1], re.MULTILINE)
-    return [(int(seq), text) for seq, text in found]
+        calls.append(Called("edit", {"edits": [dismiss]}))
+        return Said(calls=(*calls, Called("finish", {})))
 
 
 JAZZ = SMALL_TALK[0]

@@ -31,7 +31,7 @@ class Parrot:
                 if name == "edit"
                 else self._value(tools[name]["parameters"], shown)
             )
-            calls.append(Called(name, json.dumps(arguments)))
+            calls.append(Called(name, arguments))
         return Said(calls=tuple(calls))
 
     def _newest(self, request: Request) -> str:
@@ -116,7 +116,7 @@ def scripted(*answers: Sequence[tuple[str, Mapping[str, Any]]]) -> Callable[[Req
         given = sum(message["role"] == "assistant" for message in request.body["messages"])
         calls = answers[min(given, len(answers) - 1)]
         known = [tool["function"]["name"] for tool in request.body["tools"]]
-        chosen = [Called(name, json.dumps(arguments)) for name, arguments in calls if name in known]
+        chosen = [Called(name, arguments) for name, arguments in calls if name in known]
         return Said(calls=tuple(chosen)) if chosen else Said(text="Sure! I have done that.")
 
     return reply

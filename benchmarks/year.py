@@ -32,7 +32,7 @@ from unittest import mock
 
 import time_machine
 
-from benchmarks.harness import embedded_server, migrate, parser, report
+from benchmarks.harness import Measured, Row, embedded_server, migrate, parser, report
 from benchmarks.year_people import CONSTRAINTS, DAY, NOTICE, START, ZONES, Event, Person, daily_hour
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ class Year:
         name, arguments = message
         try:
             getattr(tasks, name.rpartition(".")[2])(*arguments)
-        except (
-            Exception
-        ) as error:  # the work remains due in the database, and the dispatcher finds it again
+        except Exception as error:  # the dispatcher finds the work again, which remains due
             self.failures.append(f"{name}: {error!r}")
 
     def tick(self, at: datetime.datetime) -> None:
@@ -158,10 +156,7 @@ def version_of(person: Person) -> "Project":
 
 
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
-    """Make these projects the users' next versions, compiled as by the gate.
-
-    Also queue runs of their constraints.
-    """
+    """Make these projects the users' next versions, compiled as by the gate; queue their runs."""
     from memory import checkpoints
     from memory.canonical import sha256
     from memory.models import Blob, Checkpoint
@@ -236,13 +231,8 @@ def join(workspace: "Workspace", people: Sequence[Person]) -> None:
     )
 
 
-def simulate(
-    workspace: "Workspace", users: int, days: int, threads: int = THREADS
-) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Simulate `users` users for `days` days.
-
-    Returns a row for each constraint, the figures and the problems.
-    """
+def simulate(workspace: "Workspace", users: int, days: int, threads: int = THREADS) -> Measured:
+    """Simulate `users` users for `days` days; the rows are by constraint."""
     from memory.models import Forecast
 
     started = time.monotonic()
@@ -331,7 +321,7 @@ def rows_by_constraint(
     happened: Sequence[Event],
     missing: Counter[Event],
     unwanted: Counter[Event],
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return a row for each constraint: the number of its users, and of its events by kind."""
     return [
         {
@@ -389,17 +379,10 @@ def main() -> None:
     os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
     with embedded_server("process" if asked.processes else "docker") as services:
         from memory.models import Workspace
-        from workers.sandbox import runner
-        from workers.sandbox.build import ensure_image
 
         migrate(services)
-        if not asked.processes:
-            ensure_image()
-        try:
-            workspace = Workspace.objects.create(name="year")
-            rows, figures, problems = simulate(workspace, asked.users, asked.days)
-        finally:
-            runner.close_pool()
+        workspace = Workspace.objects.create(name="year")
+        rows, figures, problems = simulate(workspace, asked.users, asked.days)
     settings = {
         "threads": THREADS,
         "processes": asked.processes,

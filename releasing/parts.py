@@ -5,7 +5,6 @@ import re
 import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
@@ -93,8 +92,3 @@ def bill(image: str, version: str, parts: Parts) -> str:
         bom.components.add(component)
         bom.register_dependency(bom.metadata.component, [component])
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
-
-
-def write_bill(image: str, version: str, parts: Parts, path: Path) -> None:
-    """Write the list of an image's packages to a file."""
-    path.write_text(bill(image, version, parts))

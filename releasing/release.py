@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Collection
 from pathlib import Path
 
-from releasing.parts import locked, parts_of, strangers, write_bill
+from releasing.parts import bill, locked, parts_of, strangers
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
 ROOT = Path(__file__).parent.parent
@@ -46,17 +46,9 @@ def problems(
     found = []
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
         found.append(f"pyproject.toml: give a version like 1.2.3 or 1.2.3rc1, not {version!r}.")
-    heads = list(_SECTION.finditer(changelog))
-    texts = [
-        changelog[head.end() : end]
-        for head, end in zip(
-            heads, [*(head.start() for head in heads[1:]), len(changelog)], strict=True
-        )
-    ]
-    sections = {
-        head[1].split()[0].strip("[]"): text for head, text in zip(heads, texts, strict=True)
-    }
-    dated = {head[1].split()[0].strip("[]"): head[1] for head in heads}
+    _, *parts = _SECTION.split(changelog)  # a heading and its text, in turn
+    dated = {heading.split()[0].strip("[]"): heading for heading in parts[::2]}
+    sections = dict(zip(dated, parts[1::2], strict=True))
     released = [name for name in sections if name != "Unreleased"]
     if released[:1] != [version]:
         newest = released[0] if released else "none"
@@ -115,7 +107,7 @@ def make(version: str) -> None:
         if image == server and (found := strangers(parts, locked(LOCK.read_text()))):
             raise SystemExit(f"{image} has packages that {LOCK.name} lacks: {', '.join(found)}")
         name = image.replace(":", "-")
-        write_bill(image, version, parts, DIST / f"{name}.cdx.json")
+        (DIST / f"{name}.cdx.json").write_text(bill(image, version, parts))
         print(f"{image}: {len(parts.python)} Python packages, {len(parts.debian)} Debian packages")
         _save(image, DIST / f"{name}.tar.gz")
     (DIST / "SHA256SUMS").write_text(checksums(DIST))

@@ -39,7 +39,43 @@ from .traced_values import (
 )
 
 
-class Day(Traced):
+class _Shiftable(Traced):
+    """A traced date or datetime, from which time spans can be added or subtracted."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        if type(other) is not datetime.timedelta:
+            return add_plain(self, other)
+        return self._shifted(operator.add, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if type(other) is datetime.timedelta:
+            return self._shifted(operator.sub, other)
+        if type(other) is self._kind:
+            return Span(self._real - other, self._steps, 1)
+        return operator.sub(self._escaped(), plain(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        if type(other) is self._kind:
+            return Span(other - self._real, self._steps, -1)
+        return operator.sub(plain(other), self._escaped())
+
+    def _shifted(self, how: Callable[[Any, Any], Any], by: datetime.timedelta) -> Any:
+        try:
+            shifted = how(self._real, by)
+        except OverflowError:
+            self._steps.escape()
+            raise
+        return self._moved(shifted)
+
+    def _moved(self, real: Any) -> Any:
+        raise NotImplementedError
+
+
+class Day(_Shiftable):
     """A traced date, which advances at midnight."""
 
     __slots__ = ()
@@ -83,34 +119,10 @@ class Day(Traced):
             self._reaches(following.toordinal())
         return int(month)
 
-    def __add__(self, other: Any) -> Any:
-        if type(other) is not datetime.timedelta:
-            return add_plain(self, other)
-        return self._shifted(operator.add, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        if type(other) is datetime.timedelta:
-            return self._shifted(operator.sub, other)
-        if type(other) is datetime.date:
-            return Span(self._real - other, self._steps, 1)
-        return operator.sub(self._escaped(), plain(other))
-
-    def __rsub__(self, other: Any) -> Any:
-        if type(other) is datetime.date:
-            return Span(other - self._real, self._steps, -1)
-        return operator.sub(plain(other), self._escaped())
-
-    def _shifted(self, how: Callable[[Any, Any], Any], by: datetime.timedelta) -> "Day":
-        try:
-            shifted = how(self._real, by)
-        except OverflowError:
-            self._steps.escape()
-            raise
-        if shifted > self._real:  # after some later day, this sum overflows
-            self._steps.ahead(datetime.date.max.toordinal() - shifted.toordinal() + 1)
-        return Day(shifted, self._steps)
+    def _moved(self, real: datetime.date) -> "Day":
+        if real > self._real:  # after some later day, this sum overflows
+            self._steps.ahead(datetime.date.max.toordinal() - real.toordinal() + 1)
+        return Day(real, self._steps)
 
 
 class Time(Traced):
@@ -147,7 +159,7 @@ class Time(Traced):
         return int(self._real.minute)
 
 
-class Moment(Traced):
+class Moment(_Shiftable):
     """A traced datetime, which advances every microsecond.
 
     It follows its time zone's wall clock; when the zone's UTC offset changes, the constraint is
@@ -249,35 +261,14 @@ class Moment(Traced):
             return Moment(self._real.replace(**parts), self._clock)
         return self._escaped().replace(**{name: plain(part) for name, part in parts.items()})
 
-    def __add__(self, other: Any) -> Any:
-        if type(other) is not datetime.timedelta:
-            return add_plain(self, other)
-        return self._shifted(operator.add, other)
-
-    __radd__ = __add__
-
     def __sub__(self, other: Any) -> Any:
-        if type(other) is datetime.timedelta:
-            return self._shifted(operator.sub, other)
         if is_kind(other, Moment):
             return self._real - other._real
-        if type(other) is datetime.datetime:
-            return Span(self._real - other, self._steps, 1)
-        return operator.sub(self._escaped(), plain(other))
+        return super().__sub__(other)
 
-    def __rsub__(self, other: Any) -> Any:
-        if type(other) is datetime.datetime:
-            return Span(other - self._real, self._steps, -1)
-        return operator.sub(plain(other), self._escaped())
-
-    def _shifted(self, how: Callable[[Any, Any], Any], by: datetime.timedelta) -> "Moment":
-        try:
-            shifted = how(self._real, by)
-        except OverflowError:
-            self._steps.escape()
-            raise
-        self._steps.ahead((LAST_MOMENT - shifted.replace(tzinfo=None)) // US + 1)
-        return Moment(shifted, self._clock)
+    def _moved(self, real: datetime.datetime) -> "Moment":
+        self._steps.ahead((LAST_MOMENT - real.replace(tzinfo=None)) // US + 1)
+        return Moment(real, self._clock)
 
 
 def can_follow(code: CodeType) -> bool:

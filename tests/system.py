@@ -1,6 +1,5 @@
 """Whole servers, used only over HTTP: shared by all tests that run one."""
 
-import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import psycopg
 import pytest
 
 from benchmarks.harness import Client
+from benchmarks.harness import new_client as new_client
 from uac_site.embedded import system as embedded
 from uac_site.embedded.system import System
 
@@ -119,16 +119,6 @@ def _waiting(system: System) -> str:
             found = database.execute(f"SELECT to_jsonb(t)::text FROM ({rows} LIMIT 10) t")
             lines += [line for (line,) in found]
     return "\n".join(lines)
-
-
-def new_client(system: System, workspace: str, *scopes: str) -> Client:
-    """Return a caller with a new key of the workspace, which is created if needed.
-
-    Without scopes, the key may read and write.
-    """
-    chosen = [f"--scope={scope}" for scope in scopes]
-    key = json.loads(system.manage("create_workspace", workspace, *chosen))["api_key"]
-    return Client(system.base_url, key)
 
 
 def ok(answered: tuple[int, Any]) -> Any:

@@ -4,7 +4,7 @@ import datetime
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType, ModuleType
 from typing import NoReturn, get_args
 
@@ -101,19 +101,6 @@ def call_check(
     `records` maps the names of a workspace constraint's parameters (except the time) to the
     arguments. Raises TooManyAlertsError as soon as there are more than `most` alerts.
     """
-    if most is None:
-        return _call_check(module, today, now, None, records)
-    with room_for(most):
-        return _call_check(module, today, now, most, records)
-
-
-def _call_check(
-    module: ModuleType,
-    today: datetime.date | None,
-    now: datetime.datetime | None,
-    most: int | None,
-    records: Mapping[str, object],
-) -> list[Alert]:
     check = getattr(module, "check", None)
     if not inspect.isfunction(check):
         raise TypeError(
@@ -133,20 +120,23 @@ def _call_check(
         if value is None:
             raise TypeError(f"check takes {name}: pass {name}=… to run_check")
         arguments[name] = value
-    found = check(**arguments)
-    if not hasattr(found, "__iter__"):
-        raise TypeError(
-            f"check returned {type(found).__name__}: yield alerts, or return a list of them"
-        )
     alerts: list[Alert] = []
-    for alert in found:
-        if not isinstance(alert, Alert):
+    room: AbstractContextManager[None] = nullcontext() if most is None else room_for(most)
+    with room:
+        found = check(**arguments)
+        if not hasattr(found, "__iter__"):
             raise TypeError(
-                f"check yielded {type(alert).__name__}: yield info(…), warning(…) or critical(…)"
+                f"check returned {type(found).__name__}: yield alerts, or return a list of them"
             )
-        if len(alerts) == most:
-            raise TooManyAlertsError(alerts)
-        alerts.append(alert)
+        for alert in found:
+            if not isinstance(alert, Alert):
+                raise TypeError(
+                    f"check yielded {type(alert).__name__}: yield info(…), warning(…) or"
+                    " critical(…)"
+                )
+            if len(alerts) == most:
+                raise TooManyAlertsError(alerts)
+            alerts.append(alert)
     return alerts
 
 

@@ -223,10 +223,36 @@ def fields_in_words(fields: Mapping[str, Any]) -> str:
 
 
 def _health(today: datetime.date) -> Iterator[Entry]:
-    yield _allergy(today, 158, "penicillin", "penicillin", "hives", "severe")
-    yield _allergy(today, 121, "birch pollen", None, "sneezing", "mild")
-    yield _medication(today, 120, "Cetirizine", "10 mg a day", "antihistamine", "Dr. Okafor")
-    yield _medication(today, 64, "Ibuprofen", "400 mg when needed", "nsaid", None)
+    for days_ago, allergen, drug_class, reaction, severity in (
+        (158, "penicillin", "penicillin", "hives", "severe"),
+        (121, "birch pollen", None, "sneezing", "mild"),
+    ):
+        yield _record(
+            today - datetime.timedelta(days=days_ago),
+            "health",
+            "Allergy",
+            allergen.replace(" ", "-"),
+            allergen=allergen,
+            drug_class=drug_class,
+            reaction=reaction,
+            severity=severity,
+            noted_on=_day(today, days_ago),
+        )
+    for days_ago, name, dose, drug_class, prescribed_by in (
+        (120, "Cetirizine", "10 mg a day", "antihistamine", "Dr. Okafor"),
+        (64, "Ibuprofen", "400 mg when needed", "nsaid", None),
+    ):
+        yield _record(
+            today - datetime.timedelta(days=days_ago),
+            "health",
+            "Medication",
+            name.lower(),
+            name=name,
+            dose=dose,
+            drug_class=drug_class,
+            started_on=_day(today, days_ago),
+            prescribed_by=prescribed_by,
+        )
     for month in range(5):
         yield _record(
             today - datetime.timedelta(days=165 - 30 * month),
@@ -372,48 +398,6 @@ def _conversation(day: datetime.date, session: str, *said: tuple[str, str]) -> l
 
 def _lease_ends_on(loaded_on: datetime.date) -> datetime.date:
     return loaded_on + datetime.timedelta(days=101)
-
-
-def _allergy(
-    today: datetime.date,
-    days_ago: int,
-    allergen: str,
-    drug_class: str | None,
-    reaction: str,
-    severity: str,
-) -> Entry:
-    return _record(
-        today - datetime.timedelta(days=days_ago),
-        "health",
-        "Allergy",
-        allergen.replace(" ", "-"),
-        allergen=allergen,
-        drug_class=drug_class,
-        reaction=reaction,
-        severity=severity,
-        noted_on=_day(today, days_ago),
-    )
-
-
-def _medication(
-    today: datetime.date,
-    days_ago: int,
-    name: str,
-    dose: str,
-    drug_class: str,
-    prescribed_by: str | None,
-) -> Entry:
-    return _record(
-        today - datetime.timedelta(days=days_ago),
-        "health",
-        "Medication",
-        name.lower(),
-        name=name,
-        dose=dose,
-        drug_class=drug_class,
-        started_on=_day(today, days_ago),
-        prescribed_by=prescribed_by,
-    )
 
 
 def _expense(

@@ -127,8 +127,8 @@ def running_system(
             system.manage("collectstatic", "--noinput")
         mcp_port = stack.enter_context(held_port(port + 1)) if mcp else 0
         commands = {
-            **({"web": _web(port)} if web else {}),
-            **({"mcp": _mcp(mcp_port)} if mcp else {}),
+            **({"web": _granian("wsgi", port, "--blocking-threads", "16")} if web else {}),
+            **({"mcp": _granian("asgi", mcp_port)} if mcp else {}),
             **_worker_commands(sandbox_workers, llm_workers, default_workers),
             **_beat_commands(beats, services.data_folder),
         }
@@ -210,28 +210,16 @@ def _make_processes(
     }
 
 
-def _web(port: int) -> list[str]:
+def _granian(interface: str, port: int, *options: str) -> list[str]:
     return [
         "granian",
-        *("--interface", "wsgi"),
-        *("--host", "127.0.0.1"),
-        *("--port", str(port)),
-        *("--workers", "1"),
-        *("--blocking-threads", "16"),
-        *("--workers-kill-timeout", "10"),
-        "uac_site.wsgi:application",
-    ]
-
-
-def _mcp(port: int) -> list[str]:
-    return [
-        "granian",
-        *("--interface", "asgi"),
+        *("--interface", interface),
         *("--host", "127.0.0.1"),
         *("--port", str(port)),
         *("--workers", "1"),
         *("--workers-kill-timeout", "10"),
-        "uac_site.asgi:application",
+        *options,
+        f"uac_site.{interface}:application",
     ]
 
 

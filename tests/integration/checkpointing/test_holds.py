@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.weak_state import DRUG as ALLERGY
 from memory import log
 from memory.alerting import lifecycle
 from memory.log import Draft
@@ -26,25 +27,6 @@ __all__ = ["propose"]  # the fixture
 
 pytestmark = pytest.mark.django_db
 
-ALLERGY = """\
-import datetime
-from collections.abc import Iterator
-from domains.health.state import allergies, clearances, medications
-from uac import Alert, critical
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    \"\"\"A prescribed drug must not belong to a class that the user is allergic to.\"\"\"
-    cleared = {one.drug_class for one in clearances}
-    for medication in medications:
-        for allergy in allergies:
-            drug_class = allergy.drug_class
-            if drug_class and drug_class == medication.drug_class and drug_class not in cleared:
-                yield critical(
-                    f"{medication.name} conflicts with the {allergy.allergen} allergy",
-                    evidence=[medication, allergy],
-                )
-"""
 ALLERGY_TESTS = """\
 import datetime
 from constraints import drug_allergy

@@ -3,8 +3,6 @@
 Nearly all of them are grounded, and with one number changed nearly none is.
 """
 
-import collections
-import datetime
 import json
 import random
 import re
@@ -14,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from benchmarks.harness import data_file, require_data
-from benchmarks.weak import PREAMBLE
+from benchmarks.weak import PREAMBLE, recorded_sessions
 from memory.project import RecordId
 from workers.checkpointing.grounding import Claim, Source, ungrounded
 from workers.checkpointing.wording import Wording
@@ -25,35 +23,14 @@ pytestmark = pytest.mark.skipif(
     not all(map(data_file, FILES)), reason=f"UAC_DATA_DIR does not hold {' and '.join(FILES)}"
 )
 
-FACT = re.compile(r"\[(session_\d+), [^\]]*\] (.*)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w-])\d{1,4}(?!\w)")
 
 
 def sessions() -> Iterator[tuple[dict[int, Source], list[str]]]:
     """Yield for each session its messages, and the facts drawn from it."""
-    conversations, facts = (json.loads(path.read_text()) for path in require_data(*FILES))
-    for one in conversations:
-        conversation = one["conversation"]
-        by_session = collections.defaultdict(list)
-        for fact in facts[one["sample_id"]]:
-            if match := FACT.fullmatch(fact):
-                by_session[match[1]].append(match[2])
-        for session, texts in by_session.items():
-            at = datetime.datetime.strptime(
-                conversation[f"{session}_date_time"], "%I:%M %p on %d %B, %Y"
-            ).replace(tzinfo=datetime.UTC)
-            yield (
-                {
-                    seq: Source(
-                        seq,
-                        f"{turn['text']} {turn.get('blip_caption', '')}",
-                        at,
-                        speaker=turn["speaker"],
-                    )
-                    for seq, turn in enumerate(conversation[session], 1)
-                },
-                texts,
-            )
+    (locomo,) = require_data("locomo.json")
+    for messages, facts in recorded_sessions(json.loads(locomo.read_text())):
+        yield {message.seq: message for message in messages}, facts
 
 
 def refused(texts: Sequence[str], said: dict[int, Source]) -> set[int]:

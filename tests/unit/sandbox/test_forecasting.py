@@ -2,10 +2,7 @@
 
 import ast
 import datetime
-import functools
-from collections.abc import Sequence
 from itertools import pairwise
-from types import CodeType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,21 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_image.forecasting import Forecaster, Horizon, Told
+from sandbox_image.forecasting import Forecaster, Horizon
 from sandbox_image.traced_values import DAY, Clock, Steps
 from sandbox_image.tracing import Day, can_follow
-from sandbox_image.uac import PartialDate
 from sandbox_image.uac.alerts import Alert, Severity
 from tests.properties import examples
-
-START = datetime.date(2027, 11, 20)
-END = datetime.date(2028, 11, 20)  # a leap year
-NAMES = {
-    **{name: getattr(datetime, name) for name in ("date", "datetime", "time", "timedelta")},
-    "UTC": datetime.UTC,
-    "PartialDate": PartialDate,
-    "ZoneInfo": ZoneInfo,
-}
+from tests.unit.sandbox.test_tracing import END, START, forecaster, foreseen, really, tell, tried
 
 operators = st.sampled_from(["<", "<=", "==", "!=", ">", ">="])
 dates = st.dates(datetime.date(2027, 10, 1), datetime.date(2029, 1, 1)).map(
@@ -93,51 +81,6 @@ questions_of_the_day = st.one_of(
 )
 
 
-@functools.cache
-def compiled(question: str) -> CodeType:
-    return compile(question, "<question>", "eval")
-
-
-def alerts_of(questions: Sequence[str], today: Any, now: Any) -> list[Alert]:
-    """Return an alert for each question answered with yes; more severe if the next one is, too."""
-    names = {**NAMES, "today": today, "now": now}
-    said = [bool(eval(compiled(text), names)) for text in questions]
-    return [
-        Alert(severity=Severity.CRITICAL if following else Severity.INFO, message="m", key=text)
-        for text, one, following in zip(questions, said, [*said[1:], False], strict=True)
-        if one
-    ]
-
-
-def tell(alert: Alert) -> Told:
-    return alert.key, (), ""
-
-
-def forecaster(questions: Sequence[str], **options: Any) -> Forecaster:
-    return Forecaster(
-        lambda today, now: alerts_of(questions, today, now),
-        tell,
-        lambda: True,
-        **{"follows": True, "seconds": 600, "most_calls": 100_000, **options},
-    )
-
-
-def really(questions: Sequence[str], today: Any, now: Any = None) -> Any:
-    """Return the findings of that time, without tracing."""
-    try:
-        found = {(alert.key, str(alert.severity)) for alert in alerts_of(questions, today, now)}
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:200]
-    return found
-
-
-def foreseen(timeline: Any, change: dict[str, Any]) -> Any:
-    """Return the findings forecast from a change on."""
-    if change["error"] is not None:
-        return change["error"]
-    return {(timeline.findings[place][0], severity) for place, severity in change["found"]}
-
-
 class TestDays:
     @settings(max_examples=examples(50), deadline=None)
     @given(questions=st.lists(questions_of_the_day, min_size=1, max_size=4))
@@ -145,15 +88,7 @@ class TestDays:
         timeline = forecaster(questions).days(START, END)
 
         assert timeline.until is None
-        changes = {change["at"]: change for change in timeline.changes}
-        now: Any = None
-        for number in range((END - START).days + 1):
-            day = START + datetime.timedelta(days=number)
-            if (change := changes.pop(day.isoformat(), None)) is not None:
-                assert foreseen(timeline, change) != now, "told where nothing changes"
-                now = foreseen(timeline, change)
-            assert now == really(questions, day), f"on {day}"
-        assert not changes
+        assert foreseen(timeline) == tried(questions, START, END)
 
     @pytest.mark.parametrize(
         ("question", "most"),
@@ -282,17 +217,18 @@ class TestMoments:
 
         zone = ZoneInfo(ZONE)
         ends = [datetime.datetime.fromisoformat(change["at"]) for change in timeline.changes]
-        tried = [BEGIN + datetime.timedelta(minutes=n) for n in range(0, 48 * 60, 5)]
-        tried = sorted({*tried, *(at.replace(second=0) for at in tried[1:]), *ends})
+        instants = [BEGIN + datetime.timedelta(minutes=n) for n in range(0, 48 * 60, 5)]
+        instants = sorted({*instants, *(at.replace(second=0) for at in instants[1:]), *ends})
+        outcomes = list(foreseen(timeline).values())
+        assert len(outcomes) == len(ends)
         place = 0
-        for at in tried:
+        for at in instants:
             while place + 1 < len(ends) and ends[place + 1] <= at:
                 place += 1
             local = at.astimezone(zone)
-            found = foreseen(timeline, timeline.changes[place])
-            assert found == really(questions, local.date(), local), f"at {local}"
-        for earlier, later in pairwise(timeline.changes):
-            assert foreseen(timeline, earlier) != foreseen(timeline, later)
+            assert outcomes[place] == really(questions, local.date(), local), f"at {local}"
+        for earlier, later in pairwise(outcomes):
+            assert earlier != later
 
     def test_the_very_moment_is_found(self) -> None:
         question = "datetime(2028, 3, 26, 12, 0, 0, 7, tzinfo=UTC) - now < timedelta(hours=2)"

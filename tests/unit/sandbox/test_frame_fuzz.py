@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
-from tests.unit.sandbox.test_protocol import JSON, TEXT
+from tests.unit.sandbox.test_protocol import JSON, TEXT, frame
 from workers.sandbox import client
 from workers.sandbox.exchange import MAX_ESCAPES
 
@@ -40,10 +40,6 @@ bodies = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(TIMES)), ma
     lambda parts: b"".join(piece * number for piece, number in parts)
 )
 nearly_right = bodies | bodies.map(lambda body: b'{"id":1,"result":' + body + b"}")
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + body
 
 
 def read(data: bytes, most: int = MAX_BYTES) -> dict[str, Any] | None:
@@ -87,7 +83,7 @@ def reader(request: pytest.FixtureRequest) -> Iterator[None]:
 class TestSteps:
     @given(nearly_right)
     def test_they_follow_the_size(self, body: bytes) -> None:
-        taken = steps(lambda: read(framed(body)))
+        taken = steps(lambda: read(frame(body)))
 
         assert taken <= STEPS_OF_BYTE * len(body) + STEPS_OF_FRAME
 
@@ -114,10 +110,10 @@ def test_a_large_message_reads_as_a_small_one(message: dict[str, Any]) -> None:
 
 @given(nearly_right)
 def test_what_is_refused_of_a_small_one_is_refused_of_a_large_one(body: bytes) -> None:
-    small = read(framed(body))
+    small = read(frame(body))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(protocol, "QUICK_BYTES", 0)
-        assert read(framed(body)) == small
+        assert read(frame(body)) == small
 
 
 @given(bodies, st.integers(min_value=0, max_value=30))
@@ -148,7 +144,7 @@ def test_no_large_frame_is_read_in_one_go(body: bytes, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(protocol, "_decoder", InOneGo())
 
-    found = read(framed(body))
+    found = read(frame(body))
 
     assert found is not None
     assert len(found) > 0
@@ -168,7 +164,7 @@ def test_what_costs_too_much_is_not_read_at_all(
 ) -> None:
     monkeypatch.setattr(protocol, "decode", lambda body, **how: pytest.fail("it was read"))
     with pytest.raises(protocol.TooManyValuesError):
-        protocol.read_frame(io.BytesIO(framed(body)).read, 2**26, client.MAX_VALUES, MAX_ESCAPES)
+        protocol.read_frame(io.BytesIO(frame(body)).read, 2**26, client.MAX_VALUES, MAX_ESCAPES)
 
 
 def test_to_count_values_takes_no_memory() -> None:
