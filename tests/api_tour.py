@@ -15,7 +15,7 @@ from email.message import Message
 from pathlib import Path
 from typing import Any
 
-from tests.system import running_system
+from tests.system import LOCAL_WEBHOOKS, running_system
 from tests.waiting import eventually, scaled
 from uac_site.embedded.system import System
 
@@ -25,8 +25,7 @@ ENVIRONMENT = {
     "UAC_MAX_WAIT_SECONDS": "1",
     "UAC_SANDBOX_RUNNER": "process",
     "UAC_ENCRYPTION_KEYS": "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=",
-    "UAC_WEBHOOK_ALLOW_HTTP": "true",
-    "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+    **LOCAL_WEBHOOKS,
 }
 RULE = '''import datetime
 from collections.abc import Iterator

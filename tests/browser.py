@@ -3,6 +3,7 @@
 A conftest that imports the fixtures needs one named `system`.
 """
 
+import datetime
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness import Client
 from tests.docker_engine import skip_or_fail
+from tests.system import DRUG_ALLERGY, Person, create_person, message
+from tests.waiting import polled
+from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 
 # Playwright is imported only where a browser is used: every process imports this file.
@@ -44,6 +49,11 @@ def browser() -> Iterator["Browser"]:
 @pytest.fixture(scope="package")
 def staff(system: System) -> str:
     """The name of a superuser of that server."""
+    create_staff(system)
+    return STAFF
+
+
+def create_staff(system: System) -> None:
     system.manage(
         "createsuperuser",
         "--noinput",
@@ -53,7 +63,17 @@ def staff(system: System) -> str:
             "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
         },
     )
-    return STAFF
+
+
+def create_maya(client: Client, said: str) -> Person:
+    """Create a person with half a year of life, and a critical alert about a medicine."""
+    person = create_person(client, "maya")
+    life = sample.life(datetime.date(2026, 3, 1))
+    person.log(*life.months)
+    person.write_constraint("drug_allergy", DRUG_ALLERGY)
+    person.log(life.prescription, message(said))
+    polled(person.alerts, bool)
+    return person
 
 
 @pytest.fixture

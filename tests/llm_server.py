@@ -192,6 +192,15 @@ class LlmServer:
     def openai_url(self) -> str:
         return f"{self.url}/v1"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of a server that asks this model."""
+        return {
+            "UAC_LLM_MODEL": "openai:the-model",
+            "UAC_LLM_BASE_URL": self.openai_url,
+            "UAC_LLM_API_KEY": KEY,
+        }
+
     def url_of(self, protocol: Protocol) -> str:
         """Return the base URL for a client of this protocol."""
         return self.openai_url if protocol == "openai" else self.url

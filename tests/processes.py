@@ -85,6 +85,13 @@ def with_argument(argument: str) -> list[Process]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Return whether a process with this id is running."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Process.of(pid).runs
+    return False
+
+
 def gone(processes: Iterable[Process]) -> bool:
     return not any(process.runs for process in processes)
 

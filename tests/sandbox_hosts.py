@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.harness import Client
 from memory.work.hosts import choose
-from tests.system import Person, record, select_rows
+from tests.system import Person, create_person, record, select_rows
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
@@ -22,10 +22,7 @@ def create_people(client: Client, number: int) -> list[Person]:
     """Return so many new users with a project."""
     made = []
     for _ in range(number):
-        user_id = f"traveller-{next(_numbers)}"
-        status, body = client.post("users/", {"user_id": user_id})
-        assert status == 201, body
-        person = Person(client, user_id)
+        person = create_person(client, f"traveller-{next(_numbers)}")
         trip = record("Trip", "rome", domain="travel", cost=840)
         polled(
             lambda: person.log(trip, wait=20)[0]["state"],  # noqa: B023 - called at once

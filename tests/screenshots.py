@@ -3,20 +3,16 @@
 They are taken light and dark, as a browser shows them, into docs/screenshots/.
 """
 
-import datetime
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, sync_playwright
 
-from tests.system import Person, message, new_client, running_system
-from tests.waiting import polled
-from uac_site.demo import person as sample
-from uac_site.embedded.system import System
+from tests.browser import create_maya, create_staff, log_in
+from tests.system import new_client, running_system
 
 FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
-STAFF, PASSWORD = "eve", "correct horse battery staple"
 SIZE = {"width": 1100, "height": 760}
 
 
@@ -24,45 +20,17 @@ def main() -> None:
     """Take all screenshots."""
     FOLDER.mkdir(exist_ok=True)
     with running_system() as system, sync_playwright() as playwright:
-        load(system)
+        create_staff(system)
+        create_maya(new_client(system, "acme"), "I was at Dr. Okafor's: a sore throat.")
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
             args=["--no-sandbox", "--disable-dev-shm-usage"],
         )
         context = browser.new_context(base_url=system.base_url, viewport=SIZE)  # type: ignore[arg-type]
         page = context.new_page()
-        page.goto("/admin/")
-        page.get_by_label("Username").fill(STAFF)
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Log in").click()
+        log_in(page)
         walk(page)
         browser.close()
-
-
-def load(system: System) -> None:
-    """Create the staff, and a person with half a year of life and an alert about a medicine."""
-    system.manage(
-        "createsuperuser",
-        "--noinput",
-        environment={
-            "DJANGO_SUPERUSER_USERNAME": STAFF,
-            "DJANGO_SUPERUSER_EMAIL": "eve@example.com",
-            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
-        },
-    )
-    person = Person(new_client(system, "acme"), "maya")
-    person.client.post("users/", {"user_id": person.user_id})
-    life = sample.life(datetime.date(2026, 3, 1))
-    [constraint] = [each for each in sample.constraints() if each.name == "drug_allergy"]
-    person.log(*life.months)
-    person.request(
-        "PUT",
-        "constraints/drug_allergy/?wait=30",
-        {"source": constraint.source, "tests": constraint.tests},
-        status=200,
-    )
-    person.log(life.prescription, message("I was at Dr. Okafor's: a sore throat."))
-    polled(person.alerts, bool)
 
 
 def walk(page: Page) -> None:

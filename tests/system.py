@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.harness import Client
 from benchmarks.harness import new_client as new_client
+from uac_site.demo import person as sample
 from uac_site.embedded import system as embedded
 from uac_site.embedded.system import System
 
@@ -53,8 +54,20 @@ def test_it_is_silent_about_one_in_time() -> None:
 '''
 # A constraint that fires for each late task of the domain `work`, in the form for a request.
 LATE = {"source": _LATE_SOURCE, "tests": _LATE_TESTS}
+# A constraint of the demo's person, in the form for a request.
+[DRUG_ALLERGY] = [
+    {"source": constraint.source, "tests": constraint.tests}
+    for constraint in sample.constraints()
+    if constraint.name == "drug_allergy"
+]
 
-
+# The scopes of a key that may do everything.
+EVERYTHING = ("read", "write", "manage")
+# The settings of a server whose webhooks may be received on this machine.
+LOCAL_WEBHOOKS = {
+    "UAC_WEBHOOK_ALLOW_HTTP": "true",
+    "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+}
 # A busy machine may hold up a process for some seconds anywhere: that must not cause a timeout.
 PATIENT = {
     "UAC_MAX_WAIT_SECONDS": "100",
@@ -134,6 +147,11 @@ def select_rows(system: System, statement: str, *parameters: object) -> list[tup
         return database.execute(statement, parameters).fetchall()
 
 
+def count_rows(system: System, rows: str, *parameters: object) -> int:
+    """Count the rows of what follows FROM."""
+    return int(select_rows(system, f"SELECT count(*) FROM {rows}", *parameters)[0][0])
+
+
 @dataclass(frozen=True)
 class Person:
     """A user of the server, and the requests about it. Statuses are asserted, bodies returned."""
@@ -159,6 +177,15 @@ class Person:
         appended: list[dict[str, Any]] = answer["entries"]
         return appended
 
+    def write_constraint(
+        self, name: str, constraint: Mapping[str, str], *, status: int = 200
+    ) -> dict[str, Any]:
+        """Write a constraint, which must be accepted unless another status is expected."""
+        path = f"constraints/{name}/?wait=100"
+        decision: dict[str, Any] = self.request("PUT", path, constraint, status=status)
+        assert decision["accepted"] is (status == 200), decision
+        return decision
+
     def file(self, path: str) -> str:
         """Return a file of the newest version of the project."""
         head = self.get()["head"]
@@ -170,6 +197,13 @@ class Person:
         return alerts
 
 
+def create_person(client: Client, user_id: str = "ada", **fields: Any) -> Person:
+    """Create a user with an empty log."""
+    status, body = client.post("users/", {"user_id": user_id, **fields})
+    assert status == 201, body
+    return Person(client, user_id)
+
+
 def record(type_name: str, key: str, *, domain: str, **data: Any) -> dict[str, Any]:
     """Return a typed entry."""
     return {"kind": "record", "domain": domain, "type": type_name, "key": key, "data": data}
@@ -178,3 +212,13 @@ def record(type_name: str, key: str, *, domain: str, **data: Any) -> dict[str, A
 def message(content: str) -> dict[str, Any]:
     """Return a user's message."""
     return {"kind": "message", "role": "user", "content": content}
+
+
+def task(key: str, days: int) -> dict[str, Any]:
+    """Return a task that is so many days late."""
+    return record("Task", key, domain="work", name=key, days=days)
+
+
+def log_tasks(person: Person, *late: int) -> None:
+    """Append tasks that are so many days late."""
+    person.log(*(task(f"t-{number}", days) for number, days in enumerate(late)))

@@ -8,7 +8,15 @@ from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
 from tests.browser import browser, page, staff
-from tests.system import Person, new_client, pytest_runtest_makereport, running_system
+from tests.mail_server import MailServer, mail_server
+from tests.system import (
+    LOCAL_WEBHOOKS,
+    Person,
+    create_person,
+    new_client,
+    pytest_runtest_makereport,
+    running_system,
+)
 from tests.webhook_receiver import Receiver, answers, receiver
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
@@ -23,6 +31,18 @@ _numbers = itertools.count(1)
 def metrics_port() -> int:
     """The port at which the sandbox worker of that server answers Prometheus."""
     return free_port()
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """The first port at which the workers of a module's own server answer Prometheus."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def mails() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="package")
@@ -40,8 +60,7 @@ def system(metrics_port: int, collector: Receiver) -> Iterator[System]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_BSP_SCHEDULE_DELAY": "200",
         "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
-        "UAC_WEBHOOK_ALLOW_HTTP": "true",
-        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        **LOCAL_WEBHOOKS,
     }
     with running_system(environment=environment) as system:
         yield system
@@ -50,14 +69,10 @@ def system(metrics_port: int, collector: Receiver) -> Iterator[System]:
 
 @pytest.fixture(scope="package")
 def client(system: System) -> Client:
-    """A caller with a key of a workspace of that server."""
     return new_client(system, "acceptance")
 
 
 @pytest.fixture
 def person(client: Client) -> Person:
     """A user with an empty log, not used by any other test."""
-    user_id = f"person-{next(_numbers)}"
-    status, body = client.post("users/", {"user_id": user_id, "time_zone": "Europe/Berlin"})
-    assert status == 201, body
-    return Person(client, user_id)
+    return create_person(client, f"person-{next(_numbers)}", time_zone="Europe/Berlin")

@@ -3,17 +3,14 @@
 `tests/smoke` tests how they find it, and from there the entry behind it.
 """
 
-import datetime
 import re
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import STAFF, follow
-from tests.system import Person, message, new_client
-from tests.waiting import polled
-from uac_site.demo import person as sample
+from tests.browser import STAFF, create_maya, follow
+from tests.system import Person, new_client
 from uac_site.embedded.system import System
 
 MESSAGE = "Amoxicillin is a penicillin, and there is a severe penicillin allergy (hives)"
@@ -22,22 +19,11 @@ HOSTILE = '<script>document.title = "pwned"</script><img src=x onerror="alert(1)
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded(system: System) -> Person:
-    """A person with half a year of life, and a critical alert about a medicine."""
-    person = Person(new_client(system, "browser"), "maya")
-    status, body = person.client.post("users/", {"user_id": person.user_id})
-    assert status == 201, body
-    life = sample.life(datetime.date(2026, 3, 1))
-    [constraint] = [each for each in sample.constraints() if each.name == "drug_allergy"]
-    person.log(*life.months)
-    person.request(
-        "PUT",
-        "constraints/drug_allergy/?wait=100",
-        {"source": constraint.source, "tests": constraint.tests},
-        status=200,
-    )
-    person.log(life.prescription, message(HOSTILE))
-    polled(person.alerts, bool)
-    return person
+    return create_maya(new_client(system, "browser"), HOSTILE)
+
+
+def width_of(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth"))
 
 
 def colour(locator: Any) -> str:
@@ -74,13 +60,8 @@ def test_a_critical_alert_stands_out_in_either_scheme(page: Page, scheme: Any) -
 
     badge = page.get_by_role("row").filter(has_text=MESSAGE).get_by_text("critical", exact=True)
     assert colour(badge) == "rgb(179, 38, 30)"
-    assert (
-        colour(page.locator("body"))
-        == {
-            "light": "rgb(255, 255, 255)",
-            "dark": "rgb(18, 18, 18)",
-        }[scheme]
-    )
+    grounds = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 18, 18)"}
+    assert colour(page.locator("body")) == grounds[scheme]
 
 
 def test_on_a_telephone_nothing_is_wider_than_the_screen(page: Page) -> None:
@@ -90,10 +71,10 @@ def test_on_a_telephone_nothing_is_wider_than_the_screen(page: Page) -> None:
 
     page.locator(".field-rule summary").first.click()
     expect(page.locator(".field-rule pre").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert width_of(page) <= 390
     follow(page.locator(".field-evidence_tree").get_by_role("link", name="Medication amoxicillin"))
     expect(page.locator("table.fields")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert width_of(page) <= 390
 
 
 def test_the_statement_that_made_an_alert_needs_no_scrolling_of_its_box(page: Page) -> None:
@@ -292,9 +273,8 @@ def test_without_script_a_query_is_asked_all_the_same(
     context.close()
 
 
-def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page) -> None:
-    page.goto("/admin/memory/memoryuser/")
-    follow(page.get_by_role("link", name="maya", exact=True))
+def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page, loaded: Person) -> None:
+    of_the_user(page, loaded)
     follow(page.get_by_role("link", name="Project, file by file"))
     health = page.locator("ul.files li", has=page.get_by_text("health/", exact=True)).last
     follow(health.get_by_role("link", name="state.py"))
@@ -304,7 +284,7 @@ def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page) -> None:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         assert colour(page.locator("pre.code")) == ground
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert width_of(page) <= 390
 
     follow(page.locator("pre.code a").first)
     expect(page.get_by_role("heading", name="View log entry")).to_be_visible()
@@ -313,9 +293,14 @@ def test_a_project_is_browsed_from_a_file_to_what_was_said(page: Page) -> None:
 # -- The front page, and the page of a user ------------------------------------------------------
 
 
-def drawn(page: Page, name: str) -> Any:
-    """Return the series of a chart: name, colour and sum of each."""
-    return page.evaluate(
+def open_charts(page: Page) -> None:
+    page.goto("/admin/")
+    page.wait_for_function("window.Chart && Chart.getChart(document.querySelector('canvas'))")
+
+
+def drawn(page: Page, name: str) -> dict[str, Any]:
+    """Return the series of a chart by name: colour and sum of each."""
+    series = page.evaluate(
         """name => {
             const canvas = document.querySelector(`canvas[data-chart="${name}-data"]`);
             const chart = Chart.getChart(canvas);
@@ -328,13 +313,12 @@ def drawn(page: Page, name: str) -> Any:
         }""",
         name,
     )
+    return {one["name"]: one for one in series}
 
 
 def test_the_front_page_draws_what_went_on_and_leads_to_it(page: Page) -> None:
-    page.goto("/admin/")
-    page.wait_for_function("window.Chart && Chart.getChart(document.querySelector('canvas'))")
-    versions = {one["name"]: one for one in drawn(page, "versions")}
-    assert versions["versions accepted"]["sum"] >= 1
+    open_charts(page)
+    assert drawn(page, "versions")["versions accepted"]["sum"] >= 1
 
     table = page.locator("section", has=page.get_by_role("heading", name="Gate decisions"))
     table.get_by_text("As a table").click()
@@ -346,11 +330,9 @@ def test_the_front_page_draws_what_went_on_and_leads_to_it(page: Page) -> None:
 
 def test_the_charts_follow_the_theme_and_move_for_those_who_like_it(page: Page) -> None:
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    page.goto("/admin/")
-    page.wait_for_function("window.Chart && Chart.getChart(document.querySelector('canvas'))")
-    light = {one["name"]: one for one in drawn(page, "runs")}
-    assert light["ok"]["colour"] == "#3f9d5a"
-    assert not light["ok"]["animated"]
+    open_charts(page)
+    ok = drawn(page, "runs")["ok"]
+    assert (ok["colour"], ok["animated"]) == ("#3f9d5a", False)
 
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
 
@@ -358,7 +340,7 @@ def test_the_charts_follow_the_theme_and_move_for_those_who_like_it(page: Page) 
         """() => Chart.getChart(document.querySelector('canvas')).options.plugins.legend.labels
             .color === '#eeeeee'"""
     )
-    assert {one["name"]: one for one in drawn(page, "runs")}["superseded"]["colour"] == "#7d7d7d"
+    assert drawn(page, "runs")["superseded"]["colour"] == "#7d7d7d"
 
 
 def of_the_user(page: Page, loaded: Person) -> None:
@@ -428,8 +410,8 @@ def test_what_goes_on_is_told_until_nothing_does(page: Page, loaded: Person) -> 
 def test_on_a_telephone_the_new_pages_fit(page: Page, loaded: Person) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto("/admin/")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert width_of(page) <= 390
     of_the_user(page, loaded)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert width_of(page) <= 390
     follow(page.get_by_role("link", name="The whole timeline"))
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert width_of(page) <= 390

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import PASSWORD, follow, log_in, visitor
 from tests.system import running_system
@@ -60,7 +60,6 @@ print(json.dumps(pages))
 
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[System]:
-    """A running server without workers."""
     with running_system(sandbox_workers=0, default_workers=0, beats=0) as system:
         yield system
         system.check()
@@ -74,11 +73,6 @@ def pages(quiet: System) -> dict[str, list[str]]:
     return found
 
 
-def breaks_policy(message: ConsoleMessage) -> bool:
-    """Return whether the message says that a script was refused."""
-    return "violates script-src" in message.text
-
-
 @pytest.fixture
 def trouble() -> list[str]:
     """Collect a page's forbidden acts: native dialogs, errors, and breaches of the policy."""
@@ -89,7 +83,6 @@ def trouble() -> list[str]:
 def page(
     browser: Browser, quiet: System, pages: dict[str, list[str]], trouble: list[str]
 ) -> Iterator[Page]:
-    """A page with a logged-in user."""
     with visitor(browser, quiet, trouble) as page:
         log_in(page)
         yield page
@@ -128,7 +121,7 @@ def test_a_script_that_got_in_would_not_run_and_would_be_told(
     page: Page, trouble: list[str]
 ) -> None:
     page.goto("/admin/")
-    with page.expect_console_message(breaks_policy):
+    with page.expect_console_message(lambda message: "violates script-src" in message.text):
         page.evaluate(
             """() => {
                 const script = document.createElement("script");

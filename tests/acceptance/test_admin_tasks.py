@@ -9,87 +9,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.harness import Client
 from tests.browser import PASSWORD, follow, log_in, visitor
-from tests.system import LATE, Person, message, new_client, record
+from tests.chaos import rules
+from tests.system import EVERYTHING, LATE, create_person, message, new_client, ok, record
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import receiver
 from uac_site.embedded.system import System
 
-SHAPED_SOURCE = '''"""A task that is late."""
-
-import datetime
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from uac import Alert, Record, warning
-
-
-@dataclass(kw_only=True)
-class Task(Record):
-    """Something to be done."""
-
-    name: str
-    days: int
-
-
-def check(today: datetime.date, tasks: Sequence[Task]) -> Iterator[Alert]:
-    """A task must not be late."""
-    for task in tasks:
-        if task.days > 0:
-            yield warning(f"{task.name} is late by {task.days} days", evidence=[task])
-'''
-SHAPED_TESTS = '''import datetime
-
-from uac.testing import run_check
-
-from workspace.constraints import late_tasks
-
-TODAY = datetime.date(2026, 1, 1)
-
-
-def test_it_speaks_of_a_late_task() -> None:
-    """A task that is late."""
-    late = late_tasks.Task(key="a", name="a", days=3)
-    assert len(run_check(late_tasks, today=TODAY, tasks=[late])) == 1
-
-
-def test_it_is_silent_about_one_in_time() -> None:
-    """A task in time."""
-    in_time = late_tasks.Task(key="a", name="a", days=0)
-    assert run_check(late_tasks, today=TODAY, tasks=[in_time]) == []
-'''
-OWN_SOURCE = '''"""A task that takes long."""
-
-import datetime
-from collections.abc import Iterator
-
-from domains.work.state import tasks
-from uac import Alert, warning
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    """A task takes more than two days."""
-    for task in tasks:
-        if task.days > 2:
-            yield warning(f"{task.name} takes {task.days} days", evidence=[task])
-'''
-OWN_TESTS = """import datetime
-
-from constraints import slow
-from domains.work.schema import Task
-from uac.testing import run_check
-
-TODAY = datetime.date(2026, 1, 1)
-
-
-def test_speaks() -> None:
-    long = Task(key="a", name="a", days=3)
-    assert len(run_check(slow, today=TODAY, tasks=[long])) == 1
-
-
-def test_is_silent() -> None:
-    short = Task(key="a", name="a", days=2)
-    assert run_check(slow, today=TODAY, tasks=[short]) == []
-"""
 # A run that failed permanently, as after its worker died again and again.
 GIVEN_UP = """
 from django.utils import timezone
@@ -103,29 +28,11 @@ Run.objects.filter(pk={run!r}).update(
 @pytest.fixture(scope="module")
 def manager(system: System) -> Client:
     """A caller who may do everything, in a workspace of these tests."""
-    return new_manager(system, "tasks")
-
-
-def new_manager(system: System, workspace: str) -> Client:
-    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-    made = json.loads(system.manage("create_workspace", workspace, *scopes))
-    return Client(system.base_url, made["api_key"])
-
-
-def new_person(client: Client, user_id: str) -> Person:
-    status, body = client.post("users/", {"user_id": user_id, "time_zone": "Europe/Berlin"})
-    assert status == 201, body
-    return Person(client, user_id)
+    return new_client(system, "tasks", *EVERYTHING)
 
 
 def task(key: str, days: int) -> dict[str, Any]:
     return record("Task", key, domain="work", name=f"task {key}", days=days)
-
-
-def asked(client: Client, path: str) -> Any:
-    status, body = client.get(path)
-    assert status == 200, body
-    return body
 
 
 def open_row(page: Page, model: str, search: str, name: str | re.Pattern[str]) -> None:
@@ -209,7 +116,7 @@ def test_a_workspace_is_given_a_rate_and_a_wrong_number_is_refused_at_its_field(
 def test_a_paused_workspace_keeps_what_is_sent_until_it_is_resumed(
     page: Page, system: System
 ) -> None:
-    person = new_person(new_client(system, "tasks-pause"), "ada")
+    person = create_person(new_client(system, "tasks-pause"), "ada")
     open_row(page, "workspace", "tasks-pause", "tasks-pause")
     act(page, "Pause", "moving to another house")
     said(page, "1 workspace paused")
@@ -268,7 +175,7 @@ def test_an_endpoint_is_added_tested_and_sent_the_same_again(page: Page, manager
         open_row(page, "webhookendpoint", server.url, server.url)
         act(page, "Disable")
         said(page, "Disabled 1 endpoint.")
-    (endpoint,) = asked(manager, "webhooks/")["results"]
+    (endpoint,) = ok(manager.get("webhooks/"))["results"]
     assert (endpoint["url"], endpoint["enabled"]) == (server.url, False)
 
 
@@ -279,22 +186,22 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
     page: Page, system: System
 ) -> None:
     # Given a user whom it concerns
-    manager = new_manager(system, "tasks-rules")
-    ada = new_person(manager, "ada")
-    ada.log(task("report", 3))
+    manager = new_client(system, "tasks-rules", *EVERYTHING)
+    ada = create_person(manager, "ada")
+    ada.log(record("Purchase", "a", domain="money", what="tea", cents=-3))
 
     # When it is written in the form
     page.goto("/admin/memory/workspaceconstraint/add/")
     page.get_by_label("Workspace:").select_option("tasks-rules")
-    page.get_by_label("Name:").fill("late_tasks")
-    page.get_by_label("Source:").fill(SHAPED_SOURCE)
-    page.get_by_label("Tests:").fill(SHAPED_TESTS)
+    page.get_by_label("Name:").fill(rules.NAME)
+    page.get_by_label("Source:").fill(rules.SOURCE)
+    page.get_by_label("Tests:").fill(rules.TESTS)
     save(page)
     said(page, "The first version is being checked.")
 
     # Then it is judged, and backtested by itself
     version = polled(
-        lambda: asked(manager, "constraints/late_tasks/versions/1/"),
+        lambda: ok(manager.get(f"constraints/{rules.NAME}/versions/1/")),
         lambda seen: seen["state"] != "checking",
         seconds=120,
     )
@@ -303,7 +210,7 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
     assert ada.alerts() == []
 
     # When it is backtested again, by hand
-    open_row(page, "workspaceconstraintversion", "late_tasks", re.compile("^late_tasks v1"))
+    open_row(page, "workspaceconstraintversion", rules.NAME, re.compile(f"^{rules.NAME} v1"))
     act(page, "Backtest")
     follow(page.locator(".messagelist").get_by_role("link"))
     expect(page.get_by_role("heading", name="View backtest")).to_be_visible()
@@ -317,17 +224,17 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
     # When it is approved there and given to all users, then she has an alert
     act(page, "Approve")
     said(page, "is live.")
-    open_row(page, "workspaceconstraint", "late_tasks", "late_tasks")
+    open_row(page, "workspaceconstraint", rules.NAME, rules.NAME)
     page.get_by_label("Percentage:").fill("101")
     save(page)
     expect(page.locator(".field-percentage .errorlist")).to_contain_text("100")
     page.get_by_label("Percentage:").fill("100")
     save(page)
     (alert,) = polled(ada.alerts, bool, seconds=120)
-    assert (alert["state"], alert["message"]) == ("open", "task report is late by 3 days")
+    assert (alert["state"], alert["message"]) == ("open", "tea for -3 cents")
 
     # When it is disabled, by one click, then the alert is resolved
-    open_row(page, "workspaceconstraint", "late_tasks", "late_tasks")
+    open_row(page, "workspaceconstraint", rules.NAME, rules.NAME)
     expect(page.locator(".field-standing")).to_contain_text("runs")
     act(page, "Disable")
     said(page, "1 constraint disabled.")
@@ -336,11 +243,11 @@ def test_a_constraint_is_written_judged_backtested_approved_given_and_disabled(
 
 def finished(manager: Client) -> int:
     """Return the number of finished backtests."""
-    return len(asked(manager, "backtests/?state=finished")["results"])
+    return len(ok(manager.get("backtests/?state=finished"))["results"])
 
 
 def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Client) -> None:
-    new_person(manager, "querying").log(task("report", 3))
+    create_person(manager, "querying").log(task("report", 3))
     open_row(page, "memoryuser", "querying", "querying")
     follow(page.get_by_role("link", name="Query console"))
     page.get_by_label("Query", exact=True).fill("[one.name for one in tasks if one.days > 0]")
@@ -354,30 +261,30 @@ def test_a_query_becomes_the_beginning_of_a_constraint(page: Page, manager: Clie
 
 
 def test_a_constraint_of_one_user_is_refused_mended_and_speaks(page: Page, manager: Client) -> None:
-    person = new_person(manager, "ruled")
+    person = create_person(manager, "ruled")
     person.log(task("report", 3))
     open_row(page, "memoryuser", "ruled", "ruled")
     follow(page.get_by_role("link", name="Constraints for this user"))
-    page.get_by_label("Name").fill("slow")
-    page.get_by_label("Source").fill(OWN_SOURCE.replace("> 2", "> 2000"))
-    page.get_by_label("Tests").fill(OWN_TESTS)
+    page.get_by_label("Name").fill("late")
+    page.get_by_label("Source").fill(LATE["source"].replace("> 0", "> 2000"))
+    page.get_by_label("Tests").fill(LATE["tests"])
     follow(page.get_by_role("button", name="Test and save"))
 
     expect(page.get_by_role("status")).to_contain_text("refused", timeout=scaled(60_000))
     expect(page.get_by_label("Source")).to_have_value(re.compile("> 2000"))
 
-    page.get_by_label("Source").fill(OWN_SOURCE)
+    page.get_by_label("Source").fill(LATE["source"])
     page.get_by_label("Source").press("Control+Enter")
     expect(page.get_by_role("status")).to_contain_text("accepted", timeout=scaled(60_000))
     (alert,) = polled(person.alerts, bool)
-    assert alert["constraint"] == "constraints/slow.py"
+    assert alert["constraint"] == "constraints/late.py"
 
 
 # -- Versions and runs ---------------------------------------------------------------------------
 
 
 def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
-    person = new_person(manager, "restored")
+    person = create_person(manager, "restored")
     person.log(task("report", 0))
     before, first = person.file("domains/work/state.py"), person.get()["head"]
     (talk,) = person.log(task("talk", 5))
@@ -411,7 +318,7 @@ def test_an_earlier_version_is_restored(page: Page, manager: Client) -> None:
 
 
 def test_a_run_is_run_again_and_the_new_one_is_shown(page: Page, manager: Client) -> None:
-    person = new_person(manager, "again")
+    person = create_person(manager, "again")
     person.log(task("report", 4))
     code = {"code": "[one.days for one in tasks]"}
     run = person.post("query/?wait=100", code, status=200)
@@ -422,16 +329,16 @@ def test_a_run_is_run_again_and_the_new_one_is_shown(page: Page, manager: Client
     said(page, "The run was queued again")
     key = page.url.removesuffix("/change/").rpartition("/")[2]
     assert key != run["id"]
-    again = polled(lambda: asked(manager, f"runs/{key}/"), lambda seen: seen["status"] == "done")
+    again = polled(lambda: ok(manager.get(f"runs/{key}/")), lambda seen: seen["status"] == "done")
     assert (again["outcome"], again["output"]["value"]) == ("ok", [4])
 
 
 def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manager: Client) -> None:
-    person = new_person(manager, "stuck")
+    person = create_person(manager, "stuck")
     person.log(task("report", 4))
     run = person.post("query/?wait=100", {"code": "len(tasks)"}, status=200)
     system.manage("shell", "-v", "0", "-c", GIVEN_UP.format(run=run["id"]))
-    assert asked(manager, f"runs/{run['id']}/")["outcome"] == "abandoned"
+    assert ok(manager.get(f"runs/{run['id']}/"))["outcome"] == "abandoned"
 
     page.goto("/admin/memory/alarm/work/?kind=runs")
     row = page.get_by_role("row").filter(has_text="stuck")
@@ -443,7 +350,7 @@ def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manag
 
     said(page, "Runs: 1 retried now.")
     done = polled(
-        lambda: asked(manager, f"runs/{run['id']}/"), lambda seen: seen["status"] == "done"
+        lambda: ok(manager.get(f"runs/{run['id']}/")), lambda seen: seen["status"] == "done"
     )
     assert (done["outcome"], done["output"]["value"]) == ("ok", 1)
     page.reload()
@@ -456,7 +363,7 @@ def test_work_that_was_given_up_is_tried_again(page: Page, system: System, manag
 def test_an_entry_is_redacted_after_it_was_shown_what_goes_and_said_why(
     page: Page, manager: Client
 ) -> None:
-    person = new_person(manager, "redacted")
+    person = create_person(manager, "redacted")
     person.log(task("report", 0))
     (entry,) = person.log(task("wolframite", 1))
 
@@ -483,7 +390,7 @@ def test_an_entry_is_redacted_after_it_was_shown_what_goes_and_said_why(
 
 
 def test_a_user_is_erased_after_it_was_shown_who_and_said_why(page: Page, manager: Client) -> None:
-    person = new_person(manager, "forgotten")
+    person = create_person(manager, "forgotten")
     person.log(task("report", 0))
 
     open_row(page, "memoryuser", "forgotten", "forgotten")
@@ -514,8 +421,8 @@ def test_a_viewer_of_one_workspace_sees_its_users_and_no_content_which_is_noted(
     page: Page, browser: Browser, system: System, manager: Client
 ) -> None:
     # Given people of two workspaces
-    new_person(manager, "vera-sees-her").log(message("Nobody else needs to know."))
-    new_person(new_client(system, "tasks-other"), "vera-sees-him-not")
+    create_person(manager, "vera-sees-her").log(message("Nobody else needs to know."))
+    create_person(new_client(system, "tasks-other"), "vera-sees-him-not")
 
     # When an account is made for somebody who views one of them
     page.goto("/admin/auth/user/add/")
@@ -565,9 +472,9 @@ def move(page: Page, name: str, option: str) -> None:
 def test_alerts_are_acknowledged_together_and_snoozed_judged_and_resolved_one_by_one(
     page: Page, manager: Client
 ) -> None:
-    person = new_person(manager, "alerted")
+    person = create_person(manager, "alerted")
     person.log(*(task(key, 0) for key in "abc"))
-    person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+    person.write_constraint("late", LATE)
     person.log(*(task(key, 2) for key in "abc"))
     polled(lambda: person.alerts("open"), lambda found: len(found) == 3)
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from memory.api.openapi import operations
@@ -21,7 +20,7 @@ from tests import api_tour
 from tests.api_tour import READS, Tour, key_of
 from tests.integration.api.test_openapi import generated
 from tests.properties import examples
-from tests.system import running_system
+from tests.system import running_system, select_rows
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
@@ -60,17 +59,16 @@ def tour(server: System) -> Tour:
 
 def going_on(server: System) -> int:
     """Return how many runs, backtests, checks, erasures, redactions and merges are in progress."""
-    with psycopg.connect(server.services.postgres.owner_url) as database:
-        found = database.execute(
-            "SELECT (SELECT count(*) FROM memory_run WHERE status <> 'done')"
-            " + (SELECT count(*) FROM memory_backtest WHERE state IN ('waiting', 'running'))"
-            " + (SELECT count(*) FROM memory_workspaceconstraintversion WHERE state = 'checking')"
-            " + (SELECT count(*) FROM memory_usererasure WHERE due_at IS NOT NULL)"
-            " + (SELECT count(*) FROM memory_redaction WHERE due_at IS NOT NULL)"
-            " + (SELECT count(*) FROM memory_merge WHERE due_at IS NOT NULL)"
-        ).fetchone()
-    assert found is not None
-    return int(found[0])
+    [(number,)] = select_rows(
+        server,
+        "SELECT (SELECT count(*) FROM memory_run WHERE status <> 'done')"
+        " + (SELECT count(*) FROM memory_backtest WHERE state IN ('waiting', 'running'))"
+        " + (SELECT count(*) FROM memory_workspaceconstraintversion WHERE state = 'checking')"
+        " + (SELECT count(*) FROM memory_usererasure WHERE due_at IS NOT NULL)"
+        " + (SELECT count(*) FROM memory_redaction WHERE due_at IS NOT NULL)"
+        " + (SELECT count(*) FROM memory_merge WHERE due_at IS NOT NULL)",
+    )
+    return int(number)
 
 
 def attacked(
@@ -116,17 +114,13 @@ def test_every_operation_is_asked_and_every_write_is_done_once(tour: Tour) -> No
 
 def seen(tour: Tour) -> dict[str, Any]:
     """Return everything that the first workspace reads about itself."""
-    reads = [name for name, one in tour.examples.items() if "answer" in one]
-    return {
-        name: tour.ask("GET", name.removeprefix("GET /v1/"), query=query_of(name), **names)
-        for name in reads
-        if name.startswith("GET ")
-        for names in [dict[str, Any](tour.names[name.removeprefix("GET ")])]
-    }
-
-
-def query_of(name: str) -> dict[str, str] | None:
-    return {"since": "v1"} if name.endswith("/diff/") else None
+    found = {}
+    for name, one in tour.examples.items():
+        if name.startswith("GET ") and "answer" in one:
+            query = {"since": "v1"} if name.endswith("/diff/") else None
+            names: dict[str, Any] = dict(tour.names[name.removeprefix("GET ")])
+            found[name] = tour.ask("GET", name.removeprefix("GET /v1/"), query=query, **names)
+    return found
 
 
 def test_another_workspace_finds_nothing_and_changes_nothing(

@@ -1,6 +1,5 @@
 """A backup as in docs/backup.md: dumped while a server writes, restored, and used."""
 
-import json
 import subprocess
 import threading
 from pathlib import Path
@@ -10,17 +9,12 @@ import psycopg
 import pytest
 
 from benchmarks.harness import Client
-from tests.system import LATE, Person, record, running_system
+from tests.system import LATE, Person, create_person, new_client, running_system, task
 from tests.waiting import polled, scaled
 from uac_site.embedded.services import running_services
-from uac_site.embedded.system import System
 
 # Secrets that a backup of the database does not contain.
 SECRETS = {"SECRET_KEY": "kept apart from the database, as long as any"}
-
-
-def task(key: str, days: int) -> dict[str, object]:
-    return record("Task", key, domain="work", name=key, days=days)
 
 
 def run(program: str, *arguments: str) -> None:
@@ -31,20 +25,14 @@ def run(program: str, *arguments: str) -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-def person_of(system: System, api_key: str) -> Person:
-    return Person(Client(system.base_url, api_key), "ada")
-
-
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     """A dump of a server in use, a key of it, and its entries before the dump."""
     dump = tmp_path_factory.mktemp("backup") / "uac.dump"
     with running_system(environment=SECRETS) as system:
-        api_key = json.loads(system.manage("create_workspace", "home"))["api_key"]
-        ada = person_of(system, api_key)
-        ada.client.post("users/", {"user_id": "ada", "time_zone": "Europe/Berlin"})
-        ada.log(task("report", days=3), task("letter", days=0))
-        ada.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+        ada = create_person(new_client(system, "home"), time_zone="Europe/Berlin")
+        ada.log(task("report", 3), task("letter", 0))
+        ada.write_constraint("late", LATE)
         polled(lambda: ada.alerts("open"), lambda alerts: len(alerts) == 1)
         before = int(ada.get()["entries"]["total"])
         stop = threading.Event()
@@ -53,7 +41,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
             number = 0
             while not stop.is_set():
                 number += 1
-                ada.log(task(f"task-{number}", days=0), wait=0)
+                ada.log(task(f"task-{number}", 0), wait=0)
 
         writer = threading.Thread(target=write)
         writer.start()
@@ -64,7 +52,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
             stop.set()
             writer.join()
         assert int(ada.get()["entries"]["total"]) > before
-    return dump, api_key, before
+    return dump, ada.client.key, before
 
 
 def test_what_is_restored_verifies_and_goes_on(
@@ -82,7 +70,7 @@ def test_what_is_restored_verifies_and_goes_on(
         assert system.manage("verify").rstrip().endswith(": 0 problems")
 
         # The earlier state is there, and pending work is done.
-        ada = person_of(system, api_key)
+        ada = Person(Client(system.base_url, api_key), "ada")
         seen = polled(lambda: ada.get()["entries"], lambda entries: not entries["pending"])
         assert seen["covered"] == seen["total"] >= before
         (alert,) = ada.alerts("open")
@@ -90,7 +78,7 @@ def test_what_is_restored_verifies_and_goes_on(
 
         # Work continues: an entry becomes a version, and the version raises an alert.
         head = ada.get()["head"]
-        ada.log(task("taxes", days=9))
+        ada.log(task("taxes", 9))
         assert ada.get()["head"] == head + 1
         told = polled(lambda: ada.alerts("open"), lambda alerts: len(alerts) == 2)
         assert sorted(alert["message"].split()[0] for alert in told) == ["report", "taxes"]

@@ -36,17 +36,14 @@ def send(
     person: Person, *parts: bytes, path: bytes = b"entries/", headers: Iterable[bytes] = ()
 ) -> Answer:
     """Send a POST with these headers and this body unchanged, and read the answer."""
-    address = urlsplit(person.client.base_url)
     lines = [
         b"POST /v1/users/%s/%s HTTP/1.1" % (person.user_id.encode(), path),
-        b"Host: " + address.netloc.encode(),
+        b"Host: " + urlsplit(person.client.base_url).netloc.encode(),
         b"Authorization: Bearer " + person.client.key.encode(),
         b"Connection: close",
         *headers,
     ]
-    with socket.create_connection(
-        (address.hostname, address.port), timeout=scaled(60)
-    ) as connection:
+    with connect(person) as connection:
         try:
             connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
             for part in parts:
@@ -77,12 +74,29 @@ def unchunked(body: bytes) -> bytes:
     return whole
 
 
+JSON = b"Content-Type: application/json"
+CHUNKED = (JSON, b"Transfer-Encoding: chunked")
+BODY = json.dumps(message("x")).encode()
+
+
 def json_of(body: bytes) -> list[bytes]:
-    return [b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
+    return [JSON, b"Content-Length: %d" % len(body)]
 
 
 def logged(person: Person) -> int:
     return int(person.get()["entries"]["total"])
+
+
+def assert_refused(person: Person, answer: Answer, status: int, word: str) -> None:
+    """Nothing was written, and the detail has the word."""
+    assert answer.status == status
+    assert word in answer.problem["detail"]
+    assert logged(person) == 0
+
+
+def connect(person: Person) -> socket.socket:
+    address = urlsplit(person.client.base_url)
+    return socket.create_connection((address.hostname, address.port), timeout=scaled(60))
 
 
 @pytest.mark.parametrize(
@@ -103,24 +117,18 @@ def logged(person: Person) -> int:
 def test_a_body_that_cannot_be_read(person: Person, body: bytes, word: str) -> None:
     answer = send(person, body, headers=json_of(body))
 
-    assert answer.status == 400
-    assert word in answer.problem["detail"]
-    assert logged(person) == 0
+    assert_refused(person, answer, 400, word)
     (entry,) = person.log(message("good"))
     assert entry["seq"] == 1
 
 
 @pytest.mark.parametrize("type_", [b"text/plain", b"multipart/form-data; boundary=x", b"a\xff"])
 def test_a_body_that_is_no_json(person: Person, type_: bytes) -> None:
-    body = json.dumps(message("x")).encode()
+    headers = [b"Content-Type: " + type_, b"Content-Length: %d" % len(BODY)]
 
-    answer = send(
-        person, body, headers=[b"Content-Type: " + type_, b"Content-Length: %d" % len(body)]
-    )
+    answer = send(person, BODY, headers=headers)
 
-    assert answer.status == 415
-    assert "application/json" in answer.problem["detail"]
-    assert logged(person) == 0
+    assert_refused(person, answer, 415, "application/json")
 
 
 def test_a_body_beyond_the_limit(person: Person) -> None:
@@ -128,20 +136,13 @@ def test_a_body_beyond_the_limit(person: Person) -> None:
 
     answer = send(person, body, headers=json_of(body))
 
-    assert answer.status == 413
-    assert "8388608 bytes" in answer.problem["detail"]
-    assert logged(person) == 0
+    assert_refused(person, answer, 413, "8388608 bytes")
 
 
 def test_a_body_that_comes_in_chunks(person: Person) -> None:
-    body = json.dumps(message("x")).encode()
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:10], body[10:]))
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[:10], BODY[10:]))
 
-    answer = send(
-        person,
-        chunks + b"0\r\n\r\n",
-        headers=[b"Content-Type: application/json", b"Transfer-Encoding: chunked"],
-    )
+    answer = send(person, chunks + b"0\r\n\r\n", headers=CHUNKED)
 
     assert answer.status == 202, answer.body
     assert logged(person) == 1
@@ -150,15 +151,9 @@ def test_a_body_that_comes_in_chunks(person: Person) -> None:
 def test_a_body_that_comes_in_chunks_and_does_not_end(person: Person) -> None:
     chunk = b"100000\r\n%s\r\n" % (b"x" * MEGABYTE)
 
-    answer = send(
-        person,
-        *[chunk] * 12,
-        headers=[b"Content-Type: application/json", b"Transfer-Encoding: chunked"],
-    )
+    answer = send(person, *[chunk] * 12, headers=CHUNKED)
 
-    assert answer.status == 413
-    assert "8388608 bytes" in answer.problem["detail"]
-    assert logged(person) == 0
+    assert_refused(person, answer, 413, "8388608 bytes")
 
 
 def test_a_stranger_is_not_listened_to(person: Person) -> None:
@@ -168,11 +163,8 @@ def test_a_stranger_is_not_listened_to(person: Person) -> None:
         f"POST /v1/users/{person.user_id}/entries/ HTTP/1.1\r\nHost: {address.netloc}\r\n"
         "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
     )
-    server = (address.hostname, address.port)
     with ExitStack() as stack:
-        strangers = [
-            stack.enter_context(socket.create_connection(server, scaled(60))) for _ in range(40)
-        ]
+        strangers = [stack.enter_context(connect(person)) for _ in range(40)]
         for one in strangers:
             one.sendall(head.encode())
         assert logged(person) == 0  # somebody with a key is answered meanwhile
@@ -181,16 +173,11 @@ def test_a_stranger_is_not_listened_to(person: Person) -> None:
 
 
 def test_a_body_that_ends_too_soon(person: Person) -> None:
-    body = json.dumps(message("x")).encode()
-    address = urlsplit(person.client.base_url)
-
-    with socket.create_connection(
-        (address.hostname, address.port), timeout=scaled(60)
-    ) as connection:
+    with connect(person) as connection:
         connection.sendall(
             b"POST /v1/users/%s/entries/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-            % (person.user_id.encode(), person.client.key.encode(), len(body) + 100, body)
+            % (person.user_id.encode(), person.client.key.encode(), len(BODY) + 100, BODY)
         )
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("rb") as stream:
@@ -205,9 +192,7 @@ def test_a_body_that_ends_too_soon(person: Person) -> None:
     "path", [b"%ff/", b"%zz/", b"%00/", b"%ed%a0%80/", b"a%2f%2e%2e/", b"\xff/"]
 )
 def test_an_address_that_is_none(person: Person, path: bytes) -> None:
-    body = json.dumps(message("x")).encode()
-
-    answer = send(person, body, path=path, headers=json_of(body))
+    answer = send(person, BODY, path=path, headers=json_of(BODY))
 
     assert answer.status in (400, 404)
     if answer.status == 404:
@@ -216,20 +201,16 @@ def test_an_address_that_is_none(person: Person, path: bytes) -> None:
 
 
 def test_query_parameters_that_are_no_text(person: Person) -> None:
-    body = json.dumps(message("x")).encode()
-
     for query in (b"wait=%ff", b"wait=%00", b"wait=%ed%a0%80", b"wait=%zz", b"wait=\xff"):
-        answer = send(person, body, path=b"entries/?" + query, headers=json_of(body))
+        answer = send(person, BODY, path=b"entries/?" + query, headers=json_of(BODY))
         assert answer.status == 400
     assert logged(person) == 0
 
 
 def test_a_lost_answer_may_be_asked_for_again(person: Person) -> None:
-    body = json.dumps(message("once")).encode()
-    key = [b"Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324"]
+    headers = [*json_of(BODY), b"Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324"]
 
-    first = send(person, body, headers=[*json_of(body), *key])
-    again = send(person, body, headers=[*json_of(body), *key])
+    first, again = (send(person, BODY, headers=headers) for _ in range(2))
 
     assert (first.status, again.status) == (202, 202)
     assert again.headers["idempotent-replayed"] == "true"
@@ -239,9 +220,7 @@ def test_a_lost_answer_may_be_asked_for_again(person: Person) -> None:
 
 @pytest.mark.parametrize("key", [b"", b"k" * 256, b"\xc3\xa9", b"a\tb"])
 def test_a_malformed_key(person: Person, key: bytes) -> None:
-    body = json.dumps(message("x")).encode()
-
-    answer = send(person, body, headers=[*json_of(body), b"Idempotency-Key: " + key])
+    answer = send(person, BODY, headers=[*json_of(BODY), b"Idempotency-Key: " + key])
 
     assert answer.status == 400
     assert "Idempotency-Key" in answer.problem["errors"]

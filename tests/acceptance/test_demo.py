@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import alive, descendants
 from tests.llm_server import KEY, llm_server, status
+from tests.processes import Process, gone
 from tests.waiting import polled, scaled
 from uac_site.demo import person
 from uac_site.demo.client import Client
@@ -26,11 +26,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]
 
 
-@functools.cache
-def port() -> int:
-    """Return a port that no other tests on this machine use meanwhile."""
-    return free_port()
-
+# A port that no other tests on this machine use meanwhile.
+port = functools.cache(free_port)
 
 # A demo that expects one alert more than the sample person's entries raise.
 EXPECTS_MORE = """
@@ -126,6 +123,25 @@ def output_of(process: subprocess.Popen[str]) -> str:
     return output
 
 
+def ended(folder: Path, *, program: list[str] = DEMO, status: int = 0, **environment: str) -> str:
+    """Run the demo with --exit; it must end with that status. Return its output."""
+    process = demo(folder, "--exit", program=program, **environment)
+    output = output_of(process)
+    assert process.returncode == status, output
+    return output
+
+
+def output_until_it_runs(process: subprocess.Popen[str]) -> str:
+    """Return the output until the demo only keeps running."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "Running until Ctrl-C" in line:
+            return "".join(lines)
+    pytest.fail(f"it ended:\n{''.join(lines)}")
+
+
 def calls_of(model: str, output: str) -> tuple[int, int]:
     """The calls of a model that the demo reports, and how many of them failed."""
     found = re.search(rf"(\d+) calls? of {re.escape(model)}, (\d+) failed:", output)
@@ -140,18 +156,13 @@ def variables_in(output: str) -> dict[str, str]:
 
 
 def client_of(output: str) -> Client:
-    """Return a client with these variables."""
     variables = variables_in(output)
     return Client(variables["UAC_URL"], variables["UAC_KEY"])
 
 
 @pytest.fixture(scope="module")
 def first(folder: Path) -> str:
-    """The output of the first start."""
-    process = demo(folder, "--exit")
-    output = output_of(process)
-    assert process.returncode == 0, output
-    return output
+    return ended(folder)
 
 
 class TestFirstStart:
@@ -233,10 +244,8 @@ class TestFirstStart:
 
 @pytest.mark.docker
 def test_in_containers_it_comes_out_the_same_without_a_warning(tmp_path: Path) -> None:
-    process = demo(tmp_path / "data", "--exit", DOCKER_HOST=os.environ.get("DOCKER_HOST", ""))
-    output = output_of(process)
+    output = ended(tmp_path / "data", DOCKER_HOST=os.environ.get("DOCKER_HOST", ""))
 
-    assert process.returncode == 0, output
     assert "sandboxes: Docker containers of uac-sandbox:" in output
     assert "CRITICAL: Amoxicillin is a penicillin" in output
     assert "CRITICAL: The lease of the pottery studio in Kantstraße must be cancelled" in output
@@ -247,20 +256,16 @@ def test_in_containers_it_comes_out_the_same_without_a_warning(tmp_path: Path) -
 
 
 def test_who_insists_on_docker_gets_nothing_less(tmp_path: Path) -> None:
-    process = demo(tmp_path / "data", "--exit", UAC_SANDBOX_RUNNER="docker")
-    output = output_of(process)
+    output = ended(tmp_path / "data", status=1, UAC_SANDBOX_RUNNER="docker")
 
-    assert process.returncode == 1, output
     assert "UAC_SANDBOX_RUNNER is docker: the Docker engine failed: " in output
     assert "Traceback" not in output
     assert "logged" not in output
 
 
 def test_a_second_start_resumes_and_loads_nothing_twice(first: str, folder: Path) -> None:
-    process = demo(folder, "--exit")
-    second = output_of(process)
+    second = ended(folder)
 
-    assert process.returncode == 0, second
     assert "has been remembered since" in second
     assert "logged   " not in second
     assert "0 rejected, 0 pending" in second
@@ -275,26 +280,22 @@ def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on
     folder = tmp_path / "data"
     # Given a key that the provider does not take
     with llm_server(script=lambda request: status(401, "no such key")) as server:
-        wrong = demo(
+        output = ended(
             folder,
-            "--exit",
+            status=1,
             UAC_LLM_MODEL="openai:a-real-one",
             UAC_LLM_BASE_URL=server.openai_url,
             UAC_LLM_API_KEY=KEY,
         )
-        output = output_of(wrong)
     # Then the demo ends and says so
-    assert wrong.returncode == 1, output
     assert "the language model is stopped: " in output
     assert "no such key" in output
     assert KEY not in output
     assert "Traceback" not in output
     # When a model answers at the next start
     with recorded_model() as url:
-        right = demo(folder, "--exit", UAC_LLM_MODEL="openai:a-real-one", UAC_LLM_BASE_URL=url)
-        output = output_of(right)
+        output = ended(folder, UAC_LLM_MODEL="openai:a-real-one", UAC_LLM_BASE_URL=url)
     # Then what waited is settled, and nothing exact is claimed of what a real model found
-    assert right.returncode == 0, output
     assert "language model: openai:a-real-one" in output
     assert "recorded" not in output
     assert "must be cancelled in writing by" in output
@@ -304,10 +305,8 @@ def test_a_model_that_refuses_the_key_is_told_at_once_and_the_next_start_goes_on
 
 
 def test_an_alert_that_does_not_come_is_a_failure(first: str, folder: Path) -> None:
-    process = demo(folder, "--exit", program=[sys.executable, "-c", EXPECTS_MORE])
-    output = output_of(process)
+    output = ended(folder, program=[sys.executable, "-c", EXPECTS_MORE], status=1)
 
-    assert process.returncode == 1, output
     assert "missing: critical alert from drug_allergy on ibuprofen, penicillin" in output
     assert "All alerts and answers are as expected" not in output
 
@@ -322,14 +321,7 @@ def running(first: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(scope="module")
 def shown(running: subprocess.Popen[str]) -> str:
-    """The output until the demo only keeps running."""
-    assert running.stdout is not None
-    lines = []
-    for line in running.stdout:
-        lines.append(line)
-        if "Running until Ctrl-C" in line:
-            return "".join(lines)
-    pytest.fail(f"it ended:\n{''.join(lines)}")
+    return output_until_it_runs(running)
 
 
 class TestRunning:
@@ -349,10 +341,8 @@ class TestRunning:
     def test_a_second_start_meanwhile_is_refused_and_says_why(
         self, running: subprocess.Popen[str], shown: str, folder: Path
     ) -> None:
-        second = demo(folder, "--exit")
-        output = output_of(second)
+        output = ended(folder, status=1)
 
-        assert second.returncode == 1
         assert f"in use by another supervisor (process {running.pid})" in output
         assert "Stop that one first" in output
         assert "Traceback" not in output
@@ -408,7 +398,7 @@ class TestRunning:
         )
 
     def test_ctrl_c_ends_everything(self, running: subprocess.Popen[str], shown: str) -> None:
-        family = descendants(running.pid)
+        family = Process.of(running.pid).descendants()
         assert len(family) >= 7  # postgres, redis, web, three workers, beat: at the least
 
         running.send_signal(signal.SIGINT)
@@ -417,17 +407,15 @@ class TestRunning:
         assert running.returncode == 0, output
         assert "Stopped" in output
         assert "Traceback" not in output
-        assert not any(alive(pid) for pid in family)
+        assert gone(family)
 
     def test_at_the_next_start_none_of_that_is_wrong_or_waited_for(
         self, running: subprocess.Popen[str], folder: Path
     ) -> None:
         assert running.poll() == 0
 
-        process = demo(folder, "--exit", program=[sys.executable, "-u", "-c", NEVER_GIVES_UP])
-        output = output_of(process)
+        output = ended(folder, program=[sys.executable, "-u", "-c", NEVER_GIVES_UP])
 
-        assert process.returncode == 0, output
         assert "WRONG" not in output
         said = " ".join(output.split())
         assert "there is a severe penicillin allergy (hives) (acknowledged)" in said

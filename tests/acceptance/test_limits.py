@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.system import Person, new_client, record
+from tests.system import Person, create_person, new_client, record
 from tests.waiting import polled
 from uac_site.embedded.system import System
 from workers.execution.errors import REMEDY
@@ -31,8 +31,7 @@ def test_a_workspaces_own_limit_holds_from_the_next_question_on(
             "workspace.full_clean()\nworkspace.save()",
         )
 
-    ordinary, limited = person, Person(new_client(system, f"limited {single_use}"), "ada")
-    assert limited.client.post("users/", {"user_id": limited.user_id})[0] == 201
+    ordinary, limited = person, create_person(new_client(system, f"limited {single_use}"))
     choose(0.1)
     for one in (limited, ordinary):
         one.log(record("Trip", "a", domain="travel", to="Rome"))

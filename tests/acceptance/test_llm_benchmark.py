@@ -176,7 +176,6 @@ def babbling(request: Request) -> Reply:
 def start(
     folder: Path, script: Script, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Start the benchmark on invented data."""
     for part, case in DATA.items():
         (folder / FILES[part]).write_text(json.dumps([case] if part == "locomo" else case))
     kept = ("UAC_LLM_", "UAC_BENCH_", "UAC_DATA_DIR", "DATABASE_URL", "REDIS_URL", "DJANGO_")
@@ -186,9 +185,7 @@ def start(
             **PATIENT,
             "UAC_DATA_DIR": str(folder),
             "UAC_DISPATCH_SECONDS": "0.5",
-            "UAC_LLM_MODEL": "openai:the-model",
-            "UAC_LLM_BASE_URL": server.openai_url,
-            "UAC_LLM_API_KEY": KEY,
+            **server.environment,
             "UAC_LLM_PRICES": '{"openai:the-model": {"input": 1, "output": 10}}',
             "UAC_BENCH_JUDGE_MODEL": "openai:the-judge",
             "UAC_BENCH_JUDGE_BASE_URL": server.openai_url,

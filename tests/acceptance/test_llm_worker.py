@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.test_metrics import Metrics
-from tests.llm_server import KEY, LlmServer, hangs, llm_server
-from tests.system import Person, message, new_client, running_system
+from tests.llm_server import LlmServer, hangs, llm_server
+from tests.system import create_person, message, new_client, running_system
 from tests.waiting import polled
-from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 from workers.service.lifecycle import LEAVING_SECONDS
 
@@ -22,17 +21,10 @@ def llm() -> Iterator[LlmServer]:
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
 def system(llm: LlmServer, port: int) -> Iterator[System]:
     """A server without sandboxes, whose model works after one second of silence of a user."""
     environment = {
-        "UAC_LLM_MODEL": "openai:the-model",
-        "UAC_LLM_BASE_URL": llm.openai_url,
-        "UAC_LLM_API_KEY": KEY,
+        **llm.environment,
         "UAC_STRUCTURE_IDLE_SECONDS": "1",
         "UAC_DISPATCH_SECONDS": "0.5",
         "UAC_METRICS_PORT": str(port),
@@ -45,10 +37,8 @@ def system(llm: LlmServer, port: int) -> Iterator[System]:
 def test_a_worker_asks_the_model_when_it_is_time_and_does_not_wait_for_it_when_it_is_stopped(
     system: System, llm: LlmServer, port: int
 ) -> None:
-    client = new_client(system, "model")
-    status, user = client.post("users/", {"user_id": "ada"})
-    assert (status, user["structure"]["state"]) == (201, "idle")
-    ada = Person(client, "ada")
+    ada = create_person(new_client(system, "model"))
+    assert ada.get()["structure"]["state"] == "idle"
 
     ada.log(message("My dog is called Rex."))
 

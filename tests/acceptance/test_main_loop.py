@@ -1,16 +1,14 @@
 """The main job over HTTP with real workers: entries in, typed Python out, alerts, exact answers."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks import analytical
 from benchmarks.harness import Client, data_file
 from tests.snippets import pasted, prompted, wait_longer
-from tests.system import Person, message, new_client, record
+from tests.system import DRUG_ALLERGY, Person, message, new_client, record
 from tests.waiting import polled
-from uac_site.demo import person as sample
 from uac_site.embedded.system import System
 
 PENICILLIN = record(
@@ -42,9 +40,6 @@ AMOXICILLIN = record(
     drug_class="penicillin",
     started_on="2025-03-01",
     prescribed_by="Dr. Okafor",
-)
-DRUG_ALLERGY = next(
-    constraint for constraint in sample.constraints() if constraint.name == "drug_allergy"
 )
 
 # It passes its own tests, and divides by zero as soon as a medicine has a dose of zero.
@@ -95,23 +90,12 @@ def test_is_silent() -> None:
 '''
 
 
-def write_constraint(
-    person: Person, name: str, source: str, tests: str, *, status: int = 200
-) -> dict[str, Any]:
-    body = {"source": source, "tests": tests}
-    decision: dict[str, Any] = person.request(
-        "PUT", f"constraints/{name}/?wait=100", body, status=status
-    )
-    return decision
-
-
 @pytest.fixture
 def patient(person: Person) -> Person:
     """A user with an allergy, a harmless medicine, and a constraint on both."""
     entries = person.log(PENICILLIN, IBUPROFEN)
     assert [entry["state"] for entry in entries] == ["covered"] * 2
-    decision = write_constraint(person, "drug_allergy", DRUG_ALLERGY.source, DRUG_ALLERGY.tests)
-    assert decision["accepted"], decision
+    person.write_constraint("drug_allergy", DRUG_ALLERGY)
     return person
 
 
@@ -201,32 +185,28 @@ class TestConstraints:
         self, patient: Person
     ) -> None:
         before = patient.get()["head"]
-        never_speaks = DRUG_ALLERGY.source.replace(
-            "medication.drug_class == allergy.drug_class", "False"
-        )
+        source = DRUG_ALLERGY["source"]
+        never = source.replace("medication.drug_class == allergy.drug_class", "False")
 
-        decision = write_constraint(
-            patient, "drug_allergy", never_speaks, DRUG_ALLERGY.tests, status=422
-        )
+        refused = {**DRUG_ALLERGY, "source": never}
+        decision = patient.write_constraint("drug_allergy", refused, status=422)
 
         assert not decision["accepted"]
         assert decision["version"] is None
         assert not decision["verdict"]["accepted"]
         assert "test_alerts_on_a_medicine_of_the_class" in str(decision["verdict"])
         assert patient.get()["head"] == before
-        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY.source
+        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY["source"]
 
     def test_one_with_input_and_output_is_refused(self, patient: Person) -> None:
-        reads_files = DRUG_ALLERGY.source.replace(
-            "    for medication", "    open('/etc/passwd')\n    for medication", 1
-        )
+        source = DRUG_ALLERGY["source"]
+        reads = source.replace("    for medi", "    open('/etc/passwd')\n    for medi", 1)
 
-        decision = write_constraint(
-            patient, "drug_allergy", reads_files, DRUG_ALLERGY.tests, status=422
-        )
+        refused = {**DRUG_ALLERGY, "source": reads}
+        decision = patient.write_constraint("drug_allergy", refused, status=422)
 
         assert "open" in str(decision["verdict"])
-        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY.source
+        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY["source"]
 
 
 class TestAlerts:
@@ -282,8 +262,7 @@ class TestAlerts:
     def test_a_constraint_that_raises_is_an_error_on_the_run_and_an_alert_for_the_staff(
         self, patient: Person
     ) -> None:
-        decision = write_constraint(patient, "tablets", DIVIDES, DIVIDES_TESTS)
-        assert decision["accepted"], decision
+        patient.write_constraint("tablets", {"source": DIVIDES, "tests": DIVIDES_TESTS})
 
         patient.log(AMOXICILLIN, {**IBUPROFEN, "data": {**IBUPROFEN["data"], "dose": "0 mg"}})
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
-from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server, status
+from tests.llm_server import LlmServer, Reply, Request, called, llm_server, status
 from tests.system import new_client, running_system
 from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
@@ -48,9 +48,7 @@ def llm() -> Iterator[LlmServer]:
 def system(llm: LlmServer) -> Iterator[System]:
     """A server without sandboxes, whose model works as soon as there is something to do."""
     environment = {
-        "UAC_LLM_MODEL": "openai:the-model",
-        "UAC_LLM_BASE_URL": llm.openai_url,
-        "UAC_LLM_API_KEY": KEY,
+        **llm.environment,
         "UAC_STRUCTURE_ENTRIES": "1",
         "UAC_DISPATCH_SECONDS": "0.5",
     }

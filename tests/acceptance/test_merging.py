@@ -5,33 +5,17 @@ import json
 import urllib.request
 import zipfile
 
-import pytest
-
-from benchmarks.harness import Client
-from tests.system import LATE, Person, message, record
+from tests.system import EVERYTHING, LATE, create_person, message, new_client, task
 from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
 
-@pytest.fixture(scope="module")
-def api_key(system: System) -> str:
-    """A key of a workspace that may merge and download."""
-    created = system.manage(
-        "create_workspace", "merges", *("--scope", "read", "--scope", "write"),
-        *("--scope", "manage"),
-    )  # fmt: skip
-    return str(json.loads(created)["api_key"])
-
-
-def test_who_was_anonymous_is_known_and_alerted_once(system: System, api_key: str) -> None:
-    client = Client(system.base_url, api_key)
-    for user_id in ("ada", "anon-123"):
-        status, body = client.post("users/", {"user_id": user_id})
-        assert status == 201, body
-    ada, anon = Person(client, "ada"), Person(client, "anon-123")
+def test_who_was_anonymous_is_known_and_alerted_once(system: System) -> None:
+    client = new_client(system, "merges", *EVERYTHING)
+    ada, anon = create_person(client), create_person(client, "anon-123")
     for person, name in ((ada, "letter"), (anon, "report")):
-        person.log(record("Task", name, domain="work", name=name, days=3))
-        person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
+        person.log(task(name, days=3))
+        person.write_constraint("late", LATE)
         polled(lambda person=person: person.alerts("open"), len)  # type: ignore[misc]
     anon.log(message("I am somebody"))
 
@@ -54,7 +38,7 @@ def test_who_was_anonymous_is_known_and_alerted_once(system: System, api_key: st
 
     request = urllib.request.Request(
         f"{system.base_url}/v1/users/ada/subject-access/",
-        headers={"Authorization": f"Bearer {api_key}"},
+        headers={"Authorization": f"Bearer {client.key}"},
     )
     with urllib.request.urlopen(request, timeout=scaled(60)) as answer:
         zipped = zipfile.ZipFile(io.BytesIO(answer.read()))

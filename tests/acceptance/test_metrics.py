@@ -31,9 +31,6 @@ class Metrics:
             if sample.name == name and labels.items() <= sample.labels.items()
         )
 
-    def labels(self, name: str) -> list[dict[str, str]]:
-        return [sample.labels for sample in self.samples if sample.name == name]
-
 
 def moved(before: Metrics, after: Metrics, name: str, **labels: str) -> float:
     return after.total(name, **labels) - before.total(name, **labels)
@@ -139,7 +136,7 @@ def test_what_the_document_names_is_there_and_nothing_else_nor_a_persons_name(
     uncalled |= {"uac_refused_total", "uac_waiting"}
     of_the_web = {"uac_http_requests_total", "uac_http_request_seconds"}
     assert documented == served | uncalled | of_the_web
-    (about,) = metrics.labels("uac_sandbox_info")
+    [about] = [one.labels for one in metrics.samples if one.name == "uac_sandbox_info"]
     assert about["image"].startswith("uac-sandbox:")
     assert about["runtime"] == "default"
     labels = {

@@ -4,19 +4,26 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
-import psycopg
 import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
 from tests.acceptance.test_metrics import Metrics
-from tests.mail_server import MailServer, mail_server
-from tests.system import Person, new_client, ok, record, running_system
+from tests.mail_server import MailServer
+from tests.system import (
+    EVERYTHING,
+    Person,
+    create_person,
+    message,
+    new_client,
+    ok,
+    record,
+    running_system,
+    select_rows,
+)
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import hangs, receiver
-from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
 from workers.service.lifecycle import LEAVING_SECONDS
 
@@ -29,18 +36,6 @@ from memory.models import StaffSubscription
 eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True, is_superuser=True)
 StaffSubscription.objects.create(staff=eve, least_severity="critical", operations=True)
 """
-
-
-@pytest.fixture(scope="module")
-def mails() -> Iterator[MailServer]:
-    with mail_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    """The port at which the sandbox worker answers Prometheus; the others use those after it."""
-    return free_port()
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +62,7 @@ def system(mails: MailServer, port: int) -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def manager(system: System) -> Client:
-    client = new_client(system, "operations", "read", "write", "manage")
-    ok(client.post("users/", {"user_id": "ada"}))
-    return client
-
-
-def sql(system: System, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    with psycopg.connect(system.services.postgres.runtime_url) as connection:
-        return connection.execute(statement, parameters).fetchall()
+    return create_person(new_client(system, "operations", *EVERYTHING)).client
 
 
 def ended_within(system: System, name: str, seconds: float) -> str:
@@ -93,27 +81,24 @@ def test_a_sandbox_worker_gives_back_what_it_has_not_done(system: System, manage
     long = "sum(number for number in range(10**9))"
     run = ok(manager.post("users/ada/query/?wait=0", {"code": long}))["id"]
     leased = "SELECT lease_owner, attempts, token FROM memory_run WHERE id = %s"
-    [(_, attempts, token)] = polled(lambda: sql(system, leased, run), lambda rows: rows[0][0])
+    [(_, attempts, token)] = polled(
+        lambda: select_rows(system, leased, run), lambda rows: rows[0][0]
+    )
     assert attempts == 1
 
     said = ended_within(system, "sandbox-1", STOP_SECONDS + LEAVING_SECONDS + SOME_MORE)
 
     assert "work_given_back" in said
-    assert sql(system, leased, run) == [("", 0, token + 1)]
-    assert sql(system, "SELECT count(*) FROM memory_sandboxhost") == [(0,)]
+    assert select_rows(system, leased, run) == [("", 0, token + 1)]
+    assert select_rows(system, "SELECT name FROM memory_sandboxhost") == []
     began = time.monotonic()
     system.start("sandbox-1")
-    polled(lambda: sql(system, leased, run), lambda rows: rows[0][0])
+    polled(lambda: select_rows(system, leased, run), lambda rows: rows[0][0])
     assert time.monotonic() - began < 45  # no lease had to expire
     system.kill("sandbox-1")
-    sql_update(system, run)
+    # Then no other worker claims that run again.
+    select_rows(system, "UPDATE memory_run SET status = 'done' WHERE id = %s RETURNING id", run)
     system.start("sandbox-1")
-
-
-def sql_update(system: System, run: str) -> None:
-    """Keep other workers from claiming that run again."""
-    with psycopg.connect(system.services.postgres.runtime_url) as connection:
-        connection.execute("UPDATE memory_run SET status = 'done' WHERE id = %s", [run])
 
 
 def test_a_default_worker_gives_back_the_message_that_hangs(
@@ -123,11 +108,11 @@ def test_a_default_worker_gives_back_the_message_that_hangs(
     with receiver(hangs) as server:
         endpoint = ok(manager.post("webhooks/", {"url": server.url}))
         ok(manager.post(f"webhooks/{endpoint['id']}/test/", {}))
-        polled(lambda: sql(system, leased), lambda rows: rows and rows[0][0])
+        polled(lambda: select_rows(system, leased), lambda rows: rows and rows[0][0])
 
         ended_within(system, "default-1", STOP_SECONDS + LEAVING_SECONDS + SOME_MORE)
 
-        assert sql(system, leased) == [("", 0)]
+        assert select_rows(system, leased) == [("", 0)]
         system.start("default-1")
         polled(lambda: len(server.received), lambda calls: calls >= 2)
 
@@ -149,7 +134,7 @@ def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
             try:
                 status, answer = manager.post(
                     "users/ada/entries/",
-                    {"entries": [{"kind": "message", "role": "user", "content": "Hello."}]},
+                    {"entries": [message("Hello.")]},
                 )
             except OSError:
                 continue
@@ -171,7 +156,7 @@ def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
     for thread in threads:
         thread.join(scaled(60))
 
-    there = {seq for (seq,) in sql(system, "SELECT seq FROM memory_logentry")}
+    there = {seq for (seq,) in select_rows(system, "SELECT seq FROM memory_logentry")}
     assert set(acknowledged) <= there
     assert len(acknowledged) == len(set(acknowledged))
 

@@ -5,8 +5,7 @@ import urllib.parse
 
 import pytest
 
-from benchmarks.harness import Client
-from tests.system import Person, record
+from tests.system import EVERYTHING, Person, create_person, new_client, record
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
@@ -16,14 +15,8 @@ MARKER = "Wolframite"
 @pytest.fixture(scope="module")
 def ada(system: System) -> Person:
     """A person of a workspace whose key may redact."""
-    created = system.manage(
-        "create_workspace", "redactions", *("--scope", "read", "--scope", "write"),
-        *("--scope", "manage"),
-    )  # fmt: skip
-    client = Client(system.base_url, json.loads(created)["api_key"])
-    status, body = client.post("users/", {"user_id": "ada", "time_zone": "Europe/Berlin"})
-    assert status == 201, body
-    return Person(client, "ada")
+    client = new_client(system, "redactions", *EVERYTHING)
+    return create_person(client, time_zone="Europe/Berlin")
 
 
 def test_what_is_redacted_is_gone_within_seconds(ada: Person) -> None:

@@ -2,14 +2,14 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
 
-from tests.system import Person, new_client, record, running_system
+from tests.system import Person, create_person, new_client, record, running_system
 from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
@@ -28,10 +28,7 @@ def system() -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def ada(system: System) -> Person:
-    client = new_client(system, "redis")
-    status, _ = client.post("users/", {"user_id": "ada"})
-    assert status == 201
-    return Person(client, "ada")
+    return create_person(new_client(system, "redis"))
 
 
 @pytest.fixture
@@ -39,29 +36,27 @@ def server(system: System) -> Iterator[redis.Redis]:
     """The server's Redis, which is repaired afterwards."""
     with redis.Redis.from_url(system.services.redis.url, socket_timeout=5) as client:
         yield client
-        os.kill(system.processes["redis"].pid, signal.SIGCONT)
-        client.replicaof("NO", "ONE")
-        client.config_set("maxmemory", "0")
+        repair(system, client)
+
+
+def repair(system: System, server: redis.Redis) -> None:
+    os.kill(system.processes["redis"].pid, signal.SIGCONT)
+    server.replicaof("NO", "ONE")
+    server.config_set("maxmemory", "0")
 
 
 def appended(ada: Person, number: int) -> list[float]:
     """Append from so many concurrent threads; return how many seconds each took."""
-    took: list[float] = []
 
-    def append(key: str) -> None:
+    def append(key: str) -> float:
         began = time.monotonic()
         trip = record("Trip", key, domain="travel", to="Rome")
         ada.post("entries/", {"entries": [trip]}, status=202)
-        took.append(time.monotonic() - began)
+        return time.monotonic() - began
 
     names = [f"t{time.monotonic_ns()}-{index}" for index in range(number)]
-    threads = [threading.Thread(target=append, args=[name]) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(took) == number
-    return took
+    with ThreadPoolExecutor(number) as threads:
+        return list(threads.map(append, names))
 
 
 def is_settled(ada: Person) -> bool:
@@ -97,9 +92,7 @@ def test_appends_are_answered_and_done_when_it_is_over(
 
     assert max(at_first) < BOUND
     assert max(then) < BOUND / 2
-    os.kill(system.processes["redis"].pid, signal.SIGCONT)
-    server.replicaof("NO", "ONE")
-    server.config_set("maxmemory", "0")
+    repair(system, server)
     polled(lambda: is_settled(ada), bool, seconds=90)
     system.check()
 

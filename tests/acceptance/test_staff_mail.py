@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.test_webhooks import TASKS, tasks_late
-from tests.mail_server import MailServer, mail_server
-from tests.system import LATE, Person, new_client, ok, running_system
+from tests.mail_server import MailServer
+from tests.system import LATE, create_person, log_tasks, new_client, running_system
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
+TASKS = 6
 SUBSCRIBE = """
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -19,12 +19,6 @@ from memory.models import StaffSubscription
 eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True, is_superuser=True)
 staff_mail.start(StaffSubscription(staff=eve), timezone.now())
 """
-
-
-@pytest.fixture(scope="module")
-def mails() -> Iterator[MailServer]:
-    with mail_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +45,13 @@ def test_what_a_constraint_finds_is_mailed_when_the_mail_server_recovers(
 ) -> None:
     # Given somebody who wants to be told, and a mail server that hangs.
     system.manage("shell", "-c", SUBSCRIBE)
-    ok(client.post("users/", {"user_id": "ada"}))
-    person = Person(client, "ada")
-    tasks_late(person, 0)
-    assert person.request("PUT", "constraints/late/?wait=100", LATE, status=200)["accepted"]
+    person = create_person(client)
+    log_tasks(person, *[0] * TASKS)
+    person.write_constraint("late", LATE)
     mails.behaviour = "hangs"
 
     # When alerts open, and the worker is killed while it waits for the mail server.
-    tasks_late(person, 1)
+    log_tasks(person, *[1] * TASKS)
     alerts = polled(lambda: person.alerts("open"), lambda found: len(found) == TASKS)
     polled(lambda: mails.connections, bool)
     system.kill("default-1")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Client
-from tests.acceptance.test_demo import demo, output_of, variables_in
+from tests.acceptance.test_demo import demo, output_of, output_until_it_runs, variables_in
 from tests.llm_server import KEY, llm_server, said
 from tests.snippets import PROGRAM, blocks, pasted, prompted, requests_in, wait_longer
-from tests.system import new_client
+from tests.system import create_person, new_client
 from tests.waiting import scaled
 from uac_site.embedded.system import System
 
@@ -30,14 +30,7 @@ def server() -> Iterator[dict[str, str]]:
         docker = os.environ.get("DOCKER_HOST", "")
         with demo(Path(parent) / "data", DOCKER_HOST=docker, UAC_MAX_WAIT_SECONDS="50") as process:
             try:
-                assert process.stdout is not None
-                lines = []
-                for line in process.stdout:
-                    lines.append(line)
-                    if "Running until Ctrl-C" in line:
-                        break
-                shown = "".join(lines)
-                yield variables_in(shown)
+                yield variables_in(output_until_it_runs(process))
             finally:
                 process.send_signal(signal.SIGINT)
                 output_of(process)
@@ -143,7 +136,7 @@ def test_the_commands_of_the_page_about_exports_work(
 def test_the_agent_of_the_tutorial_remembers_what_was_said(system: System) -> None:
     [loop] = [block for block in blocks(TUTORIAL) if block.startswith(PROGRAM)]
     client = new_client(system, "agent of the tutorial")
-    assert client.post("users/", {"user_id": "tutorial"})[0] == 201
+    create_person(client, "tutorial")
 
     with llm_server(said("Noted."), said("On Friday.")) as model:
         ran = subprocess.run(

@@ -12,7 +12,16 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
-from tests.system import LATE, Person, new_client, ok, record, running_system
+from tests.system import (
+    EVERYTHING,
+    LATE,
+    LOCAL_WEBHOOKS,
+    create_person,
+    log_tasks,
+    new_client,
+    ok,
+    running_system,
+)
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import Behaviour, Call, Received, answers, receiver, says
 from uac_site.embedded.system import System
@@ -27,8 +36,7 @@ def system() -> Iterator[System]:
         "UAC_LEASE_SECONDS": "3",
         "UAC_DISPATCH_SECONDS": "0.5",
         "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
-        "UAC_WEBHOOK_ALLOW_HTTP": "true",
-        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        **LOCAL_WEBHOOKS,
         "UAC_WEBHOOK_TIMEOUT_SECONDS": "1",
         "UAC_WEBHOOK_RETRY_SECONDS": ",".join(["0.2"] * 60),
     }
@@ -38,16 +46,7 @@ def system() -> Iterator[System]:
 
 @pytest.fixture
 def manager(system: System) -> Client:
-    return new_client(system, "webhooks", "read", "write", "manage")
-
-
-def tasks_late(person: Person, days: int) -> None:
-    person.log(
-        *(
-            record("Task", f"t-{number}", domain="work", name=f"task {number}", days=days)
-            for number in range(TASKS)
-        )
-    )
+    return new_client(system, "webhooks", *EVERYTHING)
 
 
 def feed(manager: Client) -> dict[str, list[int]]:
@@ -81,11 +80,9 @@ def test_no_event_is_lost_by_a_receiver_that_misbehaves_and_workers_that_are_kil
         takes,
         answers(503, b"taken, in truth"),
     ) * 200
-    person = Person(manager, "ada")
-    ok(manager.post("users/", {"user_id": "ada"}))
-    tasks_late(person, 0)
-    decision = person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
-    assert decision["accepted"], decision
+    person = create_person(manager)
+    log_tasks(person, *[0] * TASKS)
+    person.write_constraint("late", LATE)
     received: list[Received] = []
     secrets: list[str] = []
 
@@ -95,19 +92,19 @@ def test_no_event_is_lost_by_a_receiver_that_misbehaves_and_workers_that_are_kil
         secrets.append(endpoint["secret"])
 
         # When alerts open, change and are acknowledged, and the worker is killed while it waits.
-        tasks_late(person, 1)
+        log_tasks(person, *[1] * TASKS)
         opened = polled(lambda: person.alerts("open"), lambda found: len(found) == TASKS)
         assert asleep.acquire(timeout=scaled(120))
         system.kill("default-1")
         for alert in opened[: TASKS // 2]:
             ok(manager.post(f"alerts/{alert['id']}/acknowledge/", {}))
         system.start("default-1")
-        tasks_late(person, 2)
+        log_tasks(person, *[2] * TASKS)
         polled(lambda: len(server.received), lambda number: number > 10)
         received += server.received
 
     # And the receiver is gone for a while, and so is the worker.
-    tasks_late(person, 3)
+    log_tasks(person, *[3] * TASKS)
     system.kill("default-1")
     for alert in opened[TASKS // 2 :]:
         ok(manager.post(f"alerts/{alert['id']}/resolve/", {"reason": "done"}))
@@ -115,7 +112,7 @@ def test_no_event_is_lost_by_a_receiver_that_misbehaves_and_workers_that_are_kil
     secrets.append(rotated["secret"])
     system.start("default-1")
     with receiver(*behaviours[2:], port=port) as server:
-        tasks_late(person, 0)
+        log_tasks(person, *[0] * TASKS)
         polled(lambda: person.alerts("open"), lambda found: not found)
         path = f"webhooks/{endpoint['id']}/"
         settled: Callable[[Any], bool] = lambda found: found["pending"] == 0  # noqa: E731

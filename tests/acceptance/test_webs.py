@@ -7,9 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
-from tests.system import LATE, Person, message, new_client, record, running_system
+from tests.system import (
+    EVERYTHING,
+    LATE,
+    Person,
+    create_person,
+    message,
+    new_client,
+    running_system,
+    task,
+)
 from tests.waiting import polled, scaled
 from uac_site.embedded.process import free_port
 from uac_site.embedded.system import System
@@ -70,26 +79,20 @@ def test_two_web_processes_are_one_server(
 ) -> None:
     url, process = other_web
     client = new_client(system, "webs")
-    here = Person(client, "ada")
+    here = create_person(client)
     there = Person(replace(client, base_url=url), "ada")
-    assert client.post("users/", {"user_id": "ada"})[0] == 201
 
     # What one has acknowledged, the other tells at once.
-    here.log(record("Task", "a", domain="work", name="a", days=0))
+    here.log(task("a", days=0))
     assert there.get("entries/")["results"] == here.get("entries/")["results"]
 
     # The same request to both at one time is done once.
-    answered: list[Any] = []
-
-    def send(person: Person) -> None:
+    def send(person: Person) -> tuple[int, Any]:
         body, headers = message("Only once."), {"Idempotency-Key": "once"}
-        answered.append(person.client.request("POST", "users/ada/entries/", body, headers=headers))
+        return person.client.request("POST", "users/ada/entries/", body, headers=headers)
 
-    threads = [threading.Thread(target=send, args=(person,)) for person in (here, there) * 4]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        answered = list(threads.map(send, (here, there) * 4))
     # To who came while it was under way, that was said.
     done = [body for status, body in answered if status == 202]
     assert {status for status, _ in answered} <= {202, 409}
@@ -103,16 +106,11 @@ def test_two_web_processes_are_one_server(
     # Who waits for alerts at one hears of what comes in at the other.
     status, body = there.client.request("PUT", "users/ada/constraints/late/?wait=100", LATE)
     assert status == 200 or there.client.finished(body["id"])["outcome"] == "ok", body
-    heard: list[Any] = []
-
-    def listen() -> None:
-        heard.extend(polled(lambda: listened(here), bool))
-
-    reader = threading.Thread(target=listen)
-    reader.start()
-    there.log(record("Task", "b", domain="work", name="b", days=9))
-    reader.join()
-    assert [alert["evidence"][0]["key"] for alert in heard] == ["b"]
+    with ThreadPoolExecutor() as threads:
+        alerts = "alerts/?after=0&wait=25"
+        heard = threads.submit(polled, lambda: here.client.get(alerts)[1]["results"], bool)
+        there.log(task("b", days=9))
+    assert [alert["evidence"][0]["key"] for alert in heard.result()] == ["b"]
 
     # And where one is gone, the other goes on.
     before = here.get()["entries"]["total"]
@@ -121,15 +119,11 @@ def test_two_web_processes_are_one_server(
     assert here.get()["entries"]["total"] == before + 1
 
 
-def listened(person: Person) -> Any:
-    return person.client.get("alerts/?after=0&wait=25")[1]["results"]
-
-
 def test_who_reads_nothing_of_what_was_asked_for_keeps_few_threads(system: System) -> None:
     # Given a person of whom megabytes are kept, which no buffer on the way holds
-    slow = new_client(system, "slow", "read", "write", "manage")
+    slow = new_client(system, "slow", *EVERYTHING)
     quick = new_client(system, "quick")
-    assert slow.post("users/", {"user_id": "ada"})[0] == 201
+    create_person(slow)
     for _ in range(6):
         assert slow.post("users/ada/entries/", message(secrets.token_urlsafe(600_000)))[0] == 202
     # When more connections than there are threads ask for them, or for the document that takes no
@@ -149,7 +143,6 @@ def test_who_reads_nothing_of_what_was_asked_for_keeps_few_threads(system: Syste
 
 
 def beginning(client: Client, path: str) -> bytes:
-    """Return the first bytes of the answer."""
     with asked_for(client, path) as connection:
         return connection.recv(12)
 

@@ -1,12 +1,11 @@
 """A constraint for all users, over HTTP with real workers: from the library to alerts, and back."""
 
-import json
 from typing import Any
 
 import pytest
 
 from benchmarks.harness import Client
-from tests.system import Person, record
+from tests.system import EVERYTHING, create_person, new_client, record
 from tests.waiting import polled
 from uac_site.embedded.system import System
 
@@ -19,10 +18,7 @@ AMOXICILLIN = record(
 @pytest.fixture(scope="module")
 def manager(system: System) -> Client:
     """A caller who may approve, in a workspace of its own."""
-    created = system.manage(
-        "create_workspace", "rules", *("--scope", "read", "--scope", "write", "--scope", "manage")
-    )
-    return Client(system.base_url, json.loads(created)["api_key"])
+    return new_client(system, "rules", *EVERYTHING)
 
 
 def asked(client: Client, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
@@ -31,14 +27,9 @@ def asked(client: Client, method: str, path: str, body: Any = None, *, status: i
     return answer
 
 
-def new_person(client: Client, name: str) -> Person:
-    asked(client, "POST", "users/", {"user_id": name, "time_zone": "Europe/Berlin"}, status=201)
-    return Person(client, name)
-
-
 def test_from_the_library_to_alerts_of_the_users_whom_it_fits_and_back(manager: Client) -> None:
     # Given one whom it concerns, and one who has nothing of the kind
-    ada, bob = new_person(manager, "ada"), new_person(manager, "bob")
+    ada, bob = create_person(manager), create_person(manager, "bob")
     ada.log(ALLERGY, AMOXICILLIN)
     bob.log(record("Trip", "rome", domain="travel", to="Rome"))
 

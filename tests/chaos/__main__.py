@@ -7,7 +7,6 @@ from tests.chaos.running import SEED, SHORT, long_scale, run_seeds
 
 
 def main() -> int:
-    """Read the command line, run, and say how it went."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="so many, one after the other")

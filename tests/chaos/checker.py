@@ -25,9 +25,13 @@ from tests.chaos.model import VISIT
 
 Database: TypeAlias = Connection[dict[str, Any]]
 
-RULE = "workspace/constraints/overpaid.py"
+# Workspaces with the rule that nobody is paid for buying something.
 RULED = ("red", "green")
 LIBRARY = Path(__file__).parents[2] / "sandbox_image" / "uac"
+HEAD = (
+    "SELECT tree FROM memory_checkpoint c JOIN memory_memoryuser u ON u.head_id = c.id"
+    " WHERE u.id = %s"
+)
 PAYLOAD = ("content", "data", "metadata", "session_id", "role", "speaker", "agent_id", "source",
            "idempotency_key")  # fmt: skip
 # Tables without a column user_id, or with a nullable one: how a row (t) leads to the user.
@@ -57,13 +61,16 @@ class Known:
         """Return whether the entry contradicts the schema."""
         return isinstance(self.entries[seq].get("data", {}).get("cents"), str)
 
+    def _records(self) -> Iterator[Entry]:
+        """Yield the typed entries that are neither redacted nor rejected, in their order."""
+        for seq in sorted(self.entries.keys() - self.redacted):
+            if self.entries[seq]["kind"] == "record" and not self.rejected(seq):
+                yield self.entries[seq]
+
     def purchases(self) -> dict[str, Entry]:
         """The purchases of the newest version, by key, in the order in which they were added."""
         found: dict[str, Entry] = {}
-        for seq in sorted(self.entries.keys() - self.redacted):
-            entry = self.entries[seq]
-            if entry["kind"] != "record" or self.rejected(seq):
-                continue
+        for entry in self._records():
             if entry.get("retired"):
                 found.pop(entry["key"], None)
             else:
@@ -74,10 +81,7 @@ class Known:
         """Return how often each purchase's amount has become negative."""
         found: Counter[str] = Counter()
         negative: set[str] = set()
-        for seq in sorted(self.entries.keys() - self.redacted):
-            entry = self.entries[seq]
-            if entry["kind"] != "record" or self.rejected(seq):
-                continue
+        for entry in self._records():
             key = entry["key"]
             if entry.get("retired") or entry["data"]["cents"] >= 0:
                 negative.discard(key)
@@ -132,11 +136,6 @@ class Checker:
             self._unfinished,
         )
         return [found for check in checks for found in check()]
-
-    def purchases(self, person: Person) -> tuple[int, int]:
-        """Return how many purchases somebody must have, and the sum of their cents."""
-        found = self._known[person.workspace, person.user_id].purchases()
-        return len(found), sum(one["cents"] for one in found.values())
 
     def _rows(self, statement: str, *parameters: Any) -> list[dict[str, Any]]:
         with self._database.cursor(row_factory=dict_row) as cursor:
@@ -269,7 +268,7 @@ class Checker:
     def _state(self) -> Iterator[str]:
         """The newest version must follow from the log: by key, with every value."""
         for pk, known in self._whole():
-            name, records = _name(known.person), self._records(pk)
+            name, records = _name(known.person), records_of(self._files(HEAD, pk, pk))
             found = {one["key"]: {k: one[k] for k in ("what", "cents")}
                      for one in records.get("Purchase", ())}  # fmt: skip
             expected = known.purchases()
@@ -285,8 +284,9 @@ class Checker:
             if answered is not None:
                 self.counts["answers"] += 1
                 told = _plain(answered["value"])
-                if told != list(self.purchases(known.person)):
-                    yield f"{name}: the query answers {told}, not {self.purchases(known.person)}"
+                due = [len(expected), sum(one["cents"] for one in expected.values())]
+                if told != due:
+                    yield f"{name}: the query answers {told}, not {due}"
             yield from self._visits(pk, known, records.get("Visit", ()))
 
     def _visits(self, pk: int, known: Known, records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -315,14 +315,6 @@ class Checker:
                 yield f"{_name(known.person)}: nobody has spoken of a visit to {place}"
         for place in expected - places.keys() - rejected:
             yield f"{_name(known.person)}: the visit to {place} was forgotten"
-
-    def _records(self, pk: int) -> dict[str, list[dict[str, Any]]]:
-        """Read the records of a user's newest version from its source."""
-        files = self._files(
-            "SELECT tree FROM memory_checkpoint c JOIN memory_memoryuser u ON u.head_id = c.id"
-            " WHERE u.id = %s", pk, pk
-        )  # fmt: skip
-        return records_of(files)
 
     def _files(self, tree: str, pk: int, *parameters: Any) -> dict[str, str]:
         """Return the files of a version; none if something in it was redacted."""
@@ -374,11 +366,7 @@ class Checker:
     def _execute(self) -> Iterator[str]:
         with tempfile.TemporaryDirectory() as folder:
             for pk, _ in self._whole():
-                files = self._files(
-                    "SELECT tree FROM memory_checkpoint c JOIN memory_memoryuser u"
-                    " ON u.head_id = c.id WHERE u.id = %s", pk, pk,
-                )  # fmt: skip
-                for path, source in files.items():
+                for path, source in self._files(HEAD, pk, pk).items():
                     file = Path(folder, str(pk), path)
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(source)
@@ -485,11 +473,11 @@ class Checker:
 
     def _webhooks(self) -> Iterator[str]:
         """Each event must have arrived, and those of one alert first in order."""
-        arrived: dict[str, dict[int, str]] = defaultdict(dict)
+        known, arrived = self._journal.owners, defaultdict[str, dict[int, str]](dict)
         for call in self._journal.called:
             data = call.body["data"]
             if strangers := CANARY.findall(json.dumps(call.body)):
-                owners = {self._journal.owner(canary) for canary in strangers}
+                owners = {known.get(canary) for canary in strangers}
                 who = (call.workspace, data["user_id"])
                 if {(one.workspace, one.user_id) for one in owners if one} != {who}:
                     yield f"a webhook message about {who} tells of {strangers}"

@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import time
 from collections import Counter
@@ -17,9 +16,9 @@ from typing import Any
 
 import docker.errors
 import psycopg
-import redis
 from cryptography.fernet import Fernet
 
+from tests.chaos.checker import RULED
 from tests.chaos.client import Client
 from tests.chaos.journal import Called, Journal
 from tests.chaos.model import Model
@@ -27,14 +26,13 @@ from tests.chaos.rules import NAME, SOURCE, TESTS
 from tests.docker_engine import Engine, missing
 from tests.llm_server import KEY, llm_server
 from tests.processes import Process
+from tests.system import EVERYTHING, LOCAL_WEBHOOKS, new_client
 from tests.waiting import eventually, scaled
 from tests.webhook_receiver import Call, answers, receiver
 from uac_site.embedded.process import ManagedProcess
 from uac_site.embedded.system import System, running_system
 
 WORKSPACES = ("red", "green", "blue")
-# Workspaces with the rule that nobody is paid for buying something.
-RULED = ("red", "green")
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 # Workers whose clocks can be set.
 CLOCKED = ("sandbox-2", "default-1")
@@ -47,8 +45,7 @@ ENVIRONMENT = {
     "UAC_SANDBOX_TMPFS_MIB": "1",
     "UAC_SANDBOX_POOL_LEAST": "1",
     "UAC_SANDBOX_POOL_MOST": "3",
-    "UAC_WEBHOOK_ALLOW_HTTP": "true",
-    "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+    **LOCAL_WEBHOOKS,
     "UAC_WEBHOOK_TIMEOUT_SECONDS": "2",
     "UAC_WEBHOOK_RETRY_SECONDS": ",".join(["0.5"] * 500),
     "UAC_WEBHOOK_PER_MINUTE": "100000",
@@ -94,7 +91,6 @@ class Deployment:
         return {**own, **self.system.processes}
 
     def kill(self, name: str, pause: float | None = None) -> None:
-        """Kill a process by SIGKILL; it is restarted after a moment."""
         self.processes[name].kill()
         self._rest(name, pause)
 
@@ -161,34 +157,11 @@ class Deployment:
         return self.system.services.postgres.superuser_url.removesuffix("/postgres") + "/uac"
 
     def sql(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Query the database."""
         with psycopg.connect(self.database_url, connect_timeout=5) as connection:
             cursor = connection.execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
     # -- What can be done to it ------------------------------------------------------------------
-
-    @property
-    def postgres(self) -> ManagedProcess:
-        """Return the database's first process."""
-        return self.system.processes["postgres"]
-
-    def backends(self) -> list[Process]:
-        """Return the database's processes that serve a client."""
-        if not self.postgres.running:
-            return []
-        return Process.of(self.postgres.pid).descendants()
-
-    def empty_redis(self) -> None:
-        """Forget all that Redis holds."""
-        with redis.Redis.from_url(self.system.services.redis.url, socket_timeout=2) as server:
-            server.flushall()
-
-    def lose_redis(self) -> None:
-        """End Redis, and delete its data."""
-        self.system.processes["redis"].kill()
-        shutil.rmtree(self.system.data_folder / "redis" / "appendonlydir", ignore_errors=True)
-        self._rest("redis", None)
 
     def runners(self) -> list[Process]:
         """Return the first processes of the running containers; none if the engine is down."""
@@ -212,8 +185,6 @@ class Receivers:
         self._choices = random.Random(f"receiver {seed}")
 
     def behaviour(self, workspace: str) -> Callable[[Call], None]:
-        """Return how the receiver of a workspace answers a call."""
-
         def behave(call: Call) -> None:
             bad = 0.9 if self.mood == "failing" else 0.03
             fails = self._choices.random() < bad
@@ -313,9 +284,7 @@ def _set_clock(clock: Path, seconds: float) -> None:
 
 def _workspace(system: System, name: str, hook: str) -> Client:
     """Create a workspace with a webhook, and with the constraint if it is ruled."""
-    scopes = [f"--scope={scope}" for scope in ("read", "write", "manage")]
-    key = json.loads(system.manage("create_workspace", name, *scopes))["api_key"]
-    client = Client(system.base_url, name, key)
+    client = Client(system.base_url, name, new_client(system, name, *EVERYTHING).key)
     kinds = ["finding", "constraint_error", "constraint_paused"]
     _asked(client, "POST", "webhooks/", {"url": hook, "alert_kinds": kinds})
     if name in RULED:

@@ -3,13 +3,18 @@
 import errno
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from tests.chaos.deployment import CLOCKED, Deployment
+import redis
+
+from tests.chaos.deployment import CLOCKED, Deployment, Receivers
+from tests.chaos.model import Model
+from tests.processes import Process
 
 Fault: TypeAlias = Callable[[Deployment, random.Random], None]
 
@@ -26,28 +31,32 @@ def _killed(*names: str) -> Fault:
     return strike
 
 
-def _postgres(number: signal.Signals) -> Fault:
+def _signalled(number: signal.Signals, *names: str, pause: float | None = None) -> Fault:
+    """End a process by a signal: SIGTERM asks it to stop, as a deploy does."""
+
     def strike(system: Deployment, choices: random.Random) -> None:
-        system.signal("postgres", number)
+        system.signal(choices.choice(names), number, pause)
 
     return strike
 
 
 def _backend_killed(system: Deployment, choices: random.Random) -> None:
     """Kill one of the database's processes: the database ends all of them, and recovers."""
-    backends = system.backends()
-    if backends:
+    postgres = system.processes["postgres"]
+    if postgres.running and (backends := Process.of(postgres.pid).descendants()):
         with suppress(ProcessLookupError):
             choices.choice(backends).send(signal.SIGKILL)
 
 
 def _redis_emptied(system: Deployment, choices: random.Random) -> None:
-    with suppress(Exception):  # it may be down
-        system.empty_redis()
+    url = system.system.services.redis.url
+    with suppress(Exception), redis.Redis.from_url(url, socket_timeout=2) as server:
+        server.flushall()  # unless it is down
 
 
 def _redis_lost(system: Deployment, choices: random.Random) -> None:
-    system.lose_redis()
+    system.kill("redis")
+    shutil.rmtree(system.system.data_folder / "redis" / "appendonlydir", ignore_errors=True)
 
 
 def _paused(*names: str) -> Fault:
@@ -71,18 +80,8 @@ def _paused(*names: str) -> Fault:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process and all that it has started."""
     with suppress(ProcessLookupError):
         os.killpg(pid, number)
-
-
-def _told_to_stop(*names: str) -> Fault:
-    """Stop a process as a deploy does: ask it to end, kill it if it does not, and restart it."""
-
-    def strike(system: Deployment, choices: random.Random) -> None:
-        system.signal(choices.choice(names), signal.SIGTERM)
-
-    return strike
 
 
 def _container_killed(system: Deployment, choices: random.Random) -> None:
@@ -104,14 +103,6 @@ def _disk_full(system: Deployment, choices: random.Random) -> None:
                     raise
 
 
-def _engine_killed(system: Deployment, choices: random.Random) -> None:
-    system.kill("dockerd")
-
-
-def _engine_restarted(system: Deployment, choices: random.Random) -> None:
-    system.signal("dockerd", signal.SIGTERM, pause=0.1)
-
-
 def _engine_crashed(system: Deployment, choices: random.Random) -> None:
     assert system.engine is not None
     system.engine.crash()
@@ -124,25 +115,16 @@ def _clock_jumps(system: Deployment, choices: random.Random) -> None:
     system.later(choices.uniform(LONG, 2 * LONG), lambda: system.set_clock(name, 0))
 
 
-def _model_is(mood: str) -> Fault:
+def _in_mood(whose: Callable[[Deployment], Model | Receivers], mood: str) -> Fault:
     def strike(system: Deployment, choices: random.Random) -> None:
-        def recovers() -> None:
-            system.model.mood = "well"
-
-        system.model.mood = mood
-        system.later(choices.uniform(SHORT, LONG), recovers)
+        whose(system).mood = mood
+        seconds = choices.uniform(SHORT, LONG)
+        system.later(seconds, lambda: setattr(whose(system), "mood", "well"))
 
     return strike
 
 
-def _receivers_fail(system: Deployment, choices: random.Random) -> None:
-    def recover() -> None:
-        system.receivers.mood = "well"
-
-    system.receivers.mood = "failing"
-    system.later(choices.uniform(SHORT, LONG), recover)
-
-
+TO_STOP = ("sandbox-1", "sandbox-2", "llm-2", "default-1")
 # Fault → its relative frequency.
 FAULTS: Mapping[str, tuple[Fault, int]] = {
     "web killed": (_killed("web"), 2),
@@ -151,24 +133,24 @@ FAULTS: Mapping[str, tuple[Fault, int]] = {
     "default worker killed": (_killed("default-1"), 2),
     "beat killed": (_killed("beat", "beat-2"), 1),
     "worker paused": (_paused("sandbox-1", "sandbox-2", "llm-1", "default-1"), 2),
-    "worker told to stop": (_told_to_stop("sandbox-1", "sandbox-2", "llm-2", "default-1"), 2),
-    "postgres restarted": (_postgres(signal.SIGINT), 1),
-    "postgres crashed": (_postgres(signal.SIGQUIT), 1),
-    "postgres killed": (_postgres(signal.SIGKILL), 1),
+    "worker told to stop": (_signalled(signal.SIGTERM, *TO_STOP), 2),
+    "postgres restarted": (_signalled(signal.SIGINT, "postgres"), 1),
+    "postgres crashed": (_signalled(signal.SIGQUIT, "postgres"), 1),
+    "postgres killed": (_signalled(signal.SIGKILL, "postgres"), 1),
     "postgres backend killed": (_backend_killed, 2),
     "redis killed": (_killed("redis"), 2),
     "redis emptied": (_redis_emptied, 2),
     "redis lost": (_redis_lost, 1),
     "container killed": (_container_killed, 4),
     "disk full": (_disk_full, 3),
-    "engine killed": (_engine_killed, 1),
-    "engine restarted": (_engine_restarted, 1),
+    "engine killed": (_killed("dockerd"), 1),
+    "engine restarted": (_signalled(signal.SIGTERM, "dockerd", pause=0.1), 1),
     "engine crashed": (_engine_crashed, 1),
     "clock jumps": (_clock_jumps, 3),
-    "model hangs": (_model_is("hanging"), 2),
-    "model fails": (_model_is("failing"), 2),
-    "model mad": (_model_is("mad"), 2),
-    "receivers fail": (_receivers_fail, 2),
+    "model hangs": (_in_mood(lambda system: system.model, "hanging"), 2),
+    "model fails": (_in_mood(lambda system: system.model, "failing"), 2),
+    "model mad": (_in_mood(lambda system: system.model, "mad"), 2),
+    "receivers fail": (_in_mood(lambda system: system.receivers, "failing"), 2),
 }
 OF_CONTAINERS = (
     "container killed", "disk full", "engine killed", "engine restarted", "engine crashed",

@@ -89,15 +89,8 @@ class Journal:
         self._owners: dict[str, Person] = {}
 
     def number(self) -> int:
-        """Return a number that nobody else has."""
         with self._lock:
             return next(self._numbers)
-
-    def meet(self, person: Person) -> None:
-        """Let others write to this person, too, from now on."""
-        with self._lock:
-            self._owners[person.canary] = person
-            self.people.append(person)
 
     def expect(self, person: Person) -> None:
         """Register the owner of a canary, before it is used."""
@@ -105,22 +98,18 @@ class Journal:
             self._owners[person.canary] = person
 
     def note(self, kind: str, row: Any) -> None:
-        """Append to one of the lists."""
         with self._lock:
             getattr(self, kind).append(row)
 
     def acknowledge(self, sent: Sent, seqs: list[int]) -> None:
-        """Record the acknowledgement of a request."""
         with self._lock:
             sent.acknowledged.append(seqs)
 
     def problem(self, text: str) -> None:
-        """Record a violation."""
         with self._lock:
             self.problems.append(text)
 
     def count(self, purpose: str, failure: str = "") -> None:
-        """Count a request."""
         with self._lock:
             self.requests[purpose] += 1
             if failure:
@@ -130,10 +119,6 @@ class Journal:
         """Return the canaries in a text that belong to somebody else; with None, to anybody."""
         own = person.canary if person else None
         return {found for found in CANARY.findall(text) if found != own}
-
-    def owner(self, canary: str) -> Person | None:
-        """Return the owner of a canary."""
-        return self._owners.get(canary)
 
     @property
     def owners(self) -> dict[str, Person]:

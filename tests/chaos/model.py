@@ -39,7 +39,6 @@ class Model:
         self._choices = random.Random(f"model {seed}")
 
     def __call__(self, request: Request) -> Reply:
-        """Answer a request."""
         heard = set(CANARY.findall(request.text))
         for canary in heard:
             self._journal.note("asked", canary)

@@ -6,14 +6,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
 from psycopg.rows import dict_row
 
-from tests.chaos.checker import WAITING, Checker, Database, leaked
+from tests.chaos.checker import WAITING, Checker, leaked
 from tests.chaos.deployment import Deployment, deployed, lacking
 from tests.chaos.faults import FAULTS, schedule
 from tests.chaos.journal import Journal, Person
@@ -36,31 +36,13 @@ class Scale:
     pause: float  # of a writer after each request, in seconds
     seconds: float
     calm_seconds: float  # in which it goes on when all is well again
-    rest_seconds: float
     asked: int  # so many are asked what they hold, in a sandbox
     judged: int  # the newest versions of so many go through the gate again
+    rest_seconds: float = 240
 
 
-SHORT = Scale(
-    people=18,
-    entries=100,
-    pause=0.5,
-    seconds=20,
-    calm_seconds=3,
-    rest_seconds=240,
-    asked=6,
-    judged=1,
-)
-SEED = Scale(
-    people=48,
-    entries=400,
-    pause=0.7,
-    seconds=36,
-    calm_seconds=5,
-    rest_seconds=240,
-    asked=12,
-    judged=2,
-)
+SHORT = Scale(people=18, entries=100, pause=0.5, seconds=20, calm_seconds=3, asked=6, judged=1)
+SEED = Scale(people=48, entries=400, pause=0.7, seconds=36, calm_seconds=5, asked=12, judged=2)
 
 
 def long_scale(minutes: float) -> Scale:
@@ -79,8 +61,6 @@ def long_scale(minutes: float) -> Scale:
 
 @dataclass
 class Outcome:
-    """The outcome of one seed."""
-
     seed: int
     violations: Sequence[str] = ()
     counts: Counter[str] = field(default_factory=Counter)
@@ -100,7 +80,11 @@ def run_seeds(
     faults: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
-        engine = stack.enter_context(_engine()) if containers else None
+        engine = None
+        if containers:
+            image = ensure_image()
+            images = (image, ensure_typecheck_image(image))
+            engine = stack.enter_context(running_engine(*images))
         for seed in seeds:
             print(f"seed {seed}", flush=True)
             outcome = run_seed(seed, scale, engine, Path(keep) if keep else None)
@@ -118,15 +102,7 @@ def run_seeds(
     return 0
 
 
-@contextmanager
-def _engine() -> Iterator[Engine]:
-    image = ensure_image()
-    with running_engine(image, ensure_typecheck_image(image)) as engine:
-        yield engine
-
-
 def run_seed(seed: int, scale: Scale, engine: Engine | None, keep: Path | None = None) -> Outcome:
-    """Run one seed on a system of its own."""
     journal, outcome = Journal(), Outcome(seed)
     folder = Path(tempfile.mkdtemp(prefix="uac-chaos-"))
     folder.chmod(0o711)
@@ -192,7 +168,7 @@ def _break_and_check(
     traffic.ask_all(sample)
     # A query that was answered 202 is asked again, and clocks go on: what they left ends as well.
     rest(deployment, traffic, time.monotonic() + scaled(scale.rest_seconds))
-    with _database(deployment) as database:
+    with psycopg.connect(deployment.database_url, row_factory=dict_row) as database:
         checker = Checker(database, journal)
         violations = checker.violations()
         outcome.counts = checker.counts
@@ -255,12 +231,6 @@ def _strays(deployment: Deployment) -> list[str]:
     with deployment.engine.client() as client:
         owners = [one["Labels"].get("uac.sandbox", "") for one in client.api.containers(all=True)]
     return [owner for owner in owners if not alive & set(owner.replace("/", ":").split(":"))]
-
-
-@contextmanager
-def _database(deployment: Deployment) -> Iterator[Database]:
-    with psycopg.connect(deployment.database_url, row_factory=dict_row) as database:
-        yield database
 
 
 def _verified(deployment: Deployment) -> list[str]:

@@ -68,78 +68,65 @@ STATE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("sabotage", "named"),
-    [
-        (f"DELETE FROM memory_logentry WHERE id = {ANY_RECORD}", "entry 2 is lost"),
-        (
-            f"UPDATE memory_logentry SET data = '{{}}' WHERE id = {ANY_RECORD}",
-            "entry 2 has another data",
-        ),
-        (f"UPDATE memory_logentry SET hash = salt WHERE id = {ANY_RECORD}", "the chain breaks at"),
-        ("UPDATE memory_memoryuser SET last_seq = last_seq + 1", "does not end where the user"),
-        (
-            "INSERT INTO memory_logentry SELECT (jsonb_populate_record(e, jsonb_build_object("
-            "'id', gen_random_uuid(), 'seq', u.last_seq + 1))).* FROM memory_logentry e"
-            " JOIN memory_memoryuser u ON u.id = e.user_id"
-            " WHERE e.idempotency_key IS NULL AND e.kind = 'record' LIMIT 1",
-            "was never acknowledged, or is there twice",
-        ),
-        ("DELETE FROM memory_entryoutcome WHERE seq = 2", "entries are pending still"),
-        (
-            "UPDATE memory_entryoutcome SET outcome = 'rejected', reason = 'why not' WHERE seq = 1",
-            "entry 1 is rejected (why not), not covered",
-        ),
-        (
-            f"UPDATE memory_blob SET content = replace(content, ' tea ', ' coffee ') WHERE {STATE}",
-            "purchases are not as acknowledged",
-        ),
-        (f"UPDATE memory_blob SET content = content || ' ' WHERE {STATE}", "a file is not what"),
-        (
-            f"UPDATE memory_blob SET content = content || 'import nothing' WHERE {STATE}",
-            "the newest version does not run",
-        ),
-        ("DELETE FROM memory_checkpoint WHERE version = 1", "no version before 2"),
-        (
-            'UPDATE memory_run SET output = \'{"constraints": [{"alerts": []}]}\''
-            " WHERE output::text LIKE '%for -%'",
-            " found [], not ",
-        ),
-        (
-            "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
-            "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a",
-            "was opened 0 times",
-        ),
-        (
-            "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
-            "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a",
-            " alerts about p",
-        ),
-        ("UPDATE memory_alert SET state = 'resolved'", "alerts are open about []"),
-        (
-            "DELETE FROM memory_llmcall WHERE id ="
-            " (SELECT id FROM memory_llmcall ORDER BY user_id LIMIT 1)",
-            " on record",
-        ),
-        (
-            "INSERT INTO memory_alertevent SELECT (jsonb_populate_record(e, jsonb_build_object("
-            "'id', e.id + 1000000, 'seq', e.seq + 1000000))).* FROM memory_alertevent e"
-            " WHERE kind = 'opened'",
-            "was opened 2 times",
-        ),
-        ("DELETE FROM memory_alertevent WHERE seq = 1", "is not numbered 1 to"),
-        ("DELETE FROM memory_alertevent WHERE kind = 'acknowledged'", "and nobody knows of it"),
-        (
-            "UPDATE memory_entryoutcome o SET reason = (SELECT e.data->'data'->>'what'"
-            " FROM memory_logentry e WHERE e.user_id <> o.user_id AND e.seq = 1 LIMIT 1)",
-            "memory_entryoutcome: a row of",
-        ),
-        (
-            "UPDATE memory_delivery SET state = 'pending'",
-            "webhook messages wait",
-        ),
-    ],
-)
+# What is named → what was done to the database.
+SABOTAGE = {
+    "entry 2 is lost": f"DELETE FROM memory_logentry WHERE id = {ANY_RECORD}",
+    "entry 2 has another data": (
+        f"UPDATE memory_logentry SET data = '{{}}' WHERE id = {ANY_RECORD}"
+    ),
+    "the chain breaks at": f"UPDATE memory_logentry SET hash = salt WHERE id = {ANY_RECORD}",
+    "does not end where the user": "UPDATE memory_memoryuser SET last_seq = last_seq + 1",
+    "was never acknowledged, or is there twice": (
+        "INSERT INTO memory_logentry SELECT (jsonb_populate_record(e, jsonb_build_object("
+        "'id', gen_random_uuid(), 'seq', u.last_seq + 1))).* FROM memory_logentry e"
+        " JOIN memory_memoryuser u ON u.id = e.user_id"
+        " WHERE e.idempotency_key IS NULL AND e.kind = 'record' LIMIT 1"
+    ),
+    "entries are pending still": "DELETE FROM memory_entryoutcome WHERE seq = 2",
+    "entry 1 is rejected (why not), not covered": (
+        "UPDATE memory_entryoutcome SET outcome = 'rejected', reason = 'why not' WHERE seq = 1"
+    ),
+    "purchases are not as acknowledged": (
+        f"UPDATE memory_blob SET content = replace(content, ' tea ', ' coffee ') WHERE {STATE}"
+    ),
+    "a file is not what": f"UPDATE memory_blob SET content = content || ' ' WHERE {STATE}",
+    "the newest version does not run": (
+        f"UPDATE memory_blob SET content = content || 'import nothing' WHERE {STATE}"
+    ),
+    "no version before 2": "DELETE FROM memory_checkpoint WHERE version = 1",
+    " found [], not ": (
+        'UPDATE memory_run SET output = \'{"constraints": [{"alerts": []}]}\''
+        " WHERE output::text LIKE '%for -%'"
+    ),
+    "was opened 0 times": (
+        "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
+        "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a"
+    ),
+    " alerts about p": (
+        "INSERT INTO memory_alert SELECT (jsonb_populate_record(a, jsonb_build_object("
+        "'id', gen_random_uuid(), 'state', 'resolved'))).* FROM memory_alert a"
+    ),
+    "alerts are open about []": "UPDATE memory_alert SET state = 'resolved'",
+    " on record": (
+        "DELETE FROM memory_llmcall WHERE id ="
+        " (SELECT id FROM memory_llmcall ORDER BY user_id LIMIT 1)"
+    ),
+    "was opened 2 times": (
+        "INSERT INTO memory_alertevent SELECT (jsonb_populate_record(e, jsonb_build_object("
+        "'id', e.id + 1000000, 'seq', e.seq + 1000000))).* FROM memory_alertevent e"
+        " WHERE kind = 'opened'"
+    ),
+    "is not numbered 1 to": "DELETE FROM memory_alertevent WHERE seq = 1",
+    "and nobody knows of it": "DELETE FROM memory_alertevent WHERE kind = 'acknowledged'",
+    "memory_entryoutcome: a row of": (
+        "UPDATE memory_entryoutcome o SET reason = (SELECT e.data->'data'->>'what'"
+        " FROM memory_logentry e WHERE e.user_id <> o.user_id AND e.seq = 1 LIMIT 1)"
+    ),
+    "webhook messages wait": "UPDATE memory_delivery SET state = 'pending'",
+}
+
+
+@pytest.mark.parametrize(("named", "sabotage"), SABOTAGE.items())
 def test_what_is_done_to_the_database_is_named(
     system: Deployment, database: Database, sabotage: str, named: str
 ) -> None:
@@ -208,19 +195,20 @@ def _wrong_answer(journal: Journal) -> None:
     journal.answers[one.workspace, one.user_id] = {"value": [0, 0]}
 
 
-@pytest.mark.parametrize(
-    ("sabotage", "named"),
-    [
-        (_message_lost, "never arrived"),
-        (_messages_out_of_order, "came out of order"),
-        (_message_of_another, "tells of"),
-        (_key_used_twice, "one key, several sets of entries"),
-        (_out_of_order, "is out of order"),
-        (_never_answered, "never acknowledged"),
-        (_secret_not_gone, "is still in"),
-        (_wrong_answer, "the query answers [0, 0]"),
-    ],
-)
+# What is named → what was done to the journal.
+CONTRADICTIONS = {
+    "never arrived": _message_lost,
+    "came out of order": _messages_out_of_order,
+    "tells of": _message_of_another,
+    "one key, several sets of entries": _key_used_twice,
+    "is out of order": _out_of_order,
+    "never acknowledged": _never_answered,
+    "is still in": _secret_not_gone,
+    "the query answers [0, 0]": _wrong_answer,
+}
+
+
+@pytest.mark.parametrize(("named", "sabotage"), CONTRADICTIONS.items())
 def test_what_the_outside_world_knows_otherwise_is_named(
     system: Deployment, database: Database, sabotage: Callable[[Journal], None], named: str
 ) -> None:

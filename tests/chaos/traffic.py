@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.chaos.client import Client, Unanswered
 from tests.chaos.journal import Entry, Journal, Person, Redacted, Sent, word
+from tests.system import message, record
 from tests.waiting import scaled
 
 # Statuses that mean "not now": the same request is sent again.
@@ -93,11 +94,9 @@ class Traffic:
 
     @property
     def busy(self) -> bool:
-        """True while any thread is still working."""
         return any(thread.is_alive() for thread in self._threads)
 
     def end(self) -> None:
-        """Begin no new requests."""
         self._deadline = time.monotonic() + PATIENCE
         self._ended.set()
 
@@ -112,11 +111,9 @@ class Traffic:
     def ask_all(self, people: Sequence[Person]) -> None:
         """Query everybody's project, for the checker to compare."""
         for person in people:
-            body = self._until_answered(person, "POST", "query/?wait=10", {"code": PURCHASES})
-            self._journal.answers[person.workspace, person.user_id] = body
+            self._journal.answers[person.workspace, person.user_id] = self._ask(person)
 
     def client(self, person: Person) -> Client:
-        """The client of the person's workspace."""
         return self._clients[person.workspace]
 
     # -- Threads -----------------------------------------------------------------------------------
@@ -186,7 +183,7 @@ class Traffic:
         first = _purchase("first", f"{person.canary} tea", 100)
         sent = self._new(person, number, next(hand.turns), self._key(), [first])
         if self._say(sent):
-            self._journal.meet(person)
+            self._journal.note("people", person)
 
     def _anybody(self, choices: random.Random) -> Person | None:
         people = self._journal.people
@@ -382,14 +379,13 @@ class Traffic:
             except Unanswered as failure:
                 self._journal.count("alerts", str(failure))
 
-    def _until_answered(self, person: Person, method: str, path: str, body: Any) -> Any:
+    def _ask(self, person: Person) -> Any:
         """Query until there is a value."""
+        path, body = f"users/{person.user_id}/query/?wait=10", {"code": PURCHASES}
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                status, answer, text = self.client(person).request(
-                    method, f"users/{person.user_id}/{path}", body
-                )
+                status, answer, text = self.client(person).request("POST", path, body)
                 self._look(person, path, text)
                 if status == 200:
                     return answer
@@ -397,7 +393,7 @@ class Traffic:
             except Unanswered as error:
                 failure = str(error)
             if time.monotonic() > deadline:
-                self._journal.problem(f"{person.user_id}: {path} has no answer: {failure}")
+                self._journal.problem(f"{path} has no answer: {failure}")
                 return None
             time.sleep(0.2)
 
@@ -418,21 +414,11 @@ class Traffic:
 
 
 def _purchase(key: str, what: str, cents: int | str) -> Entry:
-    return {
-        "kind": "record",
-        "domain": "money",
-        "type": "Purchase",
-        "key": key,
-        "data": {"what": what, "cents": cents},
-    }
+    return record("Purchase", key, domain="money", what=what, cents=cents)
 
 
 def _message(
     text: str, metadata: dict[str, Any] | None = None, session: str | None = None
 ) -> Entry:
-    entry: Entry = {"kind": "message", "role": "user", "content": text}
-    if metadata is not None:
-        entry["metadata"] = metadata
-    if session is not None:
-        entry["session_id"] = session
-    return entry
+    about: Entry = {"metadata": metadata, "session_id": session}
+    return message(text) | {name: value for name, value in about.items() if value is not None}

@@ -4,12 +4,11 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,19 +18,20 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
+from tests.acceptance.mcp.conftest import writes_the_query
 from tests.chaos.journal import Journal
 from tests.chaos.model import Model
 from tests.docker_engine import gateway_of, skip_or_fail
 from tests.images import NotMade, server_image, stand_ins
-from tests.llm_server import KEY, LlmServer, Reply, Request, called, llm_server
+from tests.llm_server import KEY, LlmServer, Reply, Request, llm_server
 from tests.system import PATIENT
 from tests.waiting import polled, scaled
+from uac_site.embedded.process import free_port
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.ownership import LABEL
 
 CHECKOUT = Path(__file__).parents[2]
 HOST = "localhost"
-SPENT = "sum(trip.cost for trip in trips if trip.on.year == 2026)"
 # For a machine that is busy with other work.
 BUILD_SECONDS = 1800
 # Services that keep running; `migrate` has ended.
@@ -55,6 +55,11 @@ class Deployment:
     @property
     def url(self) -> str:
         return f"https://{HOST}:{self.port}"
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """Trusts the certificate that was made for it."""
+        return ssl.create_default_context(cafile=str(self.folder / "secrets" / "tls.pem"))
 
     @property
     def command(self) -> list[str]:
@@ -96,14 +101,11 @@ class Deployment:
     def left(self) -> list[str]:
         """Return what the engine still has of the project: containers, networks, volumes."""
         label = f"label=com.docker.compose.project={self.project}"
-        return [
-            *run("docker", "ps", "--all", "--quiet", "--filter", label).split(),
-            *run("docker", "network", "ls", "--quiet", "--filter", label).split(),
-            *run("docker", "volume", "ls", "--quiet", "--filter", label).split(),
-        ]
+        lists = (("ps", "--all"), ("network", "ls"), ("volume", "ls"))
+        filtered = ("--quiet", "--filter", label)
+        return [one for words in lists for one in run("docker", *words, *filtered).split()]
 
     def client(self, workspace: str) -> Client:
-        """Return a caller with a key of the workspace."""
         return Client(self.url, json.loads(self.manage("create_workspace", workspace))["api_key"])
 
 
@@ -125,18 +127,12 @@ def run(*command: str, environment: dict[str, str] | None = None) -> str:
 
 
 def inspected(container: str) -> Any:
-    """Return the engine's description of a container."""
     [found] = json.loads(run("docker", "inspect", container))
     return found
 
 
 def health(container: str) -> str:
     return str(inspected(container)["State"].get("Health", {}).get("Status"))
-
-
-def writes_the_query(request: Request) -> Reply:
-    """Compute the total cost, then name that query as the answer."""
-    return called("answer", {"query": 1}) if request.results else called("query", {"code": SPENT})
 
 
 def sandboxes(deployment: Deployment) -> set[str]:
@@ -234,10 +230,9 @@ def running(
     """
     project = f"uac-test-{uuid.uuid4().hex[:12]}"
     variables = {name: image for name, image in images.items() if name != "BASE"}
+    tag = f"{project}:first"
     try:
-        image = server_image(
-            images["BASE"], tag=f"{project}:first", folder=checkout, VERSION="first"
-        )
+        image = server_image(images["BASE"], tag=tag, folder=checkout, VERSION="first")
         yield from _running(project, image, variables, folder, llm)
     finally:
         ours = run("docker", "image", "ls", "--format={{.Repository}}:{{.Tag}}", project).split()
@@ -258,22 +253,19 @@ def _running(
             f"UAC_WEBHOOK_ALLOWED_NETWORKS={urlsplit(llm.url).hostname}/32\n"
         )
         settings.writelines(f"{name}={value}\n" for name, value in PATIENT.items())
-    (folder / "secrets" / "llm_api_key").chmod(0o600)
-    (folder / "secrets" / "llm_api_key").write_text(f"{KEY}\n")
-    (folder / "secrets" / "llm_api_key").chmod(0o444)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    text = (folder / ".env").read_text()
-    (folder / ".env").write_text(text.replace("uac-server:latest", image))
-    one = Deployment(folder=folder, project=project, image=image, port=port, variables=variables)
+    key, dotenv = folder / "secrets" / "llm_api_key", folder / ".env"
+    key.chmod(0o600)
+    key.write_text(f"{KEY}\n")
+    key.chmod(0o444)
+    dotenv.write_text(dotenv.read_text().replace("uac-server:latest", image))
+    one = Deployment(folder, project, image, port=free_port(), variables=variables)
     try:
         try:
             one.compose("up", "-d")
         except pytest.fail.Exception as error:
             pytest.fail(f"{error}\n{one.compose('logs', '--tail=40', 'migrate')}")
         _wait_until_healthy(one)
-        with _trusting(folder / "secrets" / "tls.pem"):
+        with _trusting(one):
             yield one
     finally:
         try:
@@ -283,31 +275,31 @@ def _running(
         remove_sandboxes(theirs)
 
 
-def _wait_until_healthy(one: Deployment, services: Sequence[str] = SERVICES) -> None:
+def _wait_until_healthy(one: Deployment) -> None:
     try:
-        for service in services:
+        for service in SERVICES:
             for container in one.containers(service):
                 polled(lambda: health(container), lambda state: state == "healthy", 300)  # noqa: B023
     except AssertionError as error:
         pytest.fail(f"{service}: {error}\n{one.compose('logs', '--tail=30')}")
 
 
-class _trusting:  # noqa: N801 # as a function with @contextmanager would be called
-    """Let this process trust that certificate in this context."""
-
-    def __init__(self, certificate: Path) -> None:
-        self._context = ssl.create_default_context(cafile=str(certificate))
-
-    def __enter__(self) -> None:
-        handler = urllib.request.HTTPSHandler(context=self._context)
-        urllib.request.install_opener(urllib.request.build_opener(handler))
-
-    def __exit__(self, *args: object) -> None:
+@contextmanager
+def _trusting(one: Deployment) -> Iterator[None]:
+    """Let this process trust the deployment's certificate in this context."""
+    handler = urllib.request.HTTPSHandler(context=one.tls)
+    urllib.request.install_opener(urllib.request.build_opener(handler))
+    try:
+        yield
+    finally:
         # Back to the state without an opener: the next call makes its own.
         urllib.request.install_opener(None)
 
 
-def raw(one: Deployment) -> http.client.HTTPSConnection:
-    """Open a connection that shows every answer unchanged."""
-    context = ssl.create_default_context(cafile=str(one.folder / "secrets" / "tls.pem"))
-    return http.client.HTTPSConnection(HOST, one.port, context=context, timeout=scaled(60))
+def ask(
+    one: Deployment, method: str, path: str, body: str | None = None, **headers: str
+) -> http.client.HTTPResponse:
+    """Send a request over a connection that shows every answer unchanged."""
+    connection = http.client.HTTPSConnection(HOST, one.port, context=one.tls, timeout=scaled(60))
+    connection.request(method, path, body, headers)
+    return connection.getresponse()

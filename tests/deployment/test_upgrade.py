@@ -14,8 +14,16 @@ from tests.deployment.conftest import (
     run,
     sandboxes,
 )
-from tests.deployment.upgrading import Load, by_user, contents, loaded, under_load, upgrade
-from tests.waiting import eventually, polled
+from tests.deployment.upgrading import (
+    Load,
+    by_user,
+    contents,
+    loaded,
+    under_load,
+    upgrade,
+    upgrade_under_load,
+)
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
@@ -60,14 +68,9 @@ def test_an_upgrade_under_load_fails_no_request_and_loses_no_entry(
     deployment: Deployment, load: Load, next_image: str
 ) -> None:
     before = {name: deployment.containers(name) for name in OURS}
-    with under_load(load):
-        polled(lambda: len(load.acknowledged), lambda number: number > 20)
-        finished = upgrade(deployment, next_image)
-        sent = len(load.acknowledged)
-        polled(lambda: len(load.acknowledged), lambda number: number > sent + 20)
 
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert load.failures == []
+    upgrade_under_load(deployment, load, next_image)
+
     assert load.requests > 100
     for name in OURS:
         now = deployment.containers(name)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.deployment.conftest import CHECKOUT, OURS, Deployment, inspected, run, running
-from tests.deployment.upgrading import by_user, contents, loaded, under_load, upgrade
+from tests.deployment.upgrading import by_user, contents, loaded, upgrade_under_load
 from tests.images import server_image
 from tests.llm_server import LlmServer
-from tests.waiting import polled
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
@@ -44,14 +43,8 @@ def test_the_release_before_is_upgraded_and_no_request_fails(
     load = loaded(before)
     this = server_image(images["BASE"], tag=f"{before.project}:this", VERSION="this")
 
-    with under_load(load):
-        polled(lambda: len(load.acknowledged), lambda number: number > 20)
-        finished = upgrade(before, this)
-        sent = len(load.acknowledged)
-        polled(lambda: len(load.acknowledged), lambda number: number > sent + 20)
+    upgrade_under_load(before, load, this)
 
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert load.failures == []
     for name in OURS:
         for container in before.containers(name):
             labels = inspected(container)["Config"]["Labels"]

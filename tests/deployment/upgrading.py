@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.harness import Client
 from tests.deployment.conftest import BUILD_SECONDS, CHECKOUT, Deployment
-from tests.system import Person, record
+from tests.system import create_person, message, record
 from tests.waiting import polled, scaled
 
 USERS = 3
@@ -47,13 +47,8 @@ class Load:
 
     def write(self, number: int) -> None:
         user, content = f"user-{number % USERS}", uuid.uuid4().hex
-        entry = {"kind": "message", "role": "user", "content": content}
-        if self.send(
-            "write",
-            (201, 202),
-            *("POST", f"users/{user}/entries/?wait=0", {"entries": [entry]}),
-            headers={"Idempotency-Key": content},
-        ):
+        request = ("POST", f"users/{user}/entries/?wait=0", {"entries": [message(content)]})
+        if self.send("write", (201, 202), *request, headers={"Idempotency-Key": content}):
             with self._lock:
                 self.acknowledged.append((user, content))
 
@@ -102,10 +97,9 @@ def loaded(deployment: Deployment) -> Load:
     """Return the load for users that it has made, each with a record."""
     client = deployment.client("upgrade")
     for number in range(USERS):
-        assert client.post("users/", {"user_id": f"user-{number}"})[0] == 201
-        trip = record("Trip", "rome", domain="travel", cost=1)
-        Person(client, f"user-{number}").log(trip)
-        polled(lambda: Person(client, f"user-{number}").get()["head"], bool)  # noqa: B023
+        person = create_person(client, f"user-{number}")
+        person.log(record("Trip", "rome", domain="travel", cost=1))
+        polled(lambda: person.get()["head"], bool)  # noqa: B023
     return Load(client)
 
 
@@ -154,3 +148,14 @@ def by_user(entries: list[tuple[str, str]]) -> dict[str, set[str]]:
         found[user].add(content)
     assert sum(map(len, found.values())) == len(entries)
     return found
+
+
+def upgrade_under_load(deployment: Deployment, load: Load, image: str) -> None:
+    """Upgrade while requests are sent, and for a while before and after; none may fail."""
+    with under_load(load):
+        polled(lambda: len(load.acknowledged), lambda number: number > 20)
+        finished = upgrade(deployment, image)
+        sent = len(load.acknowledged)
+        polled(lambda: len(load.acknowledged), lambda number: number > sent + 20)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert load.failures == []

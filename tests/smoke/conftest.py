@@ -14,13 +14,15 @@ from tests.browser import browser, page, staff
 from tests.docker_engine import Engine, missing, running_engine, skip_or_fail
 from tests.sandbox_hosts import create_people, find_home, list_hosts
 from tests.system import (
+    EVERYTHING,
     LATE,
+    LOCAL_WEBHOOKS,
     Person,
+    create_person,
     new_client,
-    ok,
     pytest_runtest_makereport,
-    record,
     running_system,
+    task,
 )
 from tests.waiting import polled
 from uac_site.embedded.system import System
@@ -57,8 +59,7 @@ def system(engine: Engine) -> Iterator[System]:
         # A worker is killed while it waits for a lock, and must not have timed out before.
         "UAC_WORKER_LOCK_SECONDS": "120",
         "UAC_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
-        "UAC_WEBHOOK_ALLOW_HTTP": "true",
-        "UAC_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
+        **LOCAL_WEBHOOKS,
         # On a busy machine, no call must fail that would be answered, and so be repeated.
         "UAC_WEBHOOK_TIMEOUT_SECONDS": "60",
         "UAC_WEBHOOK_RETRY_SECONDS": ",".join(["0.5"] * 200),
@@ -72,18 +73,15 @@ def system(engine: Engine) -> Iterator[System]:
 
 @pytest.fixture(scope="session")
 def client(system: System) -> Client:
-    """A caller with a key that may do everything in its workspace."""
-    return new_client(system, "smoke", "read", "write", "manage")
+    return new_client(system, "smoke", *EVERYTHING)
 
 
 @pytest.fixture(scope="session")
 def person(client: Client) -> Person:
     """A user with a constraint that fires for every late task."""
-    person = Person(client, "ada")
-    ok(client.post("users/", {"user_id": person.user_id}))
-    person.log(record("Task", "rent", domain="work", name="rent", days=0))
-    decision = person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
-    assert decision["accepted"], decision
+    person = create_person(client)
+    person.log(task("rent", days=0))
+    person.write_constraint("late", LATE)
     return person
 
 

@@ -17,7 +17,7 @@ from benchmarks.harness import Client
 from tests.browser import follow
 from tests.docker_engine import Engine
 from tests.sandbox_hosts import Work, find_home, find_host, find_problem
-from tests.system import Person, ok, record, select_rows
+from tests.system import Person, count_rows, ok, select_rows, task
 from tests.waiting import polled
 from tests.webhook_receiver import Call, answers, receiver
 from uac_site.embedded.process import free_port
@@ -29,8 +29,7 @@ SANDBOX_WORKERS = ("sandbox-1", "sandbox-2")
 
 
 def late_task(name: str) -> dict[str, Any]:
-    """Return an entry that raises an alert."""
-    return record("Task", name, domain="work", name=name, days=3)
+    return task(name, days=3)
 
 
 def message_about(name: str) -> str:
@@ -100,7 +99,8 @@ def test_a_webhook_arrives_though_its_worker_is_killed_and_its_receiver_fails(
         polled(lambda: len(server.received), lambda number: number >= 2)
         refused = list(server.received)
     # And that then is down, while something else happens
-    polled(lambda: calls_without_answer(system), bool)
+    unanswered = "memory_deliveryattempt WHERE status IS NULL AND error <> ''"
+    polled(lambda: count_rows(system, unanswered), bool)
     alert = wait_for_alert(person, "visa")
     ok(client.post(f"alerts/{alert['id']}/acknowledge/", {}))
 
@@ -124,12 +124,6 @@ def test_a_webhook_arrives_though_its_worker_is_killed_and_its_receiver_fails(
     assert status == 204
 
 
-def calls_without_answer(system: System) -> int:
-    """Return how often a receiver was called while it was down."""
-    statement = "SELECT count(*) FROM memory_deliveryattempt WHERE status IS NULL AND error <> ''"
-    return int(select_rows(system, statement)[0][0])
-
-
 def test_a_checkpoint_is_made_once_though_its_worker_is_killed_in_the_middle(
     system: System, person: Person
 ) -> None:
@@ -138,7 +132,8 @@ def test_a_checkpoint_is_made_once_though_its_worker_is_killed_in_the_middle(
     # Given a checkpoint that is judged and half written
     with outcomes_locked(system):
         [entry] = person.log(late_task("tax"), wait=0)
-        polled(lambda: writers_waiting(system), bool)
+        waiting = "pg_locks WHERE relation = 'memory_entryoutcome'::regclass AND NOT granted"
+        polled(lambda: count_rows(system, waiting), bool)
         worker = find_worker_of_lane(system, person)
         # When its worker is killed
         system.kill(worker)
@@ -151,7 +146,8 @@ def test_a_checkpoint_is_made_once_though_its_worker_is_killed_in_the_middle(
     assert find_outcomes(system, person, entry) == ["covered"]
     assert person.get()["head"] == before + 1
     system.start(worker)
-    polled(lambda: runs_unfinished(system), lambda number: not number)
+    unfinished = "memory_run WHERE status <> 'done'"
+    polled(lambda: count_rows(system, unfinished), lambda number: not number)
     assert kinds_of(wait_for_alert(person, "tax")) == ["opened"]
 
 
@@ -162,14 +158,6 @@ def outcomes_locked(system: System) -> Iterator[None]:
         database.execute("LOCK TABLE memory_entryoutcome IN SHARE MODE")
         yield
         database.rollback()
-
-
-def writers_waiting(system: System) -> int:
-    statement = (
-        "SELECT count(*) FROM pg_locks"
-        " WHERE relation = 'memory_entryoutcome'::regclass AND NOT granted"
-    )
-    return int(select_rows(system, statement)[0][0])
 
 
 def find_worker_of_lane(system: System, person: Person) -> str:
@@ -189,11 +177,6 @@ def find_outcomes(system: System, person: Person, entry: dict[str, Any]) -> list
         " WHERE u.user_id = %s AND o.seq = %s"
     )
     return [outcome for (outcome,) in select_rows(system, statement, person.user_id, entry["seq"])]
-
-
-def runs_unfinished(system: System) -> int:
-    statement = "SELECT count(*) FROM memory_run WHERE status <> 'done'"
-    return int(select_rows(system, statement)[0][0])
 
 
 def test_work_that_waits_while_docker_is_restarted_is_done(

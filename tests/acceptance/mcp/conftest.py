@@ -16,8 +16,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.harness import Client
-from tests.llm_server import KEY, Reply, Request, called, llm_server
-from tests.system import LATE, Person, new_client, record, running_system
+from tests.llm_server import Reply, Request, called, llm_server
+from tests.system import LATE, Person, log_tasks, new_client, running_system
 from tests.waiting import scaled
 from uac_site.embedded.system import System
 
@@ -41,9 +41,7 @@ def system() -> Iterator[System]:
     """A server whose model knows one query and one question; its streams send many heartbeats."""
     with llm_server(script=writes_the_query) as llm:
         environment = {
-            "UAC_LLM_MODEL": "openai:the-model",
-            "UAC_LLM_BASE_URL": llm.openai_url,
-            "UAC_LLM_API_KEY": KEY,
+            **llm.environment,
             # Messages are not processed: these tests are about queries.
             "UAC_STRUCTURE_IDLE_SECONDS": "900",
             "UAC_EVENT_HEARTBEAT_SECONDS": str(HEARTBEAT_SECONDS),
@@ -56,7 +54,6 @@ def system() -> Iterator[System]:
 
 @pytest.fixture(scope="package")
 def client(system: System) -> Client:
-    """A caller of the API with a key of a workspace."""
     return new_client(system, "agents")
 
 
@@ -102,7 +99,6 @@ class Agents:
 
 @pytest.fixture(params=["http", "http, with handshake", "stdio"])
 def agents(request: pytest.FixtureRequest, system: System, client: Client) -> Agents:
-    """Agents with a key of the workspace."""
     return Agents(system, client.key, request.param)
 
 
@@ -114,17 +110,6 @@ def told(result: Any) -> str:
 
 def with_alerts(person: Person, *late: int) -> None:
     """Raise alerts about tasks that are so many days late."""
-    person.log(
-        *(
-            record("Task", f"t-{number}", domain="work", name=f"task {number}", days=0)
-            for number in range(len(late))
-        )
-    )
-    decision = person.request("PUT", "constraints/late/?wait=100", LATE, status=200)
-    assert decision["accepted"], decision
-    person.log(
-        *(
-            record("Task", f"t-{number}", domain="work", name=f"task {number}", days=days)
-            for number, days in enumerate(late)
-        )
-    )
+    log_tasks(person, *[0] * len(late))
+    person.write_constraint("late", LATE)
+    log_tasks(person, *late)

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.harness import Client
 from tests.acceptance.mcp.conftest import HEARTBEAT_SECONDS, STREAMS, with_alerts
-from tests.system import Person, new_client
+from tests.system import Person, create_person, new_client, ok
 from tests.waiting import polled, scaled
 from uac_site.embedded.system import System
 
@@ -33,7 +33,6 @@ class Stream:
         return found
 
     def event(self) -> dict[str, str]:
-        """Return the next event."""
         while "data" not in (found := self.next()):
             assert found, "the stream has ended"
         return found
@@ -69,16 +68,14 @@ def client(system: System, request: pytest.FixtureRequest) -> Client:
 def alert(person: Person) -> dict[str, Any]:
     """An open alert of the person: event number 1."""
     with_alerts(person, 3)
-    (alert,) = polled(lambda: person.alerts("open"), bool)
-    found: dict[str, Any] = alert
-    return found
+    [alert] = polled(lambda: person.alerts("open"), bool)
+    return alert
 
 
 def happen(client: Client, alert: dict[str, Any], *steps: str) -> None:
     """Cause events by actions on the alert."""
     for step in steps:
-        status, body = client.post(f"alerts/{alert['id']}/{step}/", {})
-        assert status == 200, body
+        ok(client.post(f"alerts/{alert['id']}/{step}/", {}))
 
 
 def test_an_event_is_told_at_once_as_webhooks_tell_it(
@@ -124,7 +121,7 @@ def test_a_key_for_certain_users_hears_of_them_alone(
     alert: dict[str, Any],
     request: pytest.FixtureRequest,
 ) -> None:
-    assert client.post("users/", {"user_id": "another"})[0] == 201
+    create_person(client, "another")
     made = system.manage(
         *("create_key", request.node.name, "--scope", "read", "--user", person.user_id)
     )
@@ -184,8 +181,7 @@ def test_a_stream_that_has_nothing_to_tell_shows_that_it_lives(
 def test_a_stream_of_a_user_tells_of_nobody_else(
     system: System, client: Client, person: Person, alert: dict[str, Any]
 ) -> None:
-    other = f"{person.user_id}-other"
-    assert client.post("users/", {"user_id": other})[0] == 201
+    other = create_person(client, f"{person.user_id}-other").user_id
     stranger = new_client(system, "strangers")
 
     with (

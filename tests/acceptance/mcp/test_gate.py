@@ -53,10 +53,6 @@ def ask(
         connection.close()
 
 
-def bearer(client: Client) -> str:
-    return f"Bearer {client.key}"
-
-
 @pytest.mark.parametrize(("method", "path"), ADDRESSES)
 def test_whoever_has_a_key_is_let_in_and_nobody_else(
     system: System, client: Client, method: str, path: str
@@ -80,7 +76,7 @@ def test_whoever_has_a_key_is_let_in_and_nobody_else(
 def test_a_foreign_host_and_a_foreign_origin_are_refused(
     system: System, client: Client, method: str, path: str
 ) -> None:
-    key = bearer(client)
+    key = f"Bearer {client.key}"
 
     for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "a b", ""):
         status, _, problem = ask(system, method, path, Authorization=key, Host=host)
@@ -93,7 +89,7 @@ def test_a_foreign_host_and_a_foreign_origin_are_refused(
 
 
 def test_what_is_no_request_of_the_protocol_is_refused(system: System, client: Client) -> None:
-    key = bearer(client)
+    key = f"Bearer {client.key}"
 
     for method in ("GET", "DELETE", "PUT"):
         named = {"Authorization": key, "X-Request-Id": "order-17"}
@@ -118,19 +114,23 @@ def test_health_is_told_without_a_key(system: System) -> None:
 def test_without_its_database_it_says_so_and_when_to_come_again(
     system: System, client: Client
 ) -> None:
-    ask(system, "POST", "/mcp", Authorization=bearer(client))  # it is connected
+    ask(system, "POST", "/mcp", Authorization=f"Bearer {client.key}")  # it is connected
     system.stop("postgres")
     try:
         for method, path in ADDRESSES:
             for _ in range(2):  # whose connection has ended, and who gets none
-                status, headers, problem = ask(system, method, path, Authorization=bearer(client))
+                status, headers, problem = ask(
+                    system, method, path, Authorization=f"Bearer {client.key}"
+                )
                 assert (status, headers["retry-after"]) == (503, "1"), problem
                 assert "The database is not responding" in problem["detail"]
     finally:
         system.start("postgres")
 
     answers = polled(
-        lambda: [ask(system, *each, Authorization=bearer(client))[0] for each in ADDRESSES[:2]],
+        lambda: [
+            ask(system, *each, Authorization=f"Bearer {client.key}")[0] for each in ADDRESSES[:2]
+        ],
         lambda statuses: statuses[0] == 200,
     )
     assert answers[0] == 200

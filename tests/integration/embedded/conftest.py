@@ -17,46 +17,11 @@ import psycopg
 import pytest
 import redis
 
+from tests.processes import Process, gone
 from tests.waiting import eventually, scaled
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 AS_ROOT = os.geteuid() == 0
-
-
-def alive(pid: int) -> bool:
-    """Return whether the process is running (a zombie is not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def descendants(pid: int) -> set[int]:
-    """The process's children, and theirs."""
-    parents = _parents()
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
-        found |= more
-    return found
-
-
-def children(pid: int) -> set[int]:
-    """The process's children."""
-    return {child for child, parent in _parents().items() if parent == pid}
-
-
-def _parents() -> dict[int, int]:
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended meanwhile
-    return parents
-
-
-def user_of(pid: int) -> int:
-    return Path(f"/proc/{pid}").stat().st_uid
 
 
 @dataclass
@@ -65,10 +30,7 @@ class Supervisor:
 
     popen: subprocess.Popen[str]
     facts: dict[str, Any]
-
-    @property
-    def pids(self) -> dict[str, int]:
-        return {name: int(pid) for name, pid in self.facts["pids"].items()}
+    processes: list[Process]
 
     def sql(self, statement: str, url: str | None = None) -> list[tuple[Any, ...]]:
         with psycopg.connect(url or self.facts["environment"]["DATABASE_URL"]) as connection:
@@ -98,12 +60,8 @@ class Supervisors:
         self.running: list[Supervisor] = []
 
     def launch(self, folder: Path, what: str = "services") -> subprocess.Popen[str]:
-        program = [
-            sys.executable,
-            str(Path(__file__).with_name("supervisor.py")),
-            what,
-            str(folder),
-        ]
+        file = Path(__file__).with_name("supervisor.py")
+        program = [sys.executable, str(file), what, str(folder)]
         if self.kind == "ordinary user" and AS_ROOT:
             # This single capability lets it read an interpreter and a checkout below /root.
             program = [
@@ -132,23 +90,20 @@ class Supervisors:
         assert popen.stderr is not None
         line = popen.stdout.readline()
         assert line, popen.stderr.read()
-        supervisor = Supervisor(popen, json.loads(line))
+        facts = json.loads(line)
+        supervisor = Supervisor(popen, facts, [Process.of(pid) for pid in facts["pids"]])
         self.running.append(supervisor)
         return supervisor
 
     def end_all(self) -> None:
         for supervisor in self.running:
-            supervisor.popen.kill()
-            supervisor.popen.wait()
-            for stream in (
-                supervisor.popen.stdin,
-                supervisor.popen.stdout,
-                supervisor.popen.stderr,
-            ):
+            popen = supervisor.popen
+            popen.kill()
+            popen.wait()
+            for stream in (popen.stdin, popen.stdout, popen.stderr):
                 assert stream is not None
                 stream.close()
-            for pid in supervisor.pids.values():
-                assert eventually(lambda pid=pid: not alive(pid))  # type: ignore[misc]
+            assert eventually(lambda: gone(supervisor.processes))  # noqa: B023 - called at once
 
 
 KINDS = ["root", "ordinary user"] if AS_ROOT else ["ordinary user"]

@@ -34,7 +34,7 @@ def run(services: Services, processes: Iterable[ManagedProcess]) -> None:
         "environment": services.environment,
         "owner_url": services.postgres.owner_url,
         "superuser_url": services.postgres.superuser_url,
-        "pids": {process.name: process.pid for process in processes},
+        "pids": [process.pid for process in processes],
     }
     print(json.dumps(facts), flush=True)
     sys.stdin.read()

@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import alive
+from tests.processes import alive
 from tests.waiting import eventually
 from uac_site.embedded.process import ManagedProcess, ProcessFailed
 
@@ -144,18 +144,8 @@ def test_a_restart_reads_only_its_own_output(make: Make) -> None:
 
 def test_starting_from_a_thread_is_refused(make: Make) -> None:
     process = make(SLEEPS)
-    caught: list[str] = []
 
-    def start() -> None:
-        try:
-            process.launch()
-        except RuntimeError as error:
-            caught.append(str(error))
+    with ThreadPoolExecutor() as threads, pytest.raises(RuntimeError, match="main thread"):
+        threads.submit(process.launch).result()
 
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-
-    assert caught
-    assert "main thread" in caught[0]
     assert not process.running

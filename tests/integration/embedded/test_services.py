@@ -13,16 +13,11 @@ import pytest
 import redis
 from psycopg.conninfo import make_conninfo
 
-from tests.integration.embedded.conftest import (
-    AS_ROOT,
-    CHECKOUT,
-    Supervisor,
-    Supervisors,
-    alive,
-    user_of,
-)
+from tests.integration.embedded.conftest import AS_ROOT, CHECKOUT, Supervisor, Supervisors
+from tests.processes import Process, gone
 from tests.waiting import eventually, scaled
 from uac_site.embedded.folder import remove_folder, usable_folder
+from uac_site.embedded.process import free_port, held_port
 from uac_site.embedded.services import running_services
 
 
@@ -43,7 +38,8 @@ class TestStart:
         assert supervisor.redis().config_get("bind") == {"bind": "127.0.0.1"}
 
     def test_neither_runs_as_root(self, supervisor: Supervisor) -> None:
-        assert all(user_of(pid) != 0 for pid in supervisor.pids.values())
+        for process in supervisor.processes:
+            assert Path(f"/proc/{process.pid}").stat().st_uid != 0
 
     def test_text_is_utf8_sorted_by_code_point(self, supervisor: Supervisor) -> None:
         assert supervisor.sql("SHOW server_encoding") == [("UTF8",)]
@@ -96,8 +92,8 @@ class TestStart:
         for path in secrets:
             assert path.stat().st_mode & 0o777 == 0o600
             assert path.parent.stat().st_mode & 0o777 == 0o700
-            for pid in supervisor.pids.values():
-                command_line = Path(f"/proc/{pid}/cmdline").read_text()
+            for process in supervisor.processes:
+                command_line = Path(f"/proc/{process.pid}/cmdline").read_text()
                 assert path.read_text() not in command_line
 
 
@@ -126,7 +122,7 @@ class TestStop:
 
         assert first.stop() == 0
 
-        assert not any(alive(pid) for pid in first.pids.values())
+        assert gone(first.processes)
         second = supervisors.start(folder)
         assert_still_there(second)
         secret_key = first.facts["environment"]["SECRET_KEY"]
@@ -140,8 +136,7 @@ class TestStop:
 
         supervisor.popen.send_signal(signal.SIGKILL)
 
-        for pid in supervisor.pids.values():
-            assert eventually(lambda pid=pid: not alive(pid))  # type: ignore[misc]
+        assert eventually(lambda: gone(supervisor.processes))
 
     def test_start_right_after_a_kill_resumes_with_the_data(
         self, supervisors: Supervisors, folder: Path
@@ -155,7 +150,7 @@ class TestStop:
         # them.
         second = supervisors.start(folder)
 
-        assert not any(alive(pid) for pid in first.pids.values())
+        assert gone(first.processes)
         assert_still_there(second)
 
     def test_start_after_a_crash_of_everything_resumes_with_the_data(
@@ -164,8 +159,8 @@ class TestStop:
         first = supervisors.start(folder)
         write_something(first)
         first.sql("CHECKPOINT", first.facts["superuser_url"])
-        for pid in first.pids.values():
-            os.kill(pid, signal.SIGKILL)
+        for process in first.processes:
+            process.send(signal.SIGKILL)
         first.popen.kill()
         first.popen.wait()
         # After a reboot, the id in PostgreSQL's pid file may belong to an unrelated process.
@@ -282,12 +277,13 @@ class TestFolders:
     def test_temporary_services_leave_nothing(self) -> None:
         with running_services() as services:
             folder = services.data_folder
-            pids = [services.postgres.process.pid, services.redis.process.pid]
+            pids = (services.postgres.process.pid, services.redis.process.pid)
+            processes = [Process.of(pid) for pid in pids]
             assert folder.is_dir()
-            assert all(alive(pid) for pid in pids)
+            assert all(process.runs for process in processes)
 
         assert not folder.exists()
-        assert not any(alive(pid) for pid in pids)
+        assert gone(processes)
 
     def test_a_very_long_and_odd_path_works_and_can_be_removed(self, folder: Path) -> None:
         folder = folder / ("long " * 12) / ('qu"oted ' * 12) / "it's"
@@ -327,8 +323,6 @@ class TestFolders:
 
 
 def test_a_busy_port_is_stepped_around() -> None:
-    from uac_site.embedded.process import free_port
-
     with socket.socket() as busy:
         busy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         busy.bind(("127.0.0.1", 0))
@@ -342,8 +336,6 @@ def test_a_busy_port_is_stepped_around() -> None:
 
 
 def test_a_port_that_is_held_is_no_other_servers() -> None:
-    from uac_site.embedded.process import free_port, held_port
-
     with held_port() as port, held_port(port) as other:
         assert other != port
         assert free_port(port) not in (port, other)

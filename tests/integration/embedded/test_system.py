@@ -3,20 +3,15 @@
 import json
 import os
 import signal
-import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import (
-    AS_ROOT,
-    Supervisors,
-    alive,
-    children,
-    descendants,
-)
+from tests.integration.embedded.conftest import AS_ROOT, Supervisors
+from tests.processes import Process, gone, me
 from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ProcessFailed, free_port
 from uac_site.embedded.system import System, running_system
@@ -102,25 +97,16 @@ def test_a_process_that_was_stopped_is_not_taken_for_dead(system: System) -> Non
 
 
 def test_starting_from_a_thread_is_refused() -> None:
-    caught: list[str] = []
-
     def start() -> None:
-        try:
-            with running_system():
-                pass
-        except RuntimeError as error:
-            caught.append(str(error))
+        with running_system():
+            pass
 
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-
-    assert caught
-    assert "main thread" in caught[0]
+    with ThreadPoolExecutor() as threads, pytest.raises(RuntimeError, match="main thread"):
+        threads.submit(start).result()
 
 
 def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
-    before = children(os.getpid())
+    before = {process.pid for process in me().descendants()}
 
     with (
         pytest.raises(ProcessFailed, match=r"manage\.py migrate failed(.|\n)*UAC_SANDBOX_RUNNER"),
@@ -129,7 +115,7 @@ def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:
         pytest.fail("it started")
 
     # Earlier services may have new children of their own.
-    assert eventually(lambda: children(os.getpid()) <= before)
+    assert eventually(lambda: not me().descendants(but=before))
 
 
 class TestEndOfTheSupervisor:
@@ -139,13 +125,13 @@ class TestEndOfTheSupervisor:
     def test_leaves_no_process(self, packages: Path, folder: Path, end: signal.Signals) -> None:
         supervisors = Supervisors("root" if AS_ROOT else "ordinary user", packages)
         supervisor = supervisors.start(folder, "system")
-        family = descendants(supervisor.popen.pid)
-        assert family > set(supervisor.pids.values())
+        family = set(Process.of(supervisor.popen.pid).descendants())
+        assert family > set(supervisor.processes)
 
         supervisor.popen.send_signal(end)
 
         # SIGTERM ends it properly, after everything has been stopped.
         expected = 128 + end if end == signal.SIGTERM else -end
         assert supervisor.popen.wait(timeout=scaled(60)) == expected
-        assert eventually(lambda: not any(alive(pid) for pid in family))
+        assert eventually(lambda: gone(family))
         supervisors.end_all()

@@ -78,33 +78,26 @@ def test_a_repeated_request_imports_once(api: APIClient, user: MemoryUser, worke
     assert Run.objects.filter(user=user, kind="import").count() == 1
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        pytest.param({}, "no Python file", id="nothing"),
-        pytest.param(
-            {"../../etc/cron.py": "x = 1"}, "not a valid path within a project", id="traversal"
-        ),
-        pytest.param({"/etc/a.py": "x = 1"}, "not a valid path within a project", id="absolute"),
-        pytest.param({"a/../b.py": "x = 1"}, "not a valid path within a project", id="up and down"),
-        pytest.param({"a\\b.py": "x = 1"}, "not a valid path within a project", id="backslash"),
-        pytest.param({"a//b.py": "x = 1"}, "not a valid path within a project", id="empty folder"),
-        pytest.param({"a.txt": "x = 1"}, "not a Python file", id="another type"),
-        pytest.param({".py": "x = 1"}, "not a valid path", id="no name"),
-        pytest.param(
-            {"/".join("a" * 12) + ".py": "x"}, "is too long: a path may have at most", id="deep"
-        ),
-        pytest.param({f"m{n}.py": "" for n in range(501)}, "The project has 501 files", id="many"),
-        pytest.param({"a.py": "#" * (2 * 1024 * 1024 + 1)}, "at most", id="large file"),
-        pytest.param(
-            {f"m{n}.py": "#" * (1024 * 1024) for n in range(7)},
-            "The project has 7340032 bytes",
-            id="large",
-        ),
-        pytest.param({"a.py": 1}, "Send a string", id="no text"),
-        pytest.param(["a.py"], "Send an object", id="a list"),
-    ],
-)
+# The files of a request, and a part of the message.
+NO_PROJECTS: dict[str, tuple[Any, str]] = {
+    "nothing": ({}, "no Python file"),
+    "traversal": ({"../../etc/cron.py": "x = 1"}, "not a valid path within a project"),
+    "absolute": ({"/etc/a.py": "x = 1"}, "not a valid path within a project"),
+    "up and down": ({"a/../b.py": "x = 1"}, "not a valid path within a project"),
+    "backslash": ({"a\\b.py": "x = 1"}, "not a valid path within a project"),
+    "empty folder": ({"a//b.py": "x = 1"}, "not a valid path within a project"),
+    "another type": ({"a.txt": "x = 1"}, "not a Python file"),
+    "no name": ({".py": "x = 1"}, "not a valid path"),
+    "deep": ({"/".join("a" * 12) + ".py": "x"}, "is too long: a path may have at most"),
+    "many": ({f"m{n}.py": "" for n in range(501)}, "The project has 501 files"),
+    "large file": ({"a.py": "#" * (2 * 1024 * 1024 + 1)}, "at most"),
+    "large": ({f"m{n}.py": "#" * (1024 * 1024) for n in range(7)}, "The project has 7340032 bytes"),
+    "no text": ({"a.py": 1}, "Send a string"),
+    "a list": (["a.py"], "Send an object"),
+}
+
+
+@pytest.mark.parametrize(("files", "message"), NO_PROJECTS.values(), ids=NO_PROJECTS)
 def test_files_that_are_no_project_are_refused_at_once(
     api: APIClient, user: MemoryUser, files: Any, message: str
 ) -> None:

@@ -25,8 +25,7 @@ def test_an_import_is_redacted_with_its_records_and_old_constraints(
     # Given an import with an old constraint that has spoken, and a record of another entry
     files = {path: text.replace("Tokyo", MARKER) for path, text in PAPER.items()}
     files["constraints/passport.py"] += f"# {MARKER}\n"
-    run = import_files(files)
-    assert run.outcome == "ok", run.error
+    import_files(files)
     own = {"domain": "travel", "type": "Stay", "key": "a", "data": {"where": "Bonn"}}
     log.append(user, [Draft(kind=EntryKind.RECORD, data=own)], source="test")
     work()

@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 import structlog
@@ -62,8 +62,16 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recently active dispatcher, a sandbox worker, and queues left by other tests."""
     monkeypatch.setattr(hosts, "SILENT", MINUTE)  # however long a test takes
     redis_client().flushdb()
+    all_beat()
+
+
+def all_beat() -> None:
     alarms.beat(alarms.DISPATCHER)
-    hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+    host_beat("one")
+
+
+def host_beat(name: str) -> None:
+    hosts.beat(name, started_at=timezone.now(), threads=1, report={})
 
 
 def waiting_for(user: MemoryUser, minutes: float) -> None:
@@ -77,6 +85,10 @@ def failing(user: MemoryUser, times: int) -> None:
     Lane.objects.filter(user=user, name=LaneName.RECORDS).update(attempts=times)
 
 
+def broken() -> Iterator[alarms.AlarmCondition]:
+    raise ValueError("a name as long as no column")
+
+
 def test_of_a_healthy_server_nothing_is_said(healthy: None, user: MemoryUser) -> None:
     waiting_for(user, 4)
 
@@ -87,9 +99,6 @@ def test_a_look_that_fails_is_told_and_hides_nothing_else(
     healthy: None, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting_for(user, 6)
-
-    def broken() -> Iterator[alarms.AlarmCondition]:
-        raise ValueError("a name as long as no column")
 
     monkeypatch.setattr(alarms, "LOOKS", {**alarms.LOOKS, "sandbox hosts": broken})
 
@@ -105,9 +114,6 @@ def test_what_cannot_be_looked_at_is_not_over(
     waiting_for(user, 6)
     alarms.evaluate()
     assert raised() == ["waiting: records"]
-
-    def broken() -> Iterator[alarms.AlarmCondition]:
-        raise ValueError("for an hour")
 
     with monkeypatch.context() as patch, later(60):
         alarms.beat(alarms.DISPATCHER)
@@ -171,7 +177,7 @@ def test_a_dispatcher_that_is_silent(healthy: None) -> None:
 
 
 def test_a_dispatcher_that_never_was_is_given_a_minute() -> None:
-    hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+    host_beat("one")
     assert names() == set()
 
     Heartbeat.objects.filter(name=alarms.DISPATCHER).update(at=timezone.now() - 2 * MINUTE)
@@ -191,7 +197,7 @@ def test_no_sandbox_worker_is_told_after_a_minute(healthy: None) -> None:
 
 def test_a_sandbox_worker_that_was_killed_and_one_that_was_taken_away(healthy: None) -> None:
     for name, minutes in (("killed", 5), ("taken away", 90)):
-        hosts.beat(name, started_at=timezone.now(), threads=1, report={})
+        host_beat(name)
         SandboxHost.objects.filter(name=name).update(seen_at=timezone.now() - minutes * MINUTE)
 
     assert names() == {"sandbox host killed"}
@@ -205,6 +211,17 @@ def model(settings: Settings) -> str:
     return "openai:m"
 
 
+def called(
+    user: MemoryUser, purpose: LlmPurpose, model: str, outcome: LlmOutcome, minutes: float
+) -> None:
+    most = Usage(input_tokens=1, output_tokens=1)
+    attempt = Attempt(model=model, turn=1, attempt=1, prompt={}, most=most, seconds=9)
+    work = CallSession(workspace=user.workspace, purpose=purpose)
+    with later(-minutes):
+        call = llm_calls.start(work, attempt, keep_content=False)
+        llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)
+
+
 def ended(
     user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0, model: str = "openai:m"
 ) -> None:
@@ -212,12 +229,7 @@ def ended(
 
     Its work waits, if the call failed.
     """
-    most = Usage(input_tokens=1, output_tokens=1)
-    attempt = Attempt(model=model, turn=1, attempt=1, prompt={}, most=most, seconds=9)
-    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.MEMORIZE)
-    with later(-minutes):
-        call = llm_calls.start(work, attempt, keep_content=False)
-        llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)
+    called(user, LlmPurpose.MEMORIZE, model, outcome, minutes)
     waits = outcome != LlmOutcome.OK
     Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(
         due_at=timezone.now() if waits else None,
@@ -281,14 +293,9 @@ def test_of_a_model_that_is_used_no_more_nothing_is_told(
     assert names() == set()
 
 
-def embedding_ended(user: MemoryUser, outcome: LlmOutcome, *, minutes: float = 0) -> None:
-    """Store a call for vectors with this outcome, so many minutes ago."""
-    most = Usage(input_tokens=1, output_tokens=0)
-    attempt = Attempt(model="openai:e", turn=1, attempt=1, prompt={}, most=most, seconds=9)
-    work = CallSession(workspace=user.workspace, purpose=LlmPurpose.EMBED)
-    with later(-minutes):
-        call = llm_calls.start(work, attempt, keep_content=False)
-        llm_calls.finish(call, Ending(outcome=outcome, seconds=1), keep_content=False)
+def embedding_ended(user: MemoryUser, outcome: LlmOutcome) -> None:
+    """Store a call for vectors with this outcome."""
+    called(user, LlmPurpose.EMBED, "openai:e", outcome, minutes=0)
 
 
 def test_a_provider_of_embeddings_that_fails_again_and_again_is_told(
@@ -407,8 +414,7 @@ def test_an_alarm_is_raised_once_and_cleared_once(
         assert raised() == ["failing: records"]  # what comes and goes is told once
         with later(2):
             for _ in range(3):
-                alarms.beat(alarms.DISPATCHER)
-                hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+                all_beat()
                 alarms.evaluate()
 
     assert raised() == []
@@ -418,29 +424,21 @@ def test_an_alarm_is_raised_once_and_cleared_once(
     ]
 
 
-Staff = Callable[..., StaffSubscription]
-
-
-@pytest.fixture
-def subscribed() -> Staff:
+def subscribe(
+    name: str = "eve", *, operations: bool = True, may: Collection[str] = ("view_alarm",)
+) -> None:
     """Have a member of the staff subscribe."""
-
-    def do(
-        name: str = "eve", *, operations: bool = True, may: Collection[str] = ("view_alarm",)
-    ) -> StaffSubscription:
-        eve = User.objects.create(username=name, email=f"{name}@example.org", is_staff=True)
-        eve.user_permissions.set(Permission.objects.filter(codename__in=may))
-        return StaffSubscription.objects.create(staff=eve, operations=operations)
-
-    return do
+    eve = User.objects.create(username=name, email=f"{name}@example.org", is_staff=True)
+    eve.user_permissions.set(Permission.objects.filter(codename__in=may))
+    StaffSubscription.objects.create(staff=eve, operations=operations)
 
 
 def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
-    healthy: None, user: MemoryUser, settings: Settings, subscribed: Staff
+    healthy: None, user: MemoryUser, settings: Settings
 ) -> None:
-    subscribed()
-    subscribed("indifferent", operations=False)
-    subscribed("forbidden", may=[])
+    subscribe()
+    subscribe("indifferent", operations=False)
+    subscribe("forbidden", may=[])
     settings.UAC_BASE_URL = "https://uac.example.org"
     failing(user, settings.UAC_STUCK_ATTEMPTS)
 
@@ -456,8 +454,7 @@ def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
 
     Lane.objects.filter(user=user).update(attempts=0)
     with later(2):
-        alarms.beat(alarms.DISPATCHER)
-        hosts.beat("one", started_at=timezone.now(), threads=1, report={})
+        all_beat()
         for _ in range(3):
             alarms.evaluate()
             alarms.tell()
@@ -466,12 +463,9 @@ def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
 
 
 def test_what_cannot_be_mailed_is_told_later(
-    healthy: None,
-    user: MemoryUser,
-    settings: Settings,
-    subscribed: Staff,
+    healthy: None, user: MemoryUser, settings: Settings
 ) -> None:
-    subscribed()
+    subscribe()
     failing(user, settings.UAC_STUCK_ATTEMPTS)
     alarms.evaluate()
     smtp = "django.core.mail.backends.smtp.EmailBackend"
@@ -516,22 +510,19 @@ def refused(user: MemoryUser, model: str, settings: Settings) -> list[MemoryUser
     for one in people:
         make_session(one, model=model, refusals=4, at=timezone.now() - 5 * MINUTE)
     for one in people:
-        log.append(
-            one,
-            [Draft(kind=EntryKind.FACT, content="tea", metadata={"urgent": True})],
-            source="t",
-        )
+        fact = Draft(kind=EntryKind.FACT, content="tea", metadata={"urgent": True})
+        log.append(one, [fact], source="t")
         due = lanes.due(LaneName.STRUCTURE).filter(user=one)
         assert llm_turns.claim(due, user.workspace_id) is None
     return people
 
 
 def test_a_model_that_is_stopped_is_told_once_and_not_for_each_user(
-    healthy: None, refused: list[MemoryUser], subscribed: Staff
+    healthy: None, refused: list[MemoryUser]
 ) -> None:
     # Given two users who wait because their workspace's model is stopped
     workspace = refused[0].workspace
-    subscribed()
+    subscribe()
     # Then there is one alarm, and one mail
     for _ in range(3):
         alarms.evaluate()

@@ -43,10 +43,11 @@ SAFE: dict[str, Any] = {
 }
 
 
-def found(settings: Settings, **changes: Any) -> list[str]:
+def found(settings: Settings, *, deploy: bool = False, **changes: Any) -> list[str]:
     for name, value in {**SAFE, **changes}.items():
         setattr(settings, name, value)
-    return [str(message.id) for message in run_checks(tags=[checks.TAG])]
+    found = run_checks(tags=[checks.TAG], include_deployment_checks=deploy)
+    return [str(message.id) for message in found]
 
 
 def test_a_safe_production_is_accepted(settings: Settings) -> None:
@@ -141,10 +142,7 @@ def test_static_files_that_are_not_collected_are_told_to_the_web_process(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def told() -> list[str]:
-        for name, value in {**SAFE, "STATIC_ROOT": environ.Path(str(tmp_path))}.items():
-            setattr(settings, name, value)
-        found = run_checks(tags=[checks.TAG], include_deployment_checks=True)
-        return [str(message.id) for message in found]
+        return found(settings, deploy=True, STATIC_ROOT=environ.Path(str(tmp_path)))
 
     monkeypatch.setattr(service_checks, "starting", "worker")
     assert told() == []

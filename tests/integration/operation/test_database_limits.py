@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,20 +38,34 @@ def held(live_database: str, user: MemoryUser, settings: Settings) -> Iterator[N
     settings.UAC_WEB_STATEMENT_SECONDS = 60.0
     settings.UAC_WEB_LOCK_SECONDS = SECONDS
     settings.UAC_TRANSACTION_IDLE_SECONDS = 60.0
+    with options_restored():
+        hold()
+        yield
+
+
+@contextmanager
+def options_restored() -> Iterator[dict[str, Any]]:
+    """Yield the options of new connections; restore them in the end."""
     options = connections.settings["default"]["OPTIONS"]
     before = dict(options)
-    options.pop("options", None)  # of a test that has loaded the web's application
-    connection.close()
+    try:
+        yield options
+    finally:
+        connection.close()
+        options.clear()
+        options.update(before)
+
+
+def hold() -> None:
+    """Apply the settings of a web process from now on."""
+    released()
     timeouts.hold_to("web")
-    yield
-    connection.close()
-    options.clear()
-    options.update(before)
 
 
 def released() -> None:
     """Remove the time limits from now on: a busy machine may hold up anything for that long."""
-    connections.settings["default"]["OPTIONS"].pop("options")
+    # A test that has loaded the web's application may have set them.
+    connections.settings["default"]["OPTIONS"].pop("options", None)
     connection.close()
 
 
@@ -71,6 +86,7 @@ def setting(name: str) -> str:
     return str(value)
 
 
+LOCK = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
 ENTRY = {"entries": [{"kind": "message", "role": "user", "content": "Hello."}]}
 
 
@@ -96,8 +112,7 @@ def test_a_pooler_gets_no_options(live_database: str, settings: Settings) -> Non
 def test_an_append_behind_a_lock_is_refused_and_nothing_is_written(
     held: None, live_database: str, user: MemoryUser, api: APIClient
 ) -> None:
-    lock = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
-    with other(live_database, lock, user.pk):
+    with other(live_database, LOCK, user.pk):
         answer = api.post("/v1/users/ada/entries/", ENTRY)
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
@@ -119,9 +134,7 @@ def test_a_read_that_takes_too_long_is_refused_with_what_to_do(
 ) -> None:
     settings.UAC_WEB_LOCK_SECONDS = 60
     settings.UAC_WEB_STATEMENT_SECONDS = 3 * SECONDS
-    connections.settings["default"]["OPTIONS"].pop("options")
-    timeouts.hold_to("web")
-    connection.close()
+    hold()
     with other(live_database, "LOCK TABLE memory_memoryuser, memory_logentry"):
         answer = api.get(path)
 
@@ -140,9 +153,7 @@ def test_a_search_whose_filter_takes_too_long_is_refused_with_what_to_do(
 ) -> None:
     api.post("/v1/users/ada/entries/", ENTRY)
     settings.UAC_WEB_STATEMENT_SECONDS = SECONDS
-    connections.settings["default"]["OPTIONS"].pop("options")
-    timeouts.hold_to("web")
-    connection.close()
+    hold()
     slow = filters._ONCE.replace("OFFSET", "FROM pg_sleep(600) OFFSET")
     monkeypatch.setattr(filters, "_ONCE", slow)
     body = {"query": "hello", "filters": {"metadata.channel": "mail"}}
@@ -181,11 +192,10 @@ def read_groups(api: APIClient, body: dict[str, Any]) -> tuple[int, int]:
 
 
 def test_mem0s_client_is_told_the_same(held: None, live_database: str, user: MemoryUser) -> None:
-    lock = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
     messages = [{"role": "user", "content": "Hello."}]
     body = {"user_id": "ada", "messages": messages, "infer": False}
     _, key = create_key(user.workspace, "mem0")
-    with other(live_database, lock, user.pk):
+    with other(live_database, LOCK, user.pk):
         api = APIClient(HTTP_AUTHORIZATION=f"Token {key}")
         answer = api.post("/mem0/v3/memories/add/", body)
 
@@ -238,8 +248,7 @@ def test_a_worker_that_runs_into_a_limit_has_the_work_done_later(
 ) -> None:
     log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}})], source="t")
     lanes = Lane.objects.filter(user=user, name=LaneName.RECORDS)
-    lock = "SELECT 1 FROM memory_memoryuser WHERE id = %s FOR UPDATE"
-    with other(live_database, lock, user.pk), pytest.raises(OperationalError):
+    with other(live_database, LOCK, user.pk), pytest.raises(OperationalError):
         tasks.checkpoint_records(user.pk)
     released()
     lane = lanes.get()
@@ -268,43 +277,35 @@ def test_a_step_that_runs_into_a_limit_keeps_no_other_from_being_taken(
 
 
 def test_threads_share_a_pool_and_wait_for_it_no_longer_than_they_may(
-    live_database: str, user: MemoryUser
+    live_database: str, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = connections.settings["default"]["OPTIONS"]
-    before, age = dict(options), connection.settings_dict["CONN_MAX_AGE"]
-    connection.close()
-    options["pool"] = {"min_size": 2, "max_size": 2, "timeout": SECONDS}
-    connection.settings_dict["CONN_MAX_AGE"] = 0
-    found: list[int] = []
-    refused: list[Exception] = []
     all_came = threading.Barrier(4)
 
-    def count() -> None:
+    def asked(number: int) -> bool:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT count(*) FROM pg_stat_activity")
-                found.append(cursor.fetchone()[0])
+                assert cursor.fetchone()[0]
                 all_came.wait(scaled(60))
-        except OperationalError as error:
-            refused.append(error)
+                return True
+        except OperationalError:
             all_came.wait(scaled(60))
+            return False
         finally:
             connection.close()
 
-    try:
-        connection.pool.open(wait=True, timeout=scaled(60))  # type: ignore[attr-defined]
-        threads = [threading.Thread(target=count) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        connection.close_pool()  # type: ignore[attr-defined]
-        options.clear()
-        options.update(before)
-        connection.settings_dict["CONN_MAX_AGE"] = age
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    with options_restored() as options:
+        options["pool"] = {"min_size": 2, "max_size": 2, "timeout": SECONDS}
+        try:
+            connection.pool.open(wait=True, timeout=scaled(60))  # type: ignore[attr-defined]
+            with ThreadPoolExecutor(4) as threads:
+                answered = list(threads.map(asked, range(4)))
+        finally:
+            connection.close_pool()  # type: ignore[attr-defined]
 
-    assert (len(found), len(refused)) == (2, 2)
+    assert sorted(answered) == [False, False, True, True]
 
 
 def test_what_the_url_asks_for_is_kept() -> None:

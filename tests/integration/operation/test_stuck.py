@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
-from pytest_django.fixtures import Settings
 
 from memory import log
 from memory.delivery import delivery_attempts, outbox
@@ -117,7 +117,7 @@ def test_a_lane_waits_since_its_oldest_entry_came(user: MemoryUser) -> None:
 
 
 def test_what_failed_often_is_found_with_its_error_and_tried_now(
-    user: MemoryUser, settings: Settings
+    user: MemoryUser,
 ) -> None:
     lane = appended(user)
     failed(lane, settings.UAC_STUCK_ATTEMPTS)
@@ -133,7 +133,7 @@ def test_what_failed_often_is_found_with_its_error_and_tried_now(
     assert leases.claim(kind.work()) == lane
 
 
-def test_what_failed_less_often_is_not_stuck(user: MemoryUser, settings: Settings) -> None:
+def test_what_failed_less_often_is_not_stuck(user: MemoryUser) -> None:
     failed(appended(user), settings.UAC_STUCK_ATTEMPTS - 1)
 
     assert stuck.found(KINDS["records"], 10) == []
@@ -146,11 +146,9 @@ def test_what_failed_less_often_is_not_stuck(user: MemoryUser, settings: Setting
     ids=str,
 )
 def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
-    user: MemoryUser, settings: Settings, kind: RunKind, name: str
+    user: MemoryUser, kind: RunKind, name: str
 ) -> None:
-    run = make_run(make_checkpoint(user), kind=kind)
-    failed(run, settings.UAC_MAX_ATTEMPTS)
-    assert dispatching.abandon_hopeless_runs() == 1
+    run = given_up(user, kind)
     assert standing(name).dead == 1
     assert standing("questions" if name == "runs" else "runs").dead == 0
 
@@ -164,10 +162,16 @@ def test_a_run_that_was_given_up_is_dead_until_it_is_tried_again(
     assert standing(name).dead == 0
 
 
-def test_a_run_that_was_dismissed_stays_given_up(user: MemoryUser, settings: Settings) -> None:
-    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
+def given_up(user: MemoryUser, kind: RunKind = RunKind.QUERY) -> Run:
+    """Return a run that was given up after its last attempt."""
+    run = make_run(make_checkpoint(user), kind=kind)
     failed(run, settings.UAC_MAX_ATTEMPTS)
-    dispatching.abandon_hopeless_runs()
+    assert dispatching.abandon_hopeless_runs() == 1
+    return run
+
+
+def test_a_run_that_was_dismissed_stays_given_up(user: MemoryUser) -> None:
+    run = given_up(user)
 
     assert stuck.dismiss(KINDS["runs"], [run.pk]) == 1
 
@@ -176,10 +180,8 @@ def test_a_run_that_was_dismissed_stays_given_up(user: MemoryUser, settings: Set
     assert stuck.found(KINDS["runs"], 10) == []
 
 
-def test_a_run_that_was_redacted_is_not_tried_again(user: MemoryUser, settings: Settings) -> None:
-    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
-    failed(run, settings.UAC_MAX_ATTEMPTS)
-    dispatching.abandon_hopeless_runs()
+def test_a_run_that_was_redacted_is_not_tried_again(user: MemoryUser) -> None:
+    run = given_up(user)
     Run.objects.filter(pk=run.pk).update(error={"type": "redacted"}, input={"redacted": True})
 
     assert stuck.try_again(KINDS["runs"], [run.pk]) == 0
@@ -202,11 +204,7 @@ def test_a_settled_run_is_nothing_to_try_again(user: MemoryUser) -> None:
 
 
 def test_a_webhook_message_that_was_given_up_is_sent_again(user: MemoryUser) -> None:
-    endpoint = WebhookEndpoint.objects.create(
-        workspace=user.workspace, url="https://hooks.example/", secret=b"none"
-    )
-    message = Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
-    given_up_after_its_last_try(message, payload="{}")
+    message = given_up_after_its_last_try(make_message(user))
     assert standing("deliveries").dead == 1
 
     assert stuck.try_again(KINDS["deliveries"], [message.pk]) == 1
@@ -217,18 +215,21 @@ def test_a_webhook_message_that_was_given_up_is_sent_again(user: MemoryUser) -> 
 
 
 def test_a_message_that_was_redacted_is_no_dead_letter(user: MemoryUser) -> None:
-    endpoint = WebhookEndpoint.objects.create(
-        workspace=user.workspace, url="https://hooks.example/", secret=b"none"
-    )
-    message = Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
-    given_up_after_its_last_try(message, payload="{}")
+    message = given_up_after_its_last_try(make_message(user))
 
     outbox.redact(user, [message.pk])
 
     assert standing("deliveries").dead == 0
 
 
-def given_up_after_its_last_try(message: Delivery, payload: str) -> None:
+def make_message(user: MemoryUser, *, enabled: bool = True) -> Delivery:
+    endpoint = WebhookEndpoint.objects.create(
+        workspace=user.workspace, url="https://hooks.example/", secret=b"none", enabled=enabled
+    )
+    return Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
+
+
+def given_up_after_its_last_try(message: Delivery) -> Delivery:
     Delivery.objects.filter(pk=message.pk).update(attempts=50)
     claimed = delivery_attempts.claim(str(message.endpoint_id))
     assert claimed is not None
@@ -236,13 +237,11 @@ def given_up_after_its_last_try(message: Delivery, payload: str) -> None:
     delivery_attempts.record(attempt)
     message.refresh_from_db()
     assert message.state == DeliveryState.GIVEN_UP
+    return message
 
 
 def test_messages_to_an_endpoint_that_is_disabled_do_not_wait(user: MemoryUser) -> None:
-    endpoint = WebhookEndpoint.objects.create(
-        workspace=user.workspace, url="https://hooks.example/", secret=b"none", enabled=False
-    )
-    Delivery.objects.create(endpoint=endpoint, type="alert.opened", payload="{}")
+    make_message(user, enabled=False)
 
     assert standing("deliveries").waiting == 0
 

@@ -19,8 +19,6 @@ from tests.integration.checkpointing.conftest import trip
 from tests.services import SERVICES
 from workers import tasks
 
-Tamper = Callable[[str], None]
-
 
 @pytest.fixture
 def lived(live_database: str, user: MemoryUser, work: Callable[[], None]) -> MemoryUser:
@@ -38,13 +36,8 @@ def lived(live_database: str, user: MemoryUser, work: Callable[[], None]) -> Mem
     return user
 
 
-@pytest.fixture
-def tamper(live_database: str) -> Tamper:
-    """Execute a statement as a superuser who has switched all triggers off."""
-    return lambda statement: tamper_with(live_database, statement)
-
-
 def tamper_with(database: str, statement: str) -> None:
+    """Execute a statement as a superuser who has switched all triggers off."""
     url = SERVICES.postgres.superuser_url.rsplit("/", 1)[0] + f"/{database}"
     with psycopg.connect(url) as superuser:
         superuser.execute("SET session_replication_role = replica")
@@ -66,44 +59,36 @@ def test_an_untouched_memory_verifies(lived: MemoryUser) -> None:
     assert verify() == "verified 1 users, 4 entries: 0 problems\n"
 
 
-@pytest.mark.parametrize(
-    ("statement", "problem"),
-    [
-        (
-            "UPDATE memory_logentry SET content = 'I like Bonn' WHERE seq = 2",
-            "entry 2: its content",
-        ),
-        ("UPDATE memory_logentry SET occurred_at = now() WHERE seq = 1", "entry 1: its hash"),
-        ("UPDATE memory_logentry SET kind = 'fact' WHERE seq = 2", "entry 2: its hash"),
-        (
-            "UPDATE memory_logentry SET redacted_at = now(), content = 'forged' WHERE seq = 2",
-            "entry 2: it is redacted but still has content",
-        ),
-        ("DELETE FROM memory_logentry WHERE seq = 2", "entry 2 is missing"),
-        ("DELETE FROM memory_logentry WHERE seq = 4", "the log ends at entry 3"),
-        ("UPDATE memory_logentry SET seq = 9 WHERE seq = 4", "entry 4 is missing"),
-        (
-            "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
-            " SELECT id, 9, 'covered', '', now() FROM memory_memoryuser",
-            "an outcome for entry 9",
-        ),
-        ("UPDATE memory_blob SET content = content || '#'", "the hash of its content is different"),
-        ("DELETE FROM memory_blob WHERE content LIKE '%Oslo%'", "state.py is missing"),
-        (
-            "UPDATE memory_checkpoint SET verdict = '{\"accepted\": false}' WHERE version = 2",
-            "version 2 did not pass the gate",
-        ),
-        (
-            "UPDATE memory_memoryuser SET head_id = (SELECT min(id) FROM memory_checkpoint)",
-            "the head is not the newest version",
-        ),
-        ("UPDATE memory_recordlocation SET path = 'x.py'", "which does not exist"),
-    ],
-)
+# What is done to the database → the problem that is found.
+TAMPERED = {
+    "UPDATE memory_logentry SET content = 'I like Bonn' WHERE seq = 2": "entry 2: its content",
+    "UPDATE memory_logentry SET occurred_at = now() WHERE seq = 1": "entry 1: its hash",
+    "UPDATE memory_logentry SET kind = 'fact' WHERE seq = 2": "entry 2: its hash",
+    "UPDATE memory_logentry SET redacted_at = now(), content = 'forged' WHERE seq = 2": (
+        "entry 2: it is redacted but still has content"
+    ),
+    "DELETE FROM memory_logentry WHERE seq = 2": "entry 2 is missing",
+    "DELETE FROM memory_logentry WHERE seq = 4": "the log ends at entry 3",
+    "UPDATE memory_logentry SET seq = 9 WHERE seq = 4": "entry 4 is missing",
+    "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
+    " SELECT id, 9, 'covered', '', now() FROM memory_memoryuser": "an outcome for entry 9",
+    "UPDATE memory_blob SET content = content || '#'": "the hash of its content is different",
+    "DELETE FROM memory_blob WHERE content LIKE '%Oslo%'": "state.py is missing",
+    "UPDATE memory_checkpoint SET verdict = '{\"accepted\": false}' WHERE version = 2": (
+        "version 2 did not pass the gate"
+    ),
+    "UPDATE memory_memoryuser SET head_id = (SELECT min(id) FROM memory_checkpoint)": (
+        "the head is not the newest version"
+    ),
+    "UPDATE memory_recordlocation SET path = 'x.py'": "which does not exist",
+}
+
+
+@pytest.mark.parametrize(("statement", "problem"), TAMPERED.items())
 def test_every_kind_of_tampering_is_found(
-    lived: MemoryUser, tamper: Tamper, statement: str, problem: str
+    lived: MemoryUser, live_database: str, statement: str, problem: str
 ) -> None:
-    tamper(statement)
+    tamper_with(live_database, statement)
 
     report = verify()
     assert problem in report

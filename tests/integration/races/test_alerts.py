@@ -23,10 +23,16 @@ JustBefore = Callable[[object, str, Act], None]
 HOUR = datetime.timedelta(hours=1)
 
 
-def opened(user: MemoryUser) -> Alert:
+@pytest.fixture
+def alert(user: MemoryUser) -> Alert:
     with transaction.atomic():
         run_finds(user, finding(record("m-1", 1)))
     return Alert.objects.get(user=user)
+
+
+def snooze_until_now(alert: Alert) -> None:
+    lifecycle.snooze(alert, actor="eve", until=timezone.now() + HOUR)
+    Alert.objects.update(snoozed_until=timezone.now())
 
 
 def told() -> list[str]:
@@ -34,9 +40,8 @@ def told() -> list[str]:
 
 
 def test_acknowledged_while_it_is_being_resolved_it_stays_resolved(
-    user: MemoryUser, just_before: JustBefore
+    user: MemoryUser, alert: Alert, just_before: JustBefore
 ) -> None:
-    alert = opened(user)
     with at_the_lock(lambda: lifecycle.acknowledge(alert, actor="eve")) as eve:
         just_before(reconcile, "resolve_alert", eve.start_and_wait_for_lock)
         with transaction.atomic():
@@ -50,10 +55,8 @@ def test_acknowledged_while_it_is_being_resolved_it_stays_resolved(
 
 
 def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
-    user: MemoryUser, just_before: JustBefore
+    user: MemoryUser, alert: Alert, just_before: JustBefore
 ) -> None:
-    alert = opened(user)
-
     def resolve() -> None:
         with transaction.atomic():
             run_finds(user)
@@ -69,10 +72,9 @@ def test_resolved_while_it_is_being_acknowledged_both_are_told_in_order(
 
 
 def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
-    user: MemoryUser, just_before: JustBefore
+    alert: Alert, just_before: JustBefore
 ) -> None:
     """The clock has listed the alert for escalation when she acknowledges it."""
-    alert = opened(user)
     Alert.objects.update(escalate_at=timezone.now())
     just_before(lifecycle, "_escalate", lambda: lifecycle.acknowledge(alert, actor="eve"))
 
@@ -84,9 +86,8 @@ def test_acknowledged_when_it_is_due_to_be_escalated_nobody_is_bothered(
 
 
 def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
-    user: MemoryUser, just_before: JustBefore
+    alert: Alert, just_before: JustBefore
 ) -> None:
-    alert = opened(user)
     Alert.objects.update(escalate_at=timezone.now())
     escalated: list[int] = []
     with at_the_lock(lambda: escalated.append(lifecycle.escalate(10))) as clock:
@@ -98,11 +99,9 @@ def test_while_somebody_acknowledges_it_the_clock_passes_it_over(
 
 
 def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
-    user: MemoryUser, just_before: JustBefore
+    alert: Alert, just_before: JustBefore
 ) -> None:
-    alert = opened(user)
-    lifecycle.snooze(alert, actor="eve", until=timezone.now() + HOUR)
-    Alert.objects.update(snoozed_until=timezone.now())
+    snooze_until_now(alert)
     just_before(lifecycle, "_wake", lambda: lifecycle.acknowledge(alert, actor="eve"))
 
     assert lifecycle.wake(10) == 0
@@ -113,11 +112,9 @@ def test_acknowledged_when_its_snooze_ends_it_does_not_wake(
 
 
 def test_acknowledged_while_it_wakes_it_is_open_for_a_moment_and_acknowledged_then(
-    user: MemoryUser, just_before: JustBefore
+    alert: Alert, just_before: JustBefore
 ) -> None:
-    alert = opened(user)
-    lifecycle.snooze(alert, actor="eve", until=timezone.now() + HOUR)
-    Alert.objects.update(snoozed_until=timezone.now())
+    snooze_until_now(alert)
     with at_the_lock(lambda: lifecycle.acknowledge(alert, actor="eve")) as eve:
         just_before(lifecycle, "reopen_alert", eve.start_and_wait_for_lock)
         assert lifecycle.wake(10) == 1

@@ -893,7 +893,9 @@ def test_a_step_of_blank_texts_alone_keeps_no_others_from_their_vectors(
 def test_what_another_model_has_begun_is_thrown_away(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, steps_of_ten: None
 ) -> None:
-    server = serve(lambda one: embedded(one) if len(server.texts) < 25 else status(503))
+    server: EmbeddingsServer = serve(
+        lambda one: embedded(one) if len(server.texts) < 25 else status(503)
+    )
     say_all(["a puppy"] * 3 + [f"a kitten {number}" for number in range(announcing.TAIL)])
     with pytest.raises(EmbeddingFailed):
         index_all(user)
@@ -907,7 +909,9 @@ def test_what_another_model_has_begun_is_thrown_away(
 def test_a_redaction_takes_along_what_was_embedded_so_far(
     user: MemoryUser, say: Say, say_all: SayAll, serve: Serve, steps_of_ten: None
 ) -> None:
-    server = serve(lambda one: embedded(one) if len(server.texts) < 25 else status(503))
+    server: EmbeddingsServer = serve(
+        lambda one: embedded(one) if len(server.texts) < 25 else status(503)
+    )
     secret = say("my secret puppy")
     say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
     with pytest.raises(EmbeddingFailed):
