@@ -13,7 +13,7 @@ from django.db import transaction
 
 from memory.llm.language_models import LanguageModelError
 from memory.llm.llm_calls import CallSession
-from memory.models import MemoryUser, Run
+from memory.models import Run
 from memory.models.llm import LlmPurpose
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.project import manifest_text
@@ -85,7 +85,8 @@ class _Session:
 
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
-        self._run, self._user = run, _as_of(run)
+        self._run, self._user = run, run.user
+        self._user.head = history.state_of(run)  # the requested version, not the newest
         work = CallSession(
             workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run
         )
@@ -249,10 +250,3 @@ class _Session:
 
 class SandboxAbsent(LanguageModelError):
     """No sandbox is available to run the model's query; the question isn't the problem."""
-
-
-def _as_of(run: Run) -> MemoryUser:
-    """Return the run's user, with the requested version instead of the newest as its head."""
-    user = run.user
-    user.head = history.state_of(run)
-    return user

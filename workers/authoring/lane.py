@@ -2,7 +2,7 @@
 
 import datetime
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 from django.db import DatabaseError, InterfaceError, transaction
@@ -24,12 +24,9 @@ from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of slices, and of windows, settled each time the lane is claimed, so that a user
-# with a long backlog doesn't hold up other users.
-ROUNDS = 10
 # Maximum wait before rechecking an exhausted budget, which may be raised at any time.
 BUDGET_AGAIN = datetime.timedelta(minutes=15)
-# Errors that `_patiently` never blames on an entry.
+# Errors that are never blamed on an entry.
 PASSING = (
     NotSettled,
     LanguageModelError,
@@ -67,7 +64,10 @@ def _work_on(lane: Lane) -> None:
     try:
         with leases.kept(lane):
             _settle(lane)
-            _advance(lane)
+            # Store how far the log is settled without gaps, so that this part isn't reread.
+            last = structure.newest(user_pk).last_seq
+            rest = lanes.pending(lane, 1)
+            lanes.advance(lane, rest[0].seq - 1 if rest else last)
             lanes.release(lane)
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
@@ -88,7 +88,6 @@ def _settle(lane: Lane) -> None:
     """
     if structure.unjudged(structure.newest(lane.user_id)):
         raise NotJudgedYet("an earlier proposal has not been judged yet")
-    memorizing: NotSettled | None = None
     structuring: NotSettled | None = None
 
     def remember(messages: Sequence[LogEntry]) -> None:
@@ -98,17 +97,7 @@ def _settle(lane: Lane) -> None:
         # before.
         structuring = _structure(lane, first) if first else None
 
-    try:
-        settle(
-            functools.partial(memorize.pending, lane),
-            _patiently(lane, remember),
-            functools.partial(_reject, lane),
-            most=memorize.MAX_MESSAGES,
-            rounds=ROUNDS,
-            attempt=lane.attempts,
-        )
-    except NotSettled as error:
-        memorizing = error
+    memorizing = _settle_pending(lane, memorize.pending, remember, memorize.MAX_MESSAGES)
     if structuring is None:
         structuring = _structure(lane)
     if failure := structuring or memorizing:
@@ -126,27 +115,19 @@ def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSet
         answer = answers.pop() if answers else None
         structure.structure(lane, structure.newest(lane.user_id), entries, answer)
 
-    try:
-        settle(
-            functools.partial(structure.pending, lane),
-            _patiently(lane, work),
-            functools.partial(_reject, lane),
-            most=structure.MAX_ENTRIES,
-            rounds=ROUNDS,
-            attempt=lane.attempts,
-        )
-    except NotSettled as error:
-        return error
-    return None
+    return _settle_pending(lane, structure.pending, work, structure.MAX_ENTRIES)
 
 
-def _patiently(
-    lane: Lane, work: Callable[[Sequence[LogEntry]], None]
-) -> Callable[[Sequence[LogEntry]], None]:
-    """Wrap `work` so that repeated errors in our own code are blamed on the entries.
+def _settle_pending(
+    lane: Lane,
+    pending: Callable[[Lane, int, Collection[int]], Sequence[LogEntry]],
+    work: Callable[[Sequence[LogEntry]], None],
+    most: int,
+) -> NotSettled | None:
+    """Have `work` settle the lane's entries; return the error if some couldn't be settled.
 
-    Bisecting then isolates the entry that causes the error, so that it doesn't hold up other
-    entries.
+    Repeated errors in our own code are blamed on the entries: bisecting then isolates the entry
+    that causes the error, so that it doesn't hold up other entries.
     """
 
     def do(entries: Sequence[LogEntry]) -> None:
@@ -162,14 +143,17 @@ def _patiently(
                 f"the server failed on this entry ({type(error).__name__}: {error})"
             ) from error
 
-    return do
-
-
-def _advance(lane: Lane) -> None:
-    """Store how far the log is settled without gaps, so that the settled part isn't reread."""
-    last = structure.newest(lane.user_id).last_seq
-    rest = lanes.pending(lane, 1)
-    lanes.advance(lane, rest[0].seq - 1 if rest else last)
+    try:
+        settle(
+            functools.partial(pending, lane),
+            do,
+            functools.partial(_reject, lane),
+            most=most,
+            attempt=lane.attempts,
+        )
+    except NotSettled as error:
+        return error
+    return None
 
 
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:

@@ -35,7 +35,7 @@ from workers.authoring.conversation import Conversation
 from workers.authoring.predicted_numbers import edit_calls
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
-from workers.authoring.tools import EDITS
+from workers.authoring.tools import EDITS, object_schema, text_schema
 from workers.checkpointing.findings import Finding
 from workers.checkpointing.grounding import Source, claims_of, ungrounded
 from workers.checkpointing.wording import unsaid_texts
@@ -56,56 +56,39 @@ CONTEXT_MESSAGES = 6
 CONTEXT_FACTS = 20
 CONTEXT_CHARACTERS = 2000
 
+_FACT = object_schema(
+    {
+        "text": text_schema(
+            "One fact, with names and absolute dates, that can be understood without the"
+            " conversation."
+        ),
+        "sources": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "minItems": 1,
+            "description": "The numbers of the messages that state the fact; for a correction, also"
+            " the number of the remembered fact that it corrects.",
+        },
+        "derived": text_schema(
+            "Only if a number or date in `text` follows from the messages without being stated, or"
+            " if `text` is a complete paraphrase or in another language: how it follows, with a"
+            " quotation of a message."
+        ),
+    },
+    "text",
+    "sources",
+)
 REMEMBER = Tool(
     "remember",
     "Submit all facts from these messages; an empty list if there is nothing to remember.",
-    {
-        "type": "object",
-        "properties": {
-            "facts": {
-                "type": "array",
-                "maxItems": MAX_FACTS,
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "text": {
-                            "type": "string",
-                            "description": "One fact, with names and absolute dates, that can be"
-                            " understood without the conversation.",
-                        },
-                        "sources": {
-                            "type": "array",
-                            "items": {"type": "integer"},
-                            "minItems": 1,
-                            "description": "The numbers of the messages that state the fact; for a"
-                            " correction, also the number of the remembered fact that it corrects.",
-                        },
-                        "derived": {
-                            "type": "string",
-                            "description": "Only if a number or date in `text` follows from the"
-                            " messages without being stated, or if `text` is a complete paraphrase"
-                            " or in another language: how it follows, with a quotation of a"
-                            " message.",
-                        },
-                    },
-                    "required": ["text", "sources"],
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["facts"],
-        "additionalProperties": False,
-    },
+    object_schema({"facts": {"type": "array", "maxItems": MAX_FACTS, "items": _FACT}}, "facts"),
 )
 
 # The `remember` tool for questions that also ask for edits.
 REMEMBER_AND_EDIT = Tool(
     REMEMBER.name,
     "Submit all facts from these messages, and the edits that bring them into the project.",
-    {
-        **REMEMBER.parameters,
-        "properties": {**REMEMBER.parameters["properties"], "edits": EDITS},
-    },
+    object_schema({**REMEMBER.parameters["properties"], "edits": EDITS}, "facts"),
 )
 # If asking for facts and edits fails with one of these errors, asking for facts alone may succeed.
 TOO_MUCH_AT_ONCE = (Truncated, PromptTooLong, RequestRejected)
@@ -161,7 +144,9 @@ def memorize(
     slice_ = _Slice(user, messages, _earlier(user, messages[0]), _lines(user, known), remembered)
     parts = list(_parts(user, messages))
     answer = None
-    if len(parts) == 1 and _may_combine(lane):
+    # Ask for edits as well only if no other entry is waiting to be structured.
+    combines = settings.UAC_LLM_COMBINE_STEPS and len(parts) == 1
+    if combines and not structure.pending(lane, 1, ()):
         answer = _facts_with_edits(work, lane, slice_, parts[0])
     if answer is None:
         answer = _Answer([fact for part in parts for fact in _facts(work, lane, slice_, part)])
@@ -179,11 +164,6 @@ def memorize(
     if not (appended and calls):
         return None
     return structure.FirstAnswer(calls, appended, work, answer.turns)
-
-
-def _may_combine(lane: Lane) -> bool:
-    """Return whether to also ask for edits: only if no other entry is waiting to be structured."""
-    return bool(settings.UAC_LLM_COMBINE_STEPS) and not structure.pending(lane, 1, ())
 
 
 @dataclass(frozen=True)

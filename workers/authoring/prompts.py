@@ -116,7 +116,8 @@ def alerts(told: Mapping[str, Any]) -> str:
         lines.append("If nothing changes from then on:")
     for one in told["coming"]:
         days = "; ".join(_change(*change) for change in one["changes"][:MAX_CHANGES])
-        lines.append(f"- {_constraint(one['path'])} ({', '.join(one['of'])}): {days}")
+        name = one["path"].rpartition("/")[2].removesuffix(".py")
+        lines.append(f"- {name} ({', '.join(one['of'])}): {days}")
     return "\n".join(lines)
 
 
@@ -131,10 +132,6 @@ def _change(when: str, kind: str, severity: str) -> str:
     """Return "2024-12-31 opens warning", "2025-01-03 critical" or "2025-02-01 resolves"."""
     said = {"opens": f"opens {severity}", "changes": severity, "resolves": "resolves"}
     return f"{when[: len('2024-12-31T07:00')]} {said[kind]}"
-
-
-def _constraint(path: str) -> str:
-    return path.rpartition("/")[2].removesuffix(".py")
 
 
 def findings(found: Iterable[Finding | Mapping[str, Any]]) -> str:

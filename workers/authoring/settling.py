@@ -4,6 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from memory.models import LogEntry
 
+# Maximum number of slices, and of windows, settled each time the lane is claimed, so that a user
+# with a long backlog doesn't hold up other users.
+ROUNDS = 10
 # Number of consecutive single-entry failures before we blame the model instead of the entries.
 MAX_SUSPECTS = 3
 # MAX_SUSPECTS is multiplied by the attempt number, up to this factor, so that many bad entries in a
@@ -21,10 +24,9 @@ def settle(
     reject: Callable[[Mapping[int, str]], None],
     *,
     most: int,
-    rounds: int,
-    attempt: int = 1,
+    attempt: int,
 ) -> None:
-    """Have `work` settle the pending entries, `most` at a time and at most `rounds` times.
+    """Have `work` settle the pending entries, `most` at a time and at most ROUNDS times.
 
     `pending` takes the maximum number of entries to return and the log numbers of entries to skip.
     If `work` raises NotSettled, it is called again with fewer entries. An entry that fails on its
@@ -33,7 +35,7 @@ def settle(
     raised. `attempt` is how many times these pending entries have been attempted, including this
     time; later attempts skip more entries before giving up.
     """
-    size = most
+    size, rounds = most, ROUNDS
     most_suspects = MAX_SUSPECTS * min(attempt, MAX_DOUBT)
     suspects: dict[int, str] = {}
     last: NotSettled | None = None

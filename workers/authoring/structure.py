@@ -131,7 +131,7 @@ class _Session:
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
         self._runs = SandboxRuns(lane, max(entry.occurred_at for entry in entries))
-        self._bench = Workbench(user, self._query)
+        self._bench = Workbench(user, lambda code: self._runs.query(self._user, code))
         self._judged = 0
         self._refusals = 0
         # True once a tool call in the current response has failed: nothing is judged until the
@@ -286,10 +286,6 @@ class _Session:
             "The project has changed in the meantime.",
             *self._bench.reopen(user, self._bench.edits),
         ]
-
-    def _query(self, code: str) -> Any:
-        """Have a sandbox worker run a query on the user's newest version."""
-        return self._runs.query(self._user, code)
 
 
 def newest(user_pk: int) -> MemoryUser:

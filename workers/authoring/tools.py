@@ -9,7 +9,8 @@ from workers.llm.interface import Tool
 _TEXT = {"type": "string"}
 
 
-def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+def object_schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    """Return the JSON schema of an object with these properties and no others."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -18,13 +19,13 @@ def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
     }
 
 
-def _text(description: str) -> dict[str, Any]:
+def text_schema(description: str) -> dict[str, Any]:
+    """Return the JSON schema of a string."""
     return {"type": "string", "description": description}
 
 
-EDIT = {
-    "type": "object",
-    "properties": {
+EDIT = object_schema(
+    {
         "op": {
             "type": "string",
             "enum": list(OPERATIONS),
@@ -44,17 +45,19 @@ EDIT = {
             "items": {"type": "integer"},
             "description": "The numbers of the entries that the edit comes from.",
         },
-        "domain": _text("Such as health, travel, finance."),
-        "name": _text("The name of the class, field or constraint."),
+        "domain": text_schema("Such as health, travel, finance."),
+        "name": text_schema("The name of the class, field or constraint."),
         "fields": {
             "description": "define_class: a list of {name, type, default?}. add, update: an object"
             " with a value for each field."
         },
         "kind": {"type": "string", "enum": ["record", "object", "enum"]},
         "members": {"type": "object", "description": 'The members of an enum: {"RED": "red"}.'},
-        "doc": _text("For define_class only: one line that says what an object of the class is."),
+        "doc": text_schema(
+            "For define_class only: one line that says what an object of the class is."
+        ),
         "class_name": _TEXT,
-        "type": _text(
+        "type": text_schema(
             "As in Python, with the module: str, int, float, bool, decimal.Decimal, datetime.date,"
             " datetime.datetime, datetime.time, PartialDate, list[...], ... | None, Ref[Class], or"
             " an enum or object class of the domain."
@@ -62,29 +65,28 @@ EDIT = {
         "default": {},
         "new_name": _TEXT,
         "collection": _TEXT,
-        "key": _text("The record's key. add can generate one."),
+        "key": text_schema("The record's key. add can generate one."),
         "derived": {
             "type": "object",
             "description": "Fields whose values follow from the entries without being stated there,"
             " each with the reason; for a paraphrase, a quotation of the entry.",
         },
         "reason": _TEXT,
-        "about": _text("What the parties disagree on."),
+        "about": text_schema("What the parties disagree on."),
         "records": {"type": "array", "items": {"type": "object"}},
         "text": _TEXT,
-        "source": _text("The full text of constraints/<name>.py."),
-        "tests_source": _text("The full text of tests/test_<name>.py."),
+        "source": text_schema("The full text of constraints/<name>.py."),
+        "tests_source": text_schema("The full text of tests/test_<name>.py."),
     },
-    "required": ["op"],
-    "additionalProperties": False,
-}
+    "op",
+)
 
 EDITS = {"type": "array", "items": EDIT, "minItems": 1}
 
 _OPEN_DOMAIN = Tool(
     "open_domain",
     "Read a domain's classes, and its collections with their newest records.",
-    _object({"domain": _TEXT}, "domain"),
+    object_schema({"domain": _TEXT}, "domain"),
 )
 
 TOOLS = (
@@ -92,12 +94,12 @@ TOOLS = (
     Tool(
         "look_up",
         "Find records by key, by words that they contain, or by field values; newest first.",
-        _object(
+        object_schema(
             {
                 "domain": _TEXT,
                 "collection": _TEXT,
                 "key": _TEXT,
-                "text": _text("Words that a record has to contain, in any order."),
+                "text": text_schema("Words that a record has to contain, in any order."),
                 "where": {"type": "object", "description": "Fields, each with the value to find."},
             }
         ),
@@ -105,12 +107,12 @@ TOOLS = (
     Tool(
         "read_constraint",
         "Read a constraint and its tests.",
-        _object({"name": _TEXT}, "name"),
+        object_schema({"name": _TEXT}, "name"),
     ),
     Tool(
         "read_entry",
         "Read a log entry in full, such as a message that a fact was derived from.",
-        _object(
+        object_schema(
             {
                 "seq": {"type": "integer", "minimum": 1},
                 "start": {"type": "integer", "minimum": 0, "description": "First character."},
@@ -122,7 +124,7 @@ TOOLS = (
         "edit",
         "Apply edits to the project in order. Each edit is an object with `op` and the fields of"
         " that operation.",
-        _object(
+        object_schema(
             {
                 "edits": EDITS,
                 "finish": {
@@ -136,17 +138,19 @@ TOOLS = (
     Tool(
         "drop_edits",
         "Undo edits that you made, by number.",
-        _object({"numbers": {"type": "array", "items": {"type": "integer"}}}, "numbers"),
+        object_schema({"numbers": {"type": "array", "items": {"type": "integer"}}}, "numbers"),
     ),
-    Tool("check", "Run all checks and tests, without committing.", _object({})),
-    Tool("finish", "Run all checks and tests, and commit.", _object({})),
+    Tool("check", "Run all checks and tests, without committing.", object_schema({})),
+    Tool("finish", "Run all checks and tests, and commit.", object_schema({})),
 )
 
 COMPLETE_TOOLS = (
     Tool(
         "complete",
         "Rewrite the question so that it can be understood without the earlier turns.",
-        _object({"question": _text("One sentence, in the language of the question.")}, "question"),
+        object_schema(
+            {"question": text_schema("One sentence, in the language of the question.")}, "question"
+        ),
     ),
 )
 
@@ -155,23 +159,25 @@ ANSWER_TOOLS = (
     Tool(
         "query",
         "Run Python code on the records and get its value.",
-        _object({"code": _text("An expression, or statements that end with one.")}, "code"),
+        object_schema(
+            {"code": text_schema("An expression, or statements that end with one.")}, "code"
+        ),
     ),
     Tool(
         "answer",
         "Give a query's value as the answer: the number of a query that was run, or new code,"
         " which is run now.",
-        _object(
+        object_schema(
             {
                 "query": {"type": "integer", "minimum": 1},
-                "code": _text("Code as for query, instead of a number."),
-                "note": _text("Optional: one sentence without numbers."),
+                "code": text_schema("Code as for query, instead of a number."),
+                "note": text_schema("Optional: one sentence without numbers."),
             }
         ),
     ),
     Tool(
         "not_known",
         "Say that the memory does not hold the answer.",
-        _object({"reason": _text("What is missing, in one sentence.")}, "reason"),
+        object_schema({"reason": text_schema("What is missing, in one sentence.")}, "reason"),
     ),
 )

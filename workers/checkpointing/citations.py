@@ -14,7 +14,7 @@ from memory.project import Change, Outline, Record, RecordId
 from memory.texts import parse_python
 from workers.checkpointing import apart
 from workers.checkpointing.findings import Finding
-from workers.checkpointing.grounding import Claim, Source, claims_of
+from workers.checkpointing.grounding import Source, claims_of
 from workers.checkpointing.no_loss import domain_of
 from workers.checkpointing.retirements import Retirement, successor
 from workers.checkpointing.updates import RecordUpdate
@@ -54,7 +54,16 @@ def unfounded(
     }
     touched = {one: before[one] for one in (*change.updated, *change.retired)}
     rested_on = rest_on(user, touched)
-    claims = list(_claims(change, before))
+    claims = [
+        claims_of(
+            record_id,
+            placed.record,
+            before.get(record_id),
+            change.derived.get(record_id, {}),
+            _fields_of(change, record_id, placed.record),
+        )
+        for record_id, placed in change.records.items()
+    ]
     retirements = [
         Retirement(record_id, before[record_id], cited, rested_on[record_id])
         for record_id, cited in change.retired_by.items()
@@ -119,17 +128,6 @@ def rest_on(user: MemoryUser, records: Mapping[RecordId, Record]) -> dict[Record
         }
         for record_id, record in records.items()
     }
-
-
-def _claims(change: Change, before: Mapping[RecordId, Record]) -> Iterator[Claim]:
-    for record_id, placed in change.records.items():
-        yield claims_of(
-            record_id,
-            placed.record,
-            before.get(record_id),
-            change.derived.get(record_id, {}),
-            _fields_of(change, record_id, placed.record),
-        )
 
 
 def _update(

@@ -91,12 +91,9 @@ def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str
         for result in run.results
         if result.error is not None
     }
-    return failed, [path for path in _paths_that_differ(ran) if path not in failed]
-
-
-def _paths_that_differ(ran: Sequence[ConstraintRun]) -> list[str]:
     first, *others = [{result.path: result.alerts for result in run.results} for run in ran]
-    return sorted(path for path in first if any(first[path] != other[path] for other in others))
+    differing = {path for path in first if any(first[path] != other[path] for other in others)}
+    return failed, sorted(differing - failed.keys())
 
 
 def of_error(

@@ -47,12 +47,11 @@ from workers.policy.checks import check_policy
 from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DUMPED_BYTES, Limits, parts_of
-from workers.sandbox.results import ConstraintRun, Dump
+from workers.sandbox.results import ConstraintRun
 
 # How many of a user's newest rejected proposals to search for gaps in tests. A gap that was
 # reported only for an older proposal may block a model's constraint once more.
 MAX_REJECTIONS_READ = 100
-
 
 # Finding code for a constraint that already failed and was sent unchanged.
 STILL_FAILS = "still_fails"
@@ -138,14 +137,18 @@ def judge(
         written=written,
     )
     verdict.counts = _count_changes(case)
-    _check_files(case)
+    verdict.checks.append(Check("policy", list(_policy(case.sources))))
+    if verdict.accepted:
+        verdict.checks.append(Check("no loss", list(lost_records(change, case.sources))))
     if judge_code and judge_grounding and verdict.accepted:
         _check_grounding(case)
     if not verdict.accepted:
         return verdict
     try:
         if judge_code and wants_type_check(parent, change):
-            _check_types(case)
+            started = time.monotonic()
+            verdict.checks.append(Check("types", list(type_errors(parent, change))))
+            verdict.timings["types"] = time.monotonic() - started
         if verdict.accepted:
             _execute(case)
         _check_failing_again(case)
@@ -167,14 +170,6 @@ def _count_changes(case: _Case) -> dict[str, int]:
     }
 
 
-def _check_files(case: _Case) -> None:
-    """Check the text of the changed files without executing them."""
-    verdict = case.verdict
-    verdict.checks.append(Check("policy", list(_policy(case.sources))))
-    if verdict.accepted:
-        verdict.checks.append(Check("no loss", list(lost_records(case.change, case.sources))))
-
-
 def _check_grounding(case: _Case) -> None:
     """Check that the cited entries support the records.
 
@@ -187,12 +182,6 @@ def _check_grounding(case: _Case) -> None:
         raise GateUnavailable(f"reading the cited entries: {error}") from error
     case.verdict.checks.append(Check("grounding", found))
     case.verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
-
-
-def _check_types(case: _Case) -> None:
-    started = time.monotonic()
-    case.verdict.checks.append(Check("types", list(type_errors(case.parent, case.change))))
-    case.verdict.timings["types"] = time.monotonic() - started
 
 
 def _check_failing_again(case: _Case) -> None:
@@ -319,7 +308,7 @@ def _check_loaded(case: _Case, sandboxes: Sequence[Sandbox]) -> None:
         verdict.checks.append(Check("mutants", list(survivors)))
     if case.of_model and verdict.day and (case.dry_run or not verdict.accepted):
         paths = [f"constraints/{name}.py" for name in change.outline.constraints]
-        verdict.coming = foresee(sandbox, case.plan.user, case.at, paths, limits)
+        verdict.coming = foresee(sandbox, case.plan, case.at, paths)
 
 
 def _changed_constraints(sources: Mapping[str, str]) -> dict[str, str]:
@@ -335,16 +324,12 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
     """Yield a finding wherever the interpreter sees different records than the edits describe."""
     sizes = {path: len(change.files[path] or "") for path in change.expected}
     dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
-    dump = Dump(
-        counts=dumps[0].counts,
-        records={path: found for one in dumps for path, found in one.records.items()},
-        usage=dumps[0].usage,
-    )
+    dumped = {path: found for one in dumps for path, found in one.records.items()}
     for domain in change.outline.domains.values():
         counts = {name: collection.count for name, collection in domain.collections.items()}
         counts |= dict.fromkeys(domain.singletons, 1)
         for name, count in counts.items():
-            seen = dump.counts.get(domain.name, {}).get(name, 0)
+            seen = dumps[0].counts.get(domain.name, {}).get(name, 0)
             if seen != count:
                 yield Finding(
                     code="count_differs",
@@ -358,7 +343,7 @@ def _state(sandbox: Sandbox, change: Change) -> Iterator[Finding]:
             for collection, records in change.records_in(path).items()
             if records
         }
-        seen_records = {name: rows for name, rows in dump.records.get(path, {}).items() if rows}
+        seen_records = {name: rows for name, rows in dumped.get(path, {}).items() if rows}
         if canonical_json(seen_records) != canonical_json(expected):
             yield Finding(
                 code="value_differs",
@@ -440,8 +425,4 @@ def _faulty_before(case: _Case, paths: Collection[str]) -> set[str]:
 def _run(
     case: _Case, sandboxes: Sequence[Sandbox], paths: Sequence[str] | None = None
 ) -> list[ConstraintRun]:
-    time_zone, limits = case.plan.user.time_zone, case.plan.allowance.limits
-    return [
-        sandbox.run_constraints(paths, now=case.at, time_zone=time_zone, limits=limits)
-        for sandbox in sandboxes
-    ]
+    return [case.plan.run_constraints(sandbox, case.at, paths) for sandbox in sandboxes]

@@ -181,7 +181,6 @@ class _Ground:
         self._words_in_order: list[str] = []
 
     def read(self, source: Source) -> None:
-        """Add the content of an entry."""
         text = source.whole
         self._said.update(moments_said(text, source.at.astimezone(self._zone)))
         self._numbers |= numbers_said(text)
@@ -191,7 +190,6 @@ class _Ground:
         self._words |= set(words_of(text))
 
     def update(self, other: "_Ground") -> None:
-        """Add all the content that another instance has read."""
         self._said.update(other._said)
         self._numbers |= other._numbers
         self._texts += other._texts

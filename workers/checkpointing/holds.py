@@ -75,9 +75,8 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     workspace's constraints. Raises SandboxError if a sandbox fails.
     """
     plan = candidate.plan
-    outline = plan.outline
     renames = [edit for edit in candidate.edits if isinstance(edit, RenameField)]
-    if not (outline.constraints or plan.applying or renames):
+    if not (plan.outline.constraints or plan.applying or renames):
         return
     try:
         sources = read_sources(plan.user, {seq for edit in candidate.edits for seq in edit.sources})
@@ -85,13 +84,13 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
         yield error.finding
         return
     yield from _unexplained_renames(candidate, renames, sources)
-    if not (outline.constraints or plan.applying):
+    if not (plan.outline.constraints or plan.applying):
         return
     with loaded(plan) as sandbox:
         before = _find(candidate, sandbox, plan.bindings)
     after = _find_after(candidate)
-    yield from _held_alerts(candidate, outline, before, after, sources)
-    yield from _weaker_rules(candidate, outline, before, after, sources)
+    yield from _held_alerts(candidate, before, after, sources)
+    yield from _weaker_rules(candidate, before, after, sources)
 
 
 def _find_after(candidate: ModelChange) -> FindingsByFingerprint:
@@ -145,7 +144,6 @@ def _is_silenced(
 
 def _held_alerts(
     candidate: ModelChange,
-    outline: Outline,
     before: FindingsByFingerprint,
     after: FindingsByFingerprint,
     sources: Mapping[int, Source],
@@ -171,7 +169,7 @@ def _held_alerts(
         speaking = [
             seq
             for seq in sorted(cited - known - {*finding.entries})
-            if seq in sources and _speaks_of(sources[seq], finding, records, outline)
+            if seq in sources and _speaks_of(sources[seq], finding, records, candidate.plan.outline)
         ]
         names = ", ".join(".".join(record_id) for record_id in records)
         about = f"a record in its evidence ({names})" if names else "it"
@@ -299,12 +297,11 @@ def _unexplained_renames(
 
 def _weaker_rules(
     candidate: ModelChange,
-    outline: Outline,
     before: FindingsByFingerprint,
     after: FindingsByFingerprint,
     sources: Mapping[int, Source],
 ) -> Iterator[Finding]:
-    files = candidate.change.files
+    files, outline = candidate.change.files, candidate.plan.outline
     changed = [
         name
         for name in outline.constraints
@@ -326,7 +323,14 @@ def _weaker_rules(
             what = lost[name]
         else:
             continue
-        cited = sorted({seq for edit in _edits_of(candidate, name) for seq in edit.sources})
+        cited = sorted(
+            {
+                seq
+                for edit in candidate.edits
+                if isinstance(edit, WriteConstraint | DeleteConstraint) and edit.name == name
+                for seq in edit.sources
+            }
+        )
         about = _about(_rule(name), outline)
         asking = [seq for seq in cited if seq in sources and names_one_of(sources[seq].said, about)]
         named = ", ".join(map(str, cited)) or "none"
@@ -347,14 +351,6 @@ def _weaker_rules(
             " different message",
             blocking=not asking,
         )
-
-
-def _edits_of(candidate: ModelChange, name: str) -> list[WriteConstraint | DeleteConstraint]:
-    return [
-        edit
-        for edit in candidate.edits
-        if isinstance(edit, WriteConstraint | DeleteConstraint) and edit.name == name
-    ]
 
 
 def _silent_alerts(

@@ -7,7 +7,8 @@ An import is all or nothing: if it fails, nothing remains but the run, which rec
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -18,7 +19,6 @@ from memory.log import Draft
 from memory.models import MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunOutcome
 from memory.project import (
     Change,
     Edit,
@@ -33,9 +33,9 @@ from memory.project import (
 from memory.project.files import Whole, read_whole, take_over
 from memory.project.foreign import ForeignError, Layout, layout, read, translate
 from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
-from memory.work import runs
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Check, Finding, Verdict
+from workers.checkpointing.proposals import finish
 from workers.checkpointing.repairs import repair
 from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
 from workers.execution.loading import allowance_of
@@ -66,16 +66,6 @@ class Report:
     modules: dict[str, str] = field(default_factory=dict)
     legacy: dict[str, Any] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON stored with the run."""
-        return {
-            "modules": self.modules,
-            "counts": self.counts,
-            "repairs": self.repairs,
-            "notes": self.notes,
-            "legacy": self.legacy,
-        }
-
 
 @dataclass(frozen=True)
 class Imported:
@@ -91,7 +81,7 @@ def execute(run: Run) -> None:
     try:
         files = run.input["files"]
         if (whole := _in_our_form(files)) is not None:
-            _import(run, files, report, lambda user: _take_over(user, whole, report))
+            _import(run, files, report, partial(_take_over, whole, report))
             return
         files = _repaired(files, report)
         found = layout(files)
@@ -99,8 +89,7 @@ def execute(run: Run) -> None:
         allowance = allowance_of(run.user.workspace)
         with runner.open_sandbox(shape=allowance.shape) as sandbox:
             data = _read(sandbox, run, files, found)
-            build = lambda user: _build(sandbox, run, user, files, found, data, report)  # noqa: E731
-            _import(run, files, report, build)
+            _import(run, files, report, partial(_build, sandbox, run, files, found, data, report))
     except ImportFailed as refused:
         verdict = Verdict(checks=[Check("import", [refused.finding])])
         _refuse(run, verdict, report)
@@ -122,7 +111,7 @@ def _import(
             user,
             user.head,
             imported.change,
-            judge_code=_has_code(imported.change),
+            judge_code=bool(imported.change.outline.constraints),
             judge_grounding=False,
         )
         if not verdict.accepted:
@@ -145,7 +134,7 @@ def _in_our_form(files: Mapping[str, str]) -> Whole | None:
         return None
 
 
-def _take_over(user: MemoryUser, whole: Whole, report: Report) -> Imported:
+def _take_over(whole: Whole, report: Report, user: MemoryUser) -> Imported:
     """Add an exported project, unchanged, to the user's project; raise ImportFailed on failure."""
     project = checkpoints.open_project(user.head, user)
     outline = whole.outline
@@ -206,11 +195,11 @@ def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -
 def _build(
     sandbox: Sandbox,
     run: Run,
-    user: MemoryUser,
     files: Mapping[str, str],
     found: Layout,
     data: Mapping[str, Any],
     report: Report,
+    user: MemoryUser,
 ) -> Imported:
     """Translate the objects that were read into a change to the user's current project.
 
@@ -278,21 +267,8 @@ def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> o
         return str(error)
 
 
-def _has_code(change: Change) -> bool:
-    return bool(change.outline.constraints)
-
-
 def _refuse(run: Run, verdict: Verdict, report: Report) -> None:
-    runs.finish(
-        run,
-        runs.Result(
-            outcome=RunOutcome.REJECTED,
-            output={"version": None, "verdict": verdict.to_json(), "import": report.to_json()},
-            error={"type": "rejected", "message": verdict.reason, "path": None, "line": None},
-            runner=verdict.runner or runner.runner_name(),
-            timings=verdict.timings,
-        ),
-    )
+    finish(run, verdict, None, {"import": asdict(report)}, runner=runner.runner_name())
 
 
 def _commit(
@@ -325,19 +301,7 @@ def _commit(
             image_digest=verdict.image_digest,
         )
         checkpoint = checkpoints.commit(run, user, candidate, [Decision(seq, Outcome.COVERED)])
-        runs.finish(
-            run,
-            runs.Result(
-                outcome=RunOutcome.OK,
-                output={
-                    "version": checkpoint.version,
-                    "verdict": verdict.to_json(),
-                    "import": report.to_json(),
-                },
-                runner=verdict.runner,
-                timings=verdict.timings,
-            ),
-        )
+        finish(run, verdict, checkpoint.version, {"import": asdict(report)})
 
 
 def _entry(files: Mapping[str, str], report: Report) -> Draft:

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from memory.texts import parse_python
 from workers.checkpointing.boundaries import BoundaryMutant, boundary_mutants
 from workers.checkpointing.findings import Finding
+from workers.checkpointing.text_repairs import parse_valid
 from workers.checkpointing.unreached import UnreachedAlert, alert_mutants
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.limits import Limits
@@ -41,7 +41,6 @@ class _Mutant:
     body: str
 
     def of(self, source: str) -> str:
-        """Return a constraint's source, modified to behave as this mutant describes."""
         return source + _TEMPLATE.replace("BODY", self.body)
 
 
@@ -162,9 +161,8 @@ def surviving_mutants(
 
 def _imports(tests: str, module: str) -> bool:
     """Return whether the tests import this module, or a name from it."""
-    try:
-        tree = parse_python(tests)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_valid(tests)
+    if tree is None:
         return True  # assume so if the tests can't be parsed here
     package, _, name = module.rpartition(".")
     for node in ast.walk(tree):

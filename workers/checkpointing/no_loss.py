@@ -28,10 +28,8 @@ def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding
             after += [(RecordId(domain, collection, key), one) for key, one in by_key.items()]
         for collection, records in change.previous_records_in(path).items():
             before |= {RecordId(domain, collection, record.key): record for record in records}
-    retired = set(change.retired)
-    expected = {
-        record_id: record for record_id, record in before.items() if record_id not in retired
-    }
+    kept = before.keys() - set(change.retired)
+    expected = {record_id: before[record_id] for record_id in kept}
     expected |= {record_id: placed.record for record_id, placed in change.records.items()}
     yield from losses(expected, after)
     for record_id in change.added:
@@ -59,16 +57,13 @@ def losses(
         if record_id not in expected:
             yield _finding("record_unexpected", record_id, "would appear although no edit adds it")
             continue
+        wanted = expected[record_id]
         for one in found[record_id]:
-            if not _same(one, expected[record_id]):
-                changed = _differing_field(expected[record_id], one)
+            if one != wanted or record_literal(one, Uses()) != record_literal(wanted, Uses()):
+                changed = _differing_field(wanted, one)
                 what = f"would change in the field {changed}" if changed else "would change"
                 yield _finding("record_changed", record_id, what, changed)
                 break
-
-
-def _same(left: Record, right: Record) -> bool:
-    return left == right and record_literal(left, Uses()) == record_literal(right, Uses())
 
 
 def domain_of(path: str) -> str:

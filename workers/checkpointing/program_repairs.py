@@ -97,15 +97,12 @@ def _late_annotations(source: str) -> str:
             if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
                 continue
             hidden |= {item.target.id} if item.value is not None else set()
-            if _evaluated(item.annotation) & (later | (hidden & KNOWN_NAMES.keys())):
+            names = {node.id for node in ast.walk(item.annotation) if isinstance(node, ast.Name)}
+            if names & (later | (hidden & KNOWN_NAMES.keys())):
                 future = "from __future__ import annotations\n"
                 return _after_docstring(source, tree, future)
         later.discard(node.name)
     return source
-
-
-def _evaluated(annotation: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
 
 
 def _mutable_defaults(source: str) -> str:
@@ -119,14 +116,10 @@ def _mutable_defaults(source: str) -> str:
         for item in class_.body
         if isinstance(item, ast.AnnAssign)
         and isinstance(item.value, ast.List | ast.Dict | ast.Set)
-        and "ClassVar" not in _text(item.annotation)
+        and "ClassVar" not in ast.unparse(item.annotation)
     ]
-    new = [f"field(default_factory=lambda: {_text(value)})" for value in values]
-    return _replaced(source, zip(values, new, strict=True))
-
-
-def _text(node: ast.expr) -> str:
-    return ast.unparse(node)
+    new = [f"field(default_factory=lambda: {ast.unparse(value)})" for value in values]
+    return replace_expressions(source, zip(values, new, strict=True))
 
 
 def _keyword_only(source: str) -> str:
@@ -147,18 +140,18 @@ def _keyword_only(source: str) -> str:
     for class_ in classes.values():
         decorator = next(d for d in class_.decorator_list if _is_dataclass(d))
         if by_keyword.get(class_.name, True) and _is_out_of_order(class_, classes):
-            name = _text(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            name = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
             given = (
-                [f"{keyword.arg}={_text(keyword.value)}" for keyword in decorator.keywords]
+                [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in decorator.keywords]
                 if isinstance(decorator, ast.Call)
                 else []
             )
             edits.append((decorator, f"{name}({', '.join([*given, 'kw_only=True'])})"))
-    return _replaced(source, edits)
+    return replace_expressions(source, edits)
 
 
 def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    if any("kw_only" in _text(decorator) for decorator in class_.decorator_list):
+    if any("kw_only" in ast.unparse(decorator) for decorator in class_.decorator_list):
         return False
     seen_default = False
     for has_default in _defaults(class_, classes, 0):
@@ -176,9 +169,9 @@ def _defaults(
         if isinstance(base, ast.Name) and base.id in classes and depth < 20:
             yield from _defaults(classes[base.id], classes, depth + 1)
     for item in class_.body:
-        if isinstance(item, ast.AnnAssign) and "ClassVar" not in _text(item.annotation):
+        if isinstance(item, ast.AnnAssign) and "ClassVar" not in ast.unparse(item.annotation):
             call = item.value if isinstance(item.value, ast.Call) else None
-            if call is not None and _text(call.func).endswith("field"):
+            if call is not None and ast.unparse(call.func).endswith("field"):
                 given = {keyword.arg for keyword in call.keywords}
                 yield bool(given & {"default", "default_factory"})
             else:
@@ -195,7 +188,7 @@ def _dataclasses(tree: ast.Module) -> list[ast.ClassDef]:
 
 def _is_dataclass(decorator: ast.expr) -> bool:
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return _text(name) in {"dataclass", "dataclasses.dataclass"}
+    return ast.unparse(name) in {"dataclass", "dataclasses.dataclass"}
 
 
 def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
@@ -206,10 +199,10 @@ def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
     return calls
 
 
-def _replaced(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
+def replace_expressions(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
     """Return the source with each of these expressions replaced by the new text given for it."""
     lines = source.splitlines(keepends=True)
-    for node, text in sorted(edits, key=lambda edit: _place(edit[0]), reverse=True):
+    for node, text in sorted(edits, key=lambda edit: place_of(edit[0]), reverse=True):
         assert node.end_lineno is not None
         first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
         before, after = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
@@ -217,7 +210,8 @@ def _replaced(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
     return "".join(lines)
 
 
-def _place(node: ast.expr) -> tuple[int, int]:
+def place_of(node: ast.expr) -> tuple[int, int]:
+    """Return where an expression begins: its line and column."""
     return node.lineno, node.col_offset
 
 

@@ -1,6 +1,8 @@
 """Proposals: changes to a project submitted by a product's agent, an engineer or a model."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from django.db import transaction
 
@@ -95,7 +97,7 @@ def execute(run: Run) -> None:
             _refuse(run, verdict)
             return
         if run.input.get("dry_run"):
-            _accept(run, verdict, None)
+            finish(run, verdict)
             return
         try:
             _commit(run, user, edits, considered, change, verdict)
@@ -111,12 +113,12 @@ def _look(run: Run) -> None:
     user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
     user.head = run.checkpoint
     try:
-        verdict = Verdict(**outlook(user, run.instant).to_json())
+        verdict = Verdict(**outlook(user, run.instant))
     except SandboxError as error:
         if error.infrastructure:
             raise gate.GateUnavailable(str(error)) from error
         verdict = Verdict()
-    _accept(run, verdict, None)
+    finish(run, verdict)
 
 
 def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
@@ -232,13 +234,26 @@ def _already_settled(run: Run, user: MemoryUser, considered: Sequence[int]) -> I
         )
 
 
-def _accept(run: Run, verdict: Verdict, version: int | None) -> None:
+def finish(
+    run: Run,
+    verdict: Verdict,
+    version: int | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    runner: str = "",
+) -> None:
+    """Finish a run with a verdict; `version` is the version that was committed, if any.
+
+    `more` is added to the run's output; `runner` is stored if the verdict required no sandbox.
+    """
+    rejected = {"type": "rejected", "message": verdict.reason, "path": None, "line": None}
     runs.finish(
         run,
         runs.Result(
-            outcome=RunOutcome.OK,
-            output={"version": version, "verdict": verdict.to_json()},
-            runner=verdict.runner,
+            outcome=RunOutcome.OK if verdict.accepted else RunOutcome.REJECTED,
+            output={"version": version, "verdict": verdict.to_json(), **more},
+            error=None if verdict.accepted else rejected,
+            runner=verdict.runner or runner,
             timings=verdict.timings,
         ),
     )
@@ -254,20 +269,7 @@ def _refuse(run: Run, verdict: Verdict) -> None:
     with transaction.atomic():
         if held and not run.input.get("dry_run"):
             transitions.tell_held(run.user, held, run)
-        _finish_refused(run, verdict)
-
-
-def _finish_refused(run: Run, verdict: Verdict) -> None:
-    runs.finish(
-        run,
-        runs.Result(
-            outcome=RunOutcome.REJECTED,
-            output={"version": None, "verdict": verdict.to_json()},
-            error={"type": "rejected", "message": verdict.reason, "path": None, "line": None},
-            runner=verdict.runner,
-            timings=verdict.timings,
-        ),
-    )
+        finish(run, verdict)
 
 
 def _commit(
@@ -304,7 +306,7 @@ def _commit(
         if session := run.input.get("session"):
             track_records.note_accepted(session["work"], session["refusals"], made)
         newest = made or user.head
-        _accept(run, verdict, newest.version if newest else None)
+        finish(run, verdict, newest.version if newest else None)
 
 
 def _decisions(

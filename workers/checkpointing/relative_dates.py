@@ -107,6 +107,7 @@ _HOLIDAY = re.compile(
     FLAGS,
 )
 _BY_PLAIN_NAME = {name.replace("'", ""): day for name, day in _HOLIDAYS.items()}
+_DAYS_IN = {"day": 1, "week": 7, "fortnight": 14}
 _DAYS_AWAY = (
     (re.compile(r"\b(?:today|tonight|now|this (?:morning|afternoon|evening))\b", FLAGS), 0),
     (re.compile(r"\btomorrow\b", FLAGS), 1),
@@ -118,7 +119,7 @@ _DAYS_AWAY = (
 
 def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
     """Add each date without a year, once for every year that is mentioned or close to today."""
-    years = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
+    years = [*_near(today), *sorted(said.years)[:MAX_YEARS]]
     for pattern in (DAY_MONTH, MONTH_DAY):
         for match in pattern.finditer(text):
             if not match["year"]:
@@ -142,7 +143,7 @@ def add_yearless_dates(text: str, today: datetime.date, said: Said) -> None:
 
 def add_dates_in_words(text: str, today: datetime.date, said: Said) -> None:
     """Add the days that the text names by a spelled-out ordinal or a holiday."""
-    near = [today.year - 1, today.year, today.year + 1, *sorted(said.years)[:MAX_YEARS]]
+    near = [*_near(today), *sorted(said.years)[:MAX_YEARS]]
     for pattern in (_ORDINAL_MONTH, _MONTH_ORDINAL):
         for match in pattern.finditer(text):
             month = MONTHS[match["month"].lower()]
@@ -198,13 +199,17 @@ def add_relative_dates(text: str, today: datetime.date, said: Said) -> None:
             first = match["edge"].lower() == "first"
             said.days.update(days[:length] if first else days[-length:])
     for match in _FROM_WEEKDAY.finditer(text):
-        size = {"day": 1, "week": 7, "fortnight": 14}[match["unit"].lower()]
+        distance = _count(match["count"]) * _DAYS_IN[match["unit"].lower()]
         for day in _starts(match, today):
-            said.days.update(_away(day, _count(match["count"]) * size))
+            said.days.update(_away(day, distance))
 
 
 def _ordinal(words: str) -> int:
     return ORDINALS["-".join(words.lower().replace("-", " ").split())]
+
+
+def _near(today: datetime.date) -> list[int]:
+    return [today.year - 1, today.year, today.year + 1]
 
 
 def _years(match: re.Match[str], near: list[int]) -> list[int]:
@@ -224,8 +229,7 @@ def _months_named(match: re.Match[str], today: datetime.date) -> Iterator[dateti
     A month named without a year may be this year's, last year's or next year's.
     """
     if match["month"]:
-        near = [today.year - 1, today.year, today.year + 1]
-        yield from valid_days(_years(match, near), MONTHS[match["month"].lower()], 1)
+        yield from valid_days(_years(match, _near(today)), MONTHS[match["month"].lower()], 1)
         return
     for step in _steps(match["which"]) if match["which"] else (-1, 0, 1):
         yield _shifted(today.replace(day=1), step)
@@ -292,12 +296,7 @@ def _edges(match: re.Match[str], today: datetime.date) -> Iterator[datetime.date
         yield from valid_days([today.year], *((1, 1) if first else (12, 31)))
         return
     month = MONTHS[match["month"].lower()] if match["month"] else today.month
-    years = (
-        list(read_years(match["year"]))
-        if match["year"]
-        else [today.year - 1, today.year, today.year + 1]
-    )
-    for year in years if match["month"] else [today.year]:
+    for year in _years(match, _near(today)) if match["month"] else [today.year]:
         last = calendar.monthrange(year, month)[1]
         yield from valid_days([year], month, 1 if first else last)
 
@@ -307,8 +306,8 @@ def _add_distance(today: datetime.date, count: str, unit: str, sign: int, said: 
         return
     number = sign * _count(count)
     unit = unit.lower()
-    if unit in ("day", "week", "fortnight"):
-        said.days.update(_away(today, number * {"day": 1, "week": 7, "fortnight": 14}[unit]))
+    if unit in _DAYS_IN:
+        said.days.update(_away(today, number * _DAYS_IN[unit]))
         return
     months = number * (12 if unit == "year" else 1)
     if abs(months) > 12 * 500:

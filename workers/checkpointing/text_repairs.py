@@ -121,10 +121,6 @@ def _unseen_characters(source: str) -> str:
     return "".join(kept)
 
 
-_TYPOGRAPHIC = {
-    **dict.fromkeys("“”„‟", '"'),
-    **dict.fromkeys("‘’‚‛", "'"),
-}
 _CURLY = re.compile(r"[“„‟]([^\"“”„‟\\\n]*)[”“]|[‘‚‛]([^'‘’‚‛\\\n]*)[’‘]")
 
 
@@ -168,7 +164,7 @@ def _indentation(source: str) -> str:
 
     The first line may have lost its indentation when the fragment was cut out.
     """
-    lines = source.expandtabs(8).splitlines() if "\t" not in source else source.splitlines()
+    lines = source.splitlines()
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if len(code) < 2:
         return textwrap.dedent(source) if code and parse_valid(textwrap.dedent(source)) else source

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from memory.project import Outline
 from memory.project.types import format_type, members_of
-from memory.texts import parse_python
 from workers.checkpointing.known_names import module_of
+from workers.checkpointing.text_repairs import parse_valid
 from workers.policy.tables import LIBRARY
 from workers.typecheck.checker import TypeFault
 
@@ -33,13 +33,9 @@ class _Place:
 
     def __init__(self, fault: TypeFault, source: str, outline: Outline) -> None:
         self.path, self.line, self.outline = fault.path, fault.line, outline
-        try:
-            self.tree = parse_python(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self.tree = ast.Module(body=[], type_ignores=[])
+        self.tree = parse_valid(source) or ast.Module(body=[], type_ignores=[])
 
     def function(self) -> ast.FunctionDef | None:
-        """Return the function that is defined on this line."""
         functions = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
         return next((node for node in functions if node.lineno == self.line), None)
 
@@ -82,7 +78,6 @@ def fix_code(fault: TypeFault, source: str, outline: Outline) -> str:
 
 
 def _annotate(match: re.Match[str], place: _Place) -> str:
-    """Advise annotating a function's parameters and result."""
     node = place.function()
     parameters = (
         [
@@ -123,7 +118,6 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _import(match: re.Match[str], place: _Place) -> str:
-    """Advise importing a name from the project, its library or the standard library."""
     name = match["name"]
     tests = _TESTS.fullmatch(place.path)
     found = []
@@ -144,7 +138,6 @@ def _import(match: re.Match[str], place: _Place) -> str:
 
 
 def _test_for_none(match: re.Match[str], place: _Place) -> str:
-    """Advise checking a value that may be None before using it."""
     attribute = match.groupdict().get("attribute")
     named = (place.owners(attribute) if attribute else []) or place.optional_fields()
     return (
@@ -161,7 +154,6 @@ def _compare_alike(match: re.Match[str], place: _Place) -> str:
 
 
 def _return_alike(match: re.Match[str], place: _Place) -> str:
-    """Advise returning what the signature declares."""
     got, expected = match["got"], match["expected"]
     if expected.startswith(("Iterator[", "Generator[")) and got.startswith("list["):
         return f"yield each item instead of returning a list, or write -> {got}"

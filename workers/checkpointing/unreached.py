@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.texts import parse_python
+from workers.checkpointing.program_repairs import place_of, replace_expressions
 
 # Maximum number of mutants per constraint; mutants are created for the constraint's first alerts.
 MAX_ALERTS = 20
@@ -35,8 +36,10 @@ class UnreachedAlert:
 def alert_mutants(source: str) -> list[UnreachedAlert]:
     """Return a constraint's mutants, in line order; `source` must be valid Python."""
     tree = parse_python(source)
-    found = sorted(_alerts(tree), key=lambda node: (node.lineno, node.col_offset))
-    return [UnreachedAlert(_failing(source, node), node.lineno) for node in found[:MAX_ALERTS]]
+    return [
+        UnreachedAlert(replace_expressions(source, [(node, _FAILURE)]), node.lineno)
+        for node in sorted(_alerts(tree), key=place_of)[:MAX_ALERTS]
+    ]
 
 
 def _alerts(tree: ast.Module) -> Iterator[ast.expr]:
@@ -70,13 +73,3 @@ def _makers(tree: ast.Module) -> Iterator[str]:
             for alias in node.names:
                 if alias.name == "uac":
                     yield from (f"{alias.asname or alias.name}.{name}" for name in MAKERS)
-
-
-def _failing(source: str, node: ast.expr) -> str:
-    """Return the source with this expression replaced by an expression that fails."""
-    assert node.end_lineno is not None
-    lines = source.splitlines(keepends=True)
-    first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
-    before, after = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
-    lines[node.lineno - 1 : node.end_lineno] = [f"{before}{_FAILURE}{after}"]
-    return "".join(lines)

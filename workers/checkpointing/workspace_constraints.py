@@ -4,7 +4,7 @@ The version is judged in isolation, in sandboxes that hold no user data and serv
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 from django.db import transaction
@@ -33,7 +33,7 @@ from workers.execution.loading import allowance_of
 from workers.policy.checks import check_workspace_policy
 from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
-from workers.sandbox.limits import Allowance
+from workers.sandbox.limits import Limits
 
 logger = structlog.get_logger(__name__)
 
@@ -123,12 +123,13 @@ def _execute(
     ):
         verdict.runner, verdict.image_digest = sandbox.runner_name, sandbox.image_digest
         verdict.bytecode = sandbox.compile(sources)  # before the sandbox executes any user code
-        for one in (sandbox, other):
+        sandboxes = (sandbox, other)
+        for one in sandboxes:
             one.load(bytecode=verdict.bytecode)
-        found = _silence(sandbox, other, constraint.path, needs, allowance)
+        found = _silence(sandboxes, constraint.path, needs, allowance.limits)
         verdict.checks.append(Check("execution", list(found)))
         if verdict.accepted:
-            found = _tests(sandbox, other, constraint.tests_path, sources, allowance)
+            found = _tests(sandboxes, constraint.tests_path, sources, allowance.limits)
             verdict.checks.append(Check("tests", list(found)))
         if verdict.accepted:
             source = {constraint.name: sources[constraint.path]}
@@ -137,15 +138,15 @@ def _execute(
 
 
 def _silence(
-    sandbox: Sandbox, other: Sandbox, path: str, needs: Needs, allowance: Allowance
+    sandboxes: Sequence[Sandbox], path: str, needs: Needs, limits: Limits
 ) -> Iterator[Finding]:
     """With empty collections, the constraint must yield no alert and must not raise."""
     bindings: Bindings = {path: {parameter.name: [] for parameter in needs.parameters}}
     ran = [
         one.run_constraints(
-            [path], now=timezone.now(), time_zone="UTC", bindings=bindings, limits=allowance.limits
+            [path], now=timezone.now(), time_zone="UTC", bindings=bindings, limits=limits
         )
-        for one in (sandbox, other)
+        for one in sandboxes
     ]
     failed, differing = faults(ran)
     for error in failed.values():
@@ -162,16 +163,10 @@ def _silence(
 
 
 def _tests(
-    sandbox: Sandbox,
-    other: Sandbox,
-    path: str,
-    sources: Mapping[str, str],
-    allowance: Allowance,
+    sandboxes: Sequence[Sandbox], path: str, sources: Mapping[str, str], limits: Limits
 ) -> Iterator[Finding]:
     """Yield a finding for each test that fails in either of the two sandboxes."""
-    results, others = (
-        one.run_tests([path], limits=allowance.limits).results for one in (sandbox, other)
-    )
+    results, others = (one.run_tests([path], limits=limits).results for one in sandboxes)
     yield from failed_tests(results, sources)
     yield from same_evidence_in_tests(results)
     failed = {result.name for result in results if result.error is not None}

@@ -7,9 +7,9 @@ these times.
 
 import datetime
 import functools
+import itertools
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,7 +143,6 @@ class _Stretch:
     versions: list[tuple[datetime.datetime, int]] = field(default_factory=list)
 
     def version_at(self, at: datetime.datetime) -> int:
-        """Return the number of the version that was the head at the given time."""
         return max(version for start, version in self.versions if start <= max(at, self.start))
 
 
@@ -178,7 +177,7 @@ class _History:
             else:
                 self.columns["looks"] += 1
                 try:
-                    with self._loaded(stretch) as sandbox:
+                    with loaded(stretch.plan, compile_=self._compile) as sandbox:
                         yield from self._look(sandbox, stretch)
                 except SandboxError as error:
                     if error.infrastructure:
@@ -192,7 +191,8 @@ class _History:
 
     def _stretches(self) -> Iterator[_Stretch]:
         current: _Stretch | None = None
-        for checkpoint, start, end in self._states():
+        versions = self._heads() if self._by == By.RECORDED else self._occurrences()
+        for checkpoint, start, end in versions:
             self.columns["versions"] += 1
             if current is not None and time.monotonic() > self._deadline:
                 break  # the caller reports that the history is too long
@@ -210,9 +210,6 @@ class _History:
         if current is not None:
             yield current
 
-    def _states(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
-        return self._heads() if self._by == By.RECORDED else self._occurrences()
-
     def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
         """Yield the period's states, with start and end, ordered by the entries' own timestamps.
 
@@ -222,13 +219,10 @@ class _History:
         head = known.select_related("user").order_by("-version").first()
         if head is None:
             return
-        last: tuple[datetime.datetime, Checkpoint] | None = None
-        for moment, state in states.occurrences(head, self._since, self._until):
-            if last is not None:
-                yield last[1], last[0], moment
-            last = moment, state
-        if last is not None:
-            yield last[1], last[0], self._until
+        found = states.occurrences(head, self._since, self._until)
+        moments = itertools.chain(found, [(self._until, head)])
+        for (start, state), (end, _) in itertools.pairwise(moments):
+            yield state, start, end
 
     def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
         """Yield the versions that were the head during the period, each with its start and end."""
@@ -268,7 +262,6 @@ class _History:
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
-        """Return the seq of each redacted entry with the time of the redaction."""
         return redaction.moments(self._user.pk)
 
     def _redacted(self, checkpoint: Checkpoint) -> BacktestIssue | None:
@@ -280,9 +273,6 @@ class _History:
         )
 
     # -- The findings for these versions ----------------------------------------------------------
-
-    def _loaded(self, stretch: _Stretch) -> AbstractContextManager[Sandbox]:
-        return loaded(stretch.plan, compile_=self._compile)
 
     def _look(self, sandbox: Sandbox, stretch: _Stretch) -> Iterator[Evaluation]:
         plan, at = stretch.plan, stretch.start
@@ -328,19 +318,13 @@ class _History:
             at = later
 
     def _run(self, sandbox: Sandbox, stretch: _Stretch, at: datetime.datetime) -> Evaluation:
-        limits = stretch.plan.allowance.limits
-        (result,) = sandbox.run_constraints(
-            [self._path],
-            now=at,
-            time_zone=self._user.time_zone,
-            bindings=stretch.plan.bindings,
-            limits=limits,
-        ).results
+        (result,) = stretch.plan.run_constraints(sandbox, at, [self._path]).results
         if result.error is None:
             return self._moment(stretch, at, findings=findings_of(result))
         if found_too_much(result):
+            most = stretch.plan.allowance.limits.alerts
             problem = BacktestIssue(
-                kind="alert_limit", message=f"it raised more than {limits.alerts} alerts at once"
+                kind="alert_limit", message=f"it raised more than {most} alerts at once"
             )
             return self._moment(stretch, at, problem=problem)
         if self._lacks(result.error):

@@ -46,12 +46,7 @@ def execute(run: Run) -> None:
     try:
         with loaded(plan) as sandbox:
             ready = time.monotonic()
-            ran = sandbox.run_constraints(
-                now=run.instant,
-                time_zone=run.user.time_zone,
-                bindings=plan.bindings,
-                limits=plan.allowance.limits,
-            )
+            ran = plan.run_constraints(sandbox, run.instant)
             old = run_old_constraints(sandbox, plan, now=run.instant)
     except SandboxError as error:
         if not error.infrastructure:
@@ -157,13 +152,7 @@ def try_one(run: Run) -> None:
         plan = plan_load(run.user, state, standings=[])
     try:
         with loaded(plan) as sandbox:
-            ran = sandbox.run_constraints(
-                [path],
-                now=run.instant,
-                time_zone=run.user.time_zone,
-                bindings=plan.bindings,
-                limits=plan.allowance.limits,
-            )
+            ran = plan.run_constraints(sandbox, run.instant, [path])
     except SandboxError as error:
         if error.infrastructure and hosts.others(hosting.name()):
             raise

@@ -49,13 +49,6 @@ def failures(
     ]
 
 
-def may_any_be_critical(
-    checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
-) -> bool:
-    """Return whether any of these constraints can raise critical alerts."""
-    return any(map(may_be_critical, sources_of(checkpoint, applying, paths).values()))
-
-
 def sources_of(
     checkpoint: Checkpoint, applying: Collection[WorkspaceConstraint], paths: Collection[str]
 ) -> dict[str, str]:

@@ -102,11 +102,11 @@ def run_old_constraints(
     outline, checkpoint = plan.outline, plan.checkpoint
     if not outline.legacy_constraints:
         return []
+    is_live = any(path.startswith(LIVE) for path in outline.legacy_constraints)
     needed = {
         path
         for path in checkpoint.tree
-        if path in outline.legacy
-        or (path.startswith("domains/") and any(map(_is_live, outline.legacy_constraints)))
+        if path in outline.legacy or (path.startswith("domains/") and is_live)
     }
     files = checkpoints.read_files(checkpoint, needed)
     results = []
@@ -129,10 +129,6 @@ def run_old_constraints(
             error = raised.error or UserError(type=raised.outcome, message=raised.message)
         results.append(ConstraintResult(path=path, alerts=alerts, error=error, seconds=0.0))
     return results
-
-
-def _is_live(path: str) -> bool:
-    return path.startswith(LIVE)
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str]) -> str:

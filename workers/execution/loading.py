@@ -1,10 +1,10 @@
 """Load a version of a user's project into a sandbox, following a plan made beforehand."""
 
+import datetime
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from memory import checkpoints
 from memory.alerting.failures import PROJECT
@@ -17,17 +17,11 @@ from memory.project.paths import is_code
 from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Limits, Shape
+from workers.sandbox.results import ConstraintRun
 
 # A function that compiles sources, keyed by path, for the image with the given digest, in a sandbox
 # of the given shape.
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
-
-
-class Difference(NamedTuple):
-    """The files that a sandbox lacks, and the files that it has to remove."""
-
-    missing: set[str]
-    removed: list[str]
 
 
 @dataclass(frozen=True)
@@ -89,11 +83,23 @@ class LoadPlan:
         tree = self.tree(resident)
         return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
 
-    def difference(self, resident: Mapping[str, str]) -> Difference:
-        """Return how the content `resident` in a sandbox differs from what this plan loads."""
+    def difference(self, resident: Mapping[str, str]) -> tuple[set[str], list[str]]:
+        """Return which files a sandbox with these `resident` files lacks, and has to remove."""
         tree = self.tree(resident)
         missing = {path for path, hash_ in tree.items() if resident.get(path) != hash_}
-        return Difference(missing, sorted(resident.keys() - tree.keys()))
+        return missing, sorted(resident.keys() - tree.keys())
+
+    def run_constraints(
+        self, sandbox: Sandbox, now: datetime.datetime, paths: Sequence[str] | None = None
+    ) -> ConstraintRun:
+        """Run constraints (by default, all of them) in a sandbox that has loaded this plan."""
+        return sandbox.run_constraints(
+            paths,
+            now=now,
+            time_zone=self.user.time_zone,
+            bindings=self.bindings,
+            limits=self.allowance.limits,
+        )
 
 
 def plan_load(
@@ -136,7 +142,7 @@ def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandb
     """
     resident = runner.peek(plan.user.pk)
     digest = runner.image_digest()
-    expected = plan.difference(resident if plan.suits(resident) else {}).missing
+    expected, _ = plan.difference(resident if plan.suits(resident) else {})
     bytecode = bytecode_of(plan, digest, expected, compile_=compile_)
     with runner.lease(plan.user.pk, plan.allowance, suits=plan.suits) as lease:
         tree = plan.tree(lease.tree)
@@ -248,11 +254,7 @@ def compiling() -> Iterator[Compile]:
                 opened.append(stack.enter_context(runner.open_sandbox(shape=shape)))
             (sandbox,) = opened
             if sandbox.image_digest != digest:
-                raise SandboxError(
-                    "killed",
-                    "the sandbox image was replaced in the meantime",
-                    infrastructure=True,
-                )
+                raise SandboxError.unavailable("the sandbox image was replaced in the meantime")
             return sandbox.compile(sources)
 
         yield compile_

@@ -5,8 +5,8 @@ log may be imported years after it was written. Nothing in this module opens or 
 """
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,53 +15,30 @@ from django.db.models import Q
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
 from memory.temporal import forecasts
-from workers.execution.loading import loaded, plan_run
+from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import finding_of
-from workers.sandbox.interface import Bindings, Sandbox, SandboxError
-from workers.sandbox.limits import Limits
+from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.results import ConstraintResult
 
 # Total time limit for all constraints' forecasts, since a constraint's author is waiting for them.
 FORECAST_SECONDS = 5.0
-MAX_ALERTS = 20
-MAX_COMING = 20
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """A day, its alerts (path, severity, message), and the days on which alerts will change."""
+def outlook(user: MemoryUser, at: datetime.datetime) -> dict[str, Any]:
+    """Return the alerts for the user's newest version as of `at`, and how they will change later.
 
-    day: datetime.date
-    alerts: Sequence[Mapping[str, str]] = ()
-    coming: Sequence[Mapping[str, Any]] = field(default=())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outlook as the JSON that is stored."""
-        return {
-            "day": self.day.isoformat(),
-            "alerts": [*self.alerts[:MAX_ALERTS]],
-            "coming": [*self.coming[:MAX_COMING]],
-        }
-
-
-def outlook(user: MemoryUser, at: datetime.datetime) -> Outlook:
-    """Compute the alerts for the user's newest version as of `at`, and how they will change later.
-
-    Snoozed alerts are left out. Raises SandboxError if no sandbox is available or if the sandbox
-    fails.
+    The result has the verdict's fields `day`, `alerts` and `coming`. Snoozed alerts are left out.
+    Raises SandboxError if no sandbox is available or if the sandbox fails.
     """
-    day = day_of(user, at)
+    found: dict[str, Any] = {"day": day_of(user, at).isoformat()}
     if user.head is None:
-        return Outlook(day)
+        return found
     plan = plan_run(user, user.head)
-    limits = plan.allowance.limits
     with loaded(plan) as sandbox:
-        ran = sandbox.run_constraints(
-            now=at, time_zone=user.time_zone, bindings=plan.bindings, limits=limits
-        )
+        ran = plan.run_constraints(sandbox, at)
         paths = [one.path for one in ran.results]
-        coming = foresee(sandbox, user, at, paths, limits, plan.bindings)
-    return Outlook(day, alerts_of(ran.results, put_off=put_off(user)), coming)
+        coming = foresee(sandbox, plan, at, paths)
+    return {**found, "alerts": alerts_of(ran.results, put_off=put_off(user)), "coming": coming}
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
@@ -91,12 +68,7 @@ def put_off(user: MemoryUser) -> list[str]:
 
 
 def foresee(
-    sandbox: Sandbox,
-    user: MemoryUser,
-    at: datetime.datetime,
-    paths: Sequence[str],
-    limits: Limits,
-    bindings: Bindings | None = None,
+    sandbox: Sandbox, plan: LoadPlan, at: datetime.datetime, paths: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the days on which these constraints' alerts open, change and resolve.
 
@@ -104,6 +76,7 @@ def foresee(
     """
     if not paths or not forecasts.horizon():
         return []
+    limits, time_zone = plan.allowance.limits, plan.user.time_zone
     bounded = replace(limits, total_seconds=min(limits.total_seconds, FORECAST_SECONDS))
     try:
         until = at + forecasts.horizon()
@@ -111,14 +84,19 @@ def foresee(
         return []
     try:
         made = sandbox.forecast(
-            paths, now=at, until=until, time_zone=user.time_zone, bindings=bindings, limits=bounded
+            paths,
+            now=at,
+            until=until,
+            time_zone=time_zone,
+            bindings=plan.bindings,
+            limits=bounded,
         ).results
     except SandboxError as error:
         if error.infrastructure:
             raise
         return []
     results = {one.path: {**vars(one), "error": None} for one in made if one.error is None}
-    told = forecasts.foreseen(results, user.time_zone, at, until)
+    told = forecasts.foreseen(results, time_zone, at, until)
     changes: dict[str, dict[str, Any]] = {}
     for event in told.timeline:
         if event["kind"] in ("opens", "changes", "resolves"):

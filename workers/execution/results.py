@@ -8,6 +8,7 @@ from typing import Any
 from memory.alerting.failures import PROJECT
 from memory.alerting.findings import ConstraintFinding, failure
 from memory.constraints.applicability import Applicability
+from memory.constraints.constraint_sources import may_be_critical
 from memory.models.alerts import AlertKind, Severity
 from memory.models.runs import RunOutcome
 from memory.work import runs
@@ -49,7 +50,8 @@ class Found:
     @classmethod
     def of_error(cls, plan: LoadPlan, error: SandboxError) -> "Found":
         """Return the alert that tells staff that a project doesn't load, so no constraint ran."""
-        critical = failing.may_any_be_critical(plan.checkpoint, plan.applying, plan.existing)
+        sources = failing.sources_of(plan.checkpoint, plan.applying, plan.existing)
+        critical = any(map(may_be_critical, sources.values()))
         return cls([failure(PROJECT, error_json(error), critical=critical)])
 
 

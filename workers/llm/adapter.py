@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memory.llm.language_models import PROVIDERS, Connection, NotConfigured, Usage
 from memory.texts import one_line
@@ -64,7 +64,7 @@ NO_KEY = "none"
 
 
 class ProviderModel:
-    """A provider's model: one attempt per call, no retries. See `interface.LanguageModel`."""
+    """A provider's model: one attempt per call, no retries."""
 
     def __init__(self, connection: Connection, *, seconds: float, max_output_tokens: int) -> None:
         self._connection = connection
@@ -77,12 +77,14 @@ class ProviderModel:
         tools: Sequence[Tool] = (),
         *,
         tool_choice: ToolChoice = "auto",
-        max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer; raise CallFailed, or NotConfigured if the client isn't installed."""
-        most = max_output_tokens or self._max_output_tokens
+        """Return the answer; raise CallFailed, or NotConfigured if the client isn't installed.
+
+        If `tool_choice` is `required`, the model is told to call a tool. Not every server enforces
+        this, so an answer may still consist only of text.
+        """
         try:
-            response = asyncio.run(self._ask(messages, tools, tool_choice, most))
+            response = asyncio.run(self._ask(messages, tools, tool_choice))
         except ImportError as error:
             provider = self._connection.provider
             raise NotConfigured(
@@ -96,7 +98,7 @@ class ProviderModel:
         return _read(response, tools)
 
     async def _ask(
-        self, messages: Sequence[Message], tools: Sequence[Tool], choice: ToolChoice, most: int
+        self, messages: Sequence[Message], tools: Sequence[Tool], choice: ToolChoice
     ) -> "ModelResponse":
         from pydantic_ai.direct import model_request
         from pydantic_ai.models import ModelRequestParameters
@@ -114,7 +116,7 @@ class ProviderModel:
             )
             for tool in tools
         ]
-        settings = ModelSettings(max_tokens=most, timeout=self._seconds)
+        settings = ModelSettings(max_tokens=self._max_output_tokens, timeout=self._seconds)
         if self._connection.provider == "anthropic":
             settings.update(_marked_for_caching())
         if tools and choice == "required":
@@ -367,7 +369,8 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
     parts = []
     for part in response.parts:
         if isinstance(part, ToolCallPart):
-            call = read_call(part.tool_call_id, part.tool_name, _sent(part.args), tools)
+            sent = "" if part.args is None else part.args
+            call = read_call(part.tool_call_id, part.tool_name, sent, tools)
             calls.append(call)
             # Servers parse the tool calls that are sent back to them, so arguments must be a JSON
             # object.
@@ -388,10 +391,6 @@ def _read(response: "ModelResponse", tools: Sequence[Tool]) -> ModelAnswer:
 def _whole(text: str) -> str:
     """Return the text without lone surrogates (from cut-off emoji), which cannot be sent."""
     return text.encode(errors="replace").decode()
-
-
-def _sent(arguments: str | Mapping[str, Any] | None) -> str | Mapping[str, Any]:
-    return "" if arguments is None else arguments
 
 
 def _usage(response: "ModelResponse") -> Usage | None:

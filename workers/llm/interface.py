@@ -6,7 +6,7 @@ appends the answer's `message` and a `ToolResult` for every tool call, and calls
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from memory.llm.language_models import LanguageModelError, Usage
 from memory.models.llm import LlmOutcome
@@ -95,24 +95,6 @@ class ModelAnswer:
     def tool_calls(self) -> Sequence[ToolCall]:
         """The tool calls that the model requests, in order."""
         return self.message.tool_calls
-
-
-class LanguageModel(Protocol):
-    """A model that answers one turn at a time."""
-
-    def complete(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool] = (),
-        *,
-        tool_choice: ToolChoice = "auto",
-        max_output_tokens: int | None = None,
-    ) -> ModelAnswer:
-        """Return an answer with text or a tool call; raise LanguageModelError if there is none.
-
-        If `tool_choice` is `required`, the model is told to call a tool. Not every server enforces
-        this, so an answer may still consist only of text.
-        """
 
 
 class CallFailed(LanguageModelError):

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -43,7 +43,7 @@ DATABASE_PAUSES = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
 class MeteredModel:
-    """A workspace's model, for use in one task. See `interface.LanguageModel`.
+    """A workspace's model, for use in one task.
 
     It holds no database connection or transaction between calls; each call rereads the workspace's
     settings. It must not be used by several threads simultaneously. `turn` counts the model's
@@ -62,7 +62,7 @@ class MeteredModel:
         tool_choice: ToolChoice = "auto",
         max_output_tokens: int | None = None,
     ) -> ModelAnswer:
-        """Return the answer; raise CallFailed if the last attempt fails.
+        """Return the answer; raise CallFailed if the last attempt fails. See `ProviderModel`.
 
         Before anything is sent, raises NotConfigured if no model is configured, BudgetExhausted if
         the budget does not cover the call, and TooManyCalls if the limit on concurrent calls leaves
@@ -71,9 +71,10 @@ class MeteredModel:
         self.turn += 1
         prompt = {
             "messages": [_message_json(message) for message in messages],
-            "tools": [_tool_json(tool) for tool in tools],
+            "tools": [{**vars(tool), "parameters": dict(tool.parameters)} for tool in tools],
             "tool_choice": tool_choice,
         }
+        size = len(str(prompt).encode(errors="replace"))
         most = max_output_tokens or settings.UAC_LLM_OUTPUT_TOKENS
         attempt = 0
         while True:
@@ -89,14 +90,16 @@ class MeteredModel:
                     turn=self.turn,
                     attempt=attempt,
                     prompt=prompt,
-                    most=Usage(input_tokens=_tokens(prompt), output_tokens=most),
+                    most=Usage(input_tokens=size // BYTES_PER_TOKEN, output_tokens=most),
                     seconds=settings.UAC_LLM_TIMEOUT_SECONDS,
                 )
             )
             try:
                 return _recorded(call, model, messages, tools, tool_choice)
             except CallFailed as failure:
-                wait = _wait(failure, attempt)
+                if not failure.passing:
+                    raise
+                wait = llm_calls.pause_before_next(attempt, failure.retry_after)
                 if wait is None:
                     raise
             time.sleep(wait)
@@ -183,15 +186,6 @@ def _finish(call: LlmCall, ending: Ending) -> None:
     llm_calls.finish(call, ending, keep_content=settings.UAC_LLM_KEEP_CONTENT)
 
 
-def _wait(failure: CallFailed, attempt: int) -> float | None:
-    """Return the number of seconds to wait before the next attempt; None means not to retry."""
-    return llm_calls.pause_before_next(attempt, failure.retry_after) if failure.passing else None
-
-
-def _tokens(prompt: Mapping[str, Any]) -> int:
-    return len(str(prompt).encode(errors="replace")) // BYTES_PER_TOKEN
-
-
 def _said(answer: ModelAnswer | None, failure: CallFailed | None) -> dict[str, Any] | None:
     if answer is not None:
         return _message_json(answer.message)
@@ -212,11 +206,3 @@ def _message_json(message: Message) -> dict[str, Any]:
 
 def _call_json(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "arguments": call.text}
-
-
-def _tool_json(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }

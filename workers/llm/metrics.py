@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from django.db.models import Sum
 from django.utils import timezone
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -18,12 +17,6 @@ from prometheus_client.core import (
 
 from memory.models import LlmCall, LlmSpending
 from memory.models.llm import LlmOutcome
-from workers.metrics.reading_metrics import Read
-
-
-def register(registry: CollectorRegistry) -> None:
-    """Register these metrics, to be served along with the process's own metrics."""
-    registry.register(Read(_calls))
 
 
 def _calls() -> Iterator[Metric]:
@@ -78,3 +71,6 @@ def _calls() -> Iterator[Metric]:
             value=under_way.count(),
         ),
     )
+
+
+READS = (_calls,)

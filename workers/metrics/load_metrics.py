@@ -6,16 +6,9 @@ identifies a user.
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from memory.admission import refusals, usage
-from workers.metrics.reading_metrics import Read
-
-
-def register(registry: CollectorRegistry) -> None:
-    """Register these metrics, to be served along with the process's own metrics."""
-    registry.register(Read(_refused, _waiting))
 
 
 def _refused() -> Iterator[Metric]:
@@ -38,3 +31,6 @@ def _waiting() -> Iterator[Metric]:
     for workspace, kind, number in usage.waiting():
         waiting.add_metric([workspace, kind], number)
     yield waiting
+
+
+READS = (_refused, _waiting)

@@ -12,6 +12,7 @@ from prometheus_client import (
 
 from workers.llm import metrics as llm_metrics
 from workers.metrics import load_metrics, webhook_metrics, work_metrics
+from workers.metrics.reading_metrics import Read
 
 logger = structlog.get_logger(__name__)
 
@@ -32,7 +33,7 @@ def serve_metrics(registry: CollectorRegistry | None = None) -> bool:
         logger.error("metrics_not_served", address=address, port=port, error=str(error))
         return False
     for module in (work_metrics, load_metrics, llm_metrics, webhook_metrics):
-        module.register(registry)
+        registry.register(Read(*module.READS))
     return True
 
 

@@ -7,17 +7,10 @@ from collections.abc import Iterator
 
 from django.db.models import Count, Min, Q
 from django.utils import timezone
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from memory.models import Delivery, WebhookEndpoint
 from memory.models.webhooks import DeliveryState
-from workers.metrics.reading_metrics import Read
-
-
-def register(registry: CollectorRegistry) -> None:
-    """Register these metrics, to be served along with the process's own metrics."""
-    registry.register(Read(_messages))
 
 
 def _messages() -> Iterator[Metric]:
@@ -57,3 +50,6 @@ def _messages() -> Iterator[Metric]:
             value=age,
         ),
     )
+
+
+READS = (_messages,)

@@ -10,19 +10,12 @@ from collections.abc import Iterator
 import redis
 import structlog
 from django.db import Error
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from memory.operations import alarms
 from memory.work import stuck
-from workers.metrics.reading_metrics import Read
 
 logger = structlog.get_logger(__name__)
-
-
-def register(registry: CollectorRegistry) -> None:
-    """Register these metrics, to be served along with the process's own metrics."""
-    registry.register(Read(_of_work, _of_server, _of_queues))
 
 
 def _of_work() -> Iterator[Metric]:
@@ -89,3 +82,6 @@ def _of_queues() -> Iterator[Metric]:
         hints.add_metric([queue.name], queue.hints)
         oldest.add_metric([queue.name], queue.oldest)
     yield from (hints, oldest)
+
+
+READS = (_of_work, _of_server, _of_queues)

@@ -50,8 +50,6 @@ def check_tree(kind: str, tree: ast.Module) -> Iterator[Breach]:
 
 
 class _Policy:
-    """The rules of the policy, applied to one syntax tree."""
-
     def __init__(self, kind: str, tree: ast.Module) -> None:
         self.kind = kind
         self.tree = tree
@@ -242,7 +240,6 @@ class _Policy:
             yield "import", message
 
     def is_own_module(self, module: str) -> bool:
-        """Return whether this kind of file may import names from this module of the project."""
         allowed = {
             "schema": (_SCHEMA,),
             "state": (_DOMAIN_MODULE,),
@@ -254,7 +251,6 @@ class _Policy:
         return any(pattern.fullmatch(module) for pattern in allowed.get(self.kind, ()))
 
     def may_use(self, module: str) -> bool:
-        """Return whether this kind of file may use this module of the library."""
         if module == "uac.testing":
             return self.kind in _TESTS
         return module != "builtins" or self.kind in ("schema", "state", "workspace constraint")
@@ -379,11 +375,9 @@ class _Policy:
                     yield statement, f"class {node.name} contains more than fields and methods"
 
     def check_signature(self, node: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
-        arguments = node.args
-        for default in [*arguments.defaults, *filter(None, arguments.kw_defaults)]:
+        for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             yield from self.check_pure(default)
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        every += filter(None, [arguments.vararg, arguments.kwarg])
+        every = parameters_of(node)
         for annotation in [*(argument.annotation for argument in every), node.returns]:
             if annotation is not None:
                 yield from self.check_pure(annotation)

@@ -24,9 +24,7 @@ from workers.sandbox.answers import (
     take_integer,
     take_objects,
 )
-from workers.sandbox.channel import Channel
-from workers.sandbox.exchange import FrameExchange
-from workers.sandbox.interface import Bindings, SandboxError
+from workers.sandbox.exchange import Channel, FrameExchange
 from workers.sandbox.limits import (
     COMPILE_LIMITS,
     COMPILED_BYTES,
@@ -38,11 +36,13 @@ from workers.sandbox.limits import (
     parts_of,
 )
 from workers.sandbox.results import (
+    Bindings,
     ConstraintRun,
     Dump,
     Evaluation,
     ForecastRun,
     Loaded,
+    SandboxError,
     TestResult,
     TestRun,
     UserError,
@@ -69,8 +69,12 @@ MAX_FOREIGN_VALUES = 2_000_000
 MAX_COMPILED_VALUES = 100  # plus one value per file, for its bytecode
 
 
-class ChannelSandbox:
-    """A Sandbox behind a byte channel; deadlines are on the monotonic clock."""
+class Sandbox:
+    """A sandbox for one user, behind a byte channel.
+
+    Every method raises SandboxError if its request fails. Only one thread at a time may use a
+    sandbox.
+    """
 
     def __init__(
         self,
@@ -85,8 +89,8 @@ class ChannelSandbox:
 
         No request gets more memory than `memory_bytes`, whatever the request's limits are.
         """
-        self.runner_name = runner_name
-        self.image_digest = image_digest
+        self.runner_name = runner_name  # "process" or "docker"
+        self.image_digest = image_digest  # bytecode compiled here loads wherever it is the same
         self._frames = FrameExchange(channel)
         self._memory_bytes = memory_bytes
         self._spent = False
@@ -104,23 +108,27 @@ class ChannelSandbox:
 
     @property
     def alive(self) -> bool:
-        """False once the sandbox has failed or been closed."""
+        """False once the sandbox has failed (was killed or broke the protocol) or been closed."""
         return self._frames.alive
 
     @property
     def spent(self) -> bool:
-        """True if user code had to be stopped in this sandbox."""
+        """True if user code had to be stopped: the sandbox still works, but won't be reused."""
         return self._spent
 
     def close(self) -> None:
-        """Destroy the sandbox; may be called more than once."""
+        """Destroy the sandbox and everything in it; may be called more than once."""
         self._frames.close()
 
     @measured("compile")
     def compile(
         self, files: Mapping[str, str], *, limits: Limits = COMPILE_LIMITS
     ) -> dict[str, str]:
-        """See `Sandbox.compile`."""
+        """Compile sources (path → text) without executing them; return opaque bytecode for `load`.
+
+        If a file does not compile, SandboxError is raised with the outcome "user_error" and the
+        file's path and line.
+        """
         sizes = {path: len(source) for path, source in files.items()}
         compiled: dict[str, str] = {}
         for part in parts_of(sizes, COMPILED_BYTES):
@@ -150,7 +158,13 @@ class ChannelSandbox:
         removed: Sequence[str] = (),
         limits: Limits = LOAD_LIMITS,
     ) -> Loaded:
-        """See `Sandbox.load`."""
+        """Load the project into the sandbox: everything at first, later only what has changed.
+
+        Changed files, and modules that import them, are executed again. If a domain's module fails,
+        SandboxError is raised with the outcome "user_error", and the previously loaded content
+        stays loaded. Constraints and tests run only when requested, so their errors are reported in
+        the results of those requests.
+        """
         self._coming = None
         answer = self._request(
             "load",
@@ -175,7 +189,11 @@ class ChannelSandbox:
         bytecode: Mapping[str, str] | None = None,
         removed: Sequence[str] = (),
     ) -> None:
-        """See `Sandbox.prepare`."""
+        """Have the next request that runs code load these changes first, as `load` would.
+
+        One combined request takes half as long as two separate ones. If the changes cannot be
+        loaded, that request raises the error, and the next one tries to load them again.
+        """
         self._coming = {
             "sources": dict(sources or {}),
             "bytecode": dict(bytecode or {}),
@@ -185,7 +203,7 @@ class ChannelSandbox:
 
     @property
     def prepared(self) -> bool:
-        """See `Sandbox.prepared`."""
+        """True until the changes passed to `prepare` are known to have been loaded."""
         return self._coming is not None
 
     @measured("evaluate")
@@ -197,7 +215,7 @@ class ChannelSandbox:
         time_zone: str,
         limits: Limits = DEFAULT_LIMITS,
     ) -> Evaluation:
-        """See `Sandbox.evaluate`."""
+        """Run code; return the value of its last statement if that is an expression, else null."""
         answer = self._request(
             "evaluate",
             limits,
@@ -227,7 +245,13 @@ class ChannelSandbox:
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ConstraintRun:
-        """See `Sandbox.run_constraints`."""
+        """Run the constraints (by default, all of them), each on the project as it was loaded.
+
+        The default is all of the project's own constraints, followed by the workspace constraints
+        in `bindings`, which lists the collections passed to each of their parameters. If a
+        constraint fails, even by being killed or taking too long, its result contains the error,
+        and the others still run.
+        """
         answer = self._request(
             "constraints",
             limits,
@@ -255,7 +279,10 @@ class ChannelSandbox:
         bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ForecastRun:
-        """See `Sandbox.forecast`."""
+        """Predict when these constraints' findings will change if nothing but the clock changes.
+
+        Each constraint is called as often as needed, but for at most half of its `wall_seconds`.
+        """
         answer = self._request(
             "forecast",
             limits,
@@ -286,7 +313,10 @@ class ChannelSandbox:
     def run_tests(
         self, paths: Sequence[str] | None = None, *, limits: Limits = DEFAULT_LIMITS
     ) -> TestRun:
-        """See `Sandbox.run_tests`."""
+        """Run the tests in these files (by default, in all); the results include failures.
+
+        Each file runs on the project as it was loaded.
+        """
         answer = self._request(
             "tests",
             limits,
@@ -309,12 +339,16 @@ class ChannelSandbox:
             return TestRun(results=results, usage=read_usage(answer))
 
     @measured("dump")
-    def dump(self, paths: Sequence[str] | None = None, *, limits: Limits = DUMP_LIMITS) -> Dump:
-        """See `Sandbox.dump`."""
+    def dump(self, paths: Sequence[str] | None = None) -> Dump:
+        """Read back the loaded records from these state and shard files (from all files if None).
+
+        Request at most DUMPED_BYTES of files at a time, since a response may contain at most a
+        million values.
+        """
         answer = self._request(
             "dump",
-            limits,
-            limits.wall_seconds + GRACE_SECONDS,
+            DUMP_LIMITS,
+            DUMP_LIMITS.wall_seconds + GRACE_SECONDS,
             paths=None if paths is None else list(paths),
         )
         with self._frames.checking():
@@ -343,7 +377,10 @@ class ChannelSandbox:
         time_zone: str,
         limits: Limits = FOREIGN_LIMITS,
     ) -> dict[str, Any]:
-        """See `Sandbox.run_foreign`."""
+        """Execute files from a foreign project; see `sandbox_image.foreign`.
+
+        The response is JSON that code in the files may have forged, so the caller must validate it.
+        """
         if self._memory_bytes is not None:  # the runner needs it to parse the result
             most = min(limits.result_bytes, self._memory_bytes // 8)
             limits = dataclasses.replace(limits, result_bytes=most)

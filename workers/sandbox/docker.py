@@ -25,7 +25,6 @@ from django.conf import settings
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from workers.sandbox import ownership
-from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.container_template import container_config, is_gvisor
 from workers.sandbox.image import default_image
 from workers.sandbox.interface import Sandbox, SandboxError
@@ -48,7 +47,7 @@ _thread = threading.local()
 os.register_at_fork(after_in_child=lambda: _thread.__dict__.clear())
 
 
-def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
+def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
     """Start a fresh container; raise SandboxError if it fails to start or is not confined.
 
     Closing the sandbox removes the container.
@@ -58,7 +57,7 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
     channel = ContainerChannel(image, hash_seed, shape)
     try:
         channel.start()
-        sandbox = ChannelSandbox(
+        sandbox = Sandbox(
             channel,
             runner_name="docker",
             image_digest=_digest_of(image),
@@ -79,13 +78,11 @@ def check_confined(hello: Mapping[str, Any]) -> None:
     expected = CONFINED | {"kernel": "gvisor" if is_gvisor() else "linux"}
     confinement = {name: hello.get(name) for name in expected}
     if confinement != expected:
-        raise SandboxError(
-            "killed",
+        raise SandboxError.unavailable(
             f"the container is not confined ({confinement} instead of {expected}), so it"
             " is not used: either the engine or its runtime ignores the seccomp profile, or gVisor"
             " runs without --oci-seccomp, or UAC_SANDBOX_RUNTIME contains a name of gVisor (runsc)"
-            " although the runtime is a different one, or is gVisor under a different name",
-            infrastructure=True,
+            " although the runtime is a different one, or is gVisor under a different name"
         )
 
 
@@ -186,10 +183,8 @@ class ContainerChannel:
             created = engine.create_container_from_config(config)  # type: ignore[no-untyped-call]
             self._container = created["Id"]
             if created.get("Warnings"):  # if the engine cannot apply a limit, it only warns
-                raise SandboxError(
-                    "killed",
-                    f"the Docker engine cannot apply all limits: {created['Warnings']}",
-                    infrastructure=True,
+                raise SandboxError.unavailable(
+                    f"the Docker engine cannot apply all limits: {created['Warnings']}"
                 )
             # Attach before starting the container, so that no output is missed.
             stream = engine.attach_socket(
@@ -201,10 +196,7 @@ class ContainerChannel:
             engine.start(self._container)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Send all of the data to the runner.
-
-        Raises EOFError if the container is gone, and TimeoutError if the deadline passes first.
-        """
+        """See `Channel.send`."""
         connection = self._connected(deadline)
         try:
             connection.sendall(data)
@@ -212,10 +204,7 @@ class ContainerChannel:
             raise EOFError from None
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """Receive `count` bytes from the runner, or fewer at the end of the stream.
-
-        Raises TimeoutError if the bytes do not arrive before the deadline.
-        """
+        """See `Channel.receive`."""
         while len(self._frames.output) < count:
             try:
                 data = self._connected(deadline).recv(READ_BYTES)
@@ -287,7 +276,6 @@ class _Frames:
         self._left = 0
 
     def feed(self, data: bytes) -> None:
-        """Decode received bytes, and append them to the streams that they belong to."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -306,7 +294,6 @@ class _Frames:
                 self.errors = (self.errors + part)[-LAST_WORDS_BYTES:]
 
     def take(self, count: int) -> bytes:
-        """Remove and return up to `count` bytes of the output."""
         taken = bytes(self.output[:count])
         del self.output[:count]
         return taken
@@ -328,11 +315,9 @@ def image_id(name: str, *, setting: str) -> str:
         try:
             return str(_engine().images.get(name).id)
         except ImageNotFound:
-            raise SandboxError(
-                "killed",
+            raise SandboxError.unavailable(
                 f"the Docker engine has no image {name}: build it with"
-                f" `python -m workers.sandbox.build`, or name another image in {setting}",
-                infrastructure=True,
+                f" `python -m workers.sandbox.build`, or name another image in {setting}"
             ) from None
 
 
@@ -357,14 +342,10 @@ def _engine_errors() -> Iterator[None]:
     except APIError as error:
         if isinstance(error, ImageNotFound):
             _image.cache_clear()  # the image may have been removed: look up its ID again next time
-        raise SandboxError(
-            "killed",
-            f"the Docker engine rejected a request: {error.explanation}",
-            infrastructure=True,
+        raise SandboxError.unavailable(
+            f"the Docker engine rejected a request: {error.explanation}"
         ) from error
     except SandboxError:
         raise
     except Exception as error:  # not only the library's errors: a proxy may have responded
-        raise SandboxError(
-            "killed", f"the Docker engine does not answer: {error}", infrastructure=True
-        ) from error
+        raise SandboxError.unavailable(f"the Docker engine does not answer: {error}") from error

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from docker.errors import DockerException
 from requests.exceptions import RequestException
@@ -25,10 +25,7 @@ from workers.sandbox.doctor_host import (
 from workers.sandbox.doctor_inside import CHECKS_INSIDE
 from workers.sandbox.doctor_outside import CHECKS_OUTSIDE
 from workers.sandbox.doctor_probes import Doubtful, Failed, open_empty
-from workers.sandbox.interface import SandboxError
-
-if TYPE_CHECKING:
-    from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.interface import Sandbox, SandboxError
 
 State = Literal["ok", "warning", "FAILED", "not tried"]
 
@@ -50,7 +47,7 @@ def examine() -> Iterator[CheckResult]:
     checks pointless, they are skipped and reported as "not tried".
     """
     with ExitStack() as stack:
-        opened: list[ChannelSandbox] = []
+        opened: list[Sandbox] = []
 
         def start() -> str:
             opened.append(stack.enter_context(open_empty()))
@@ -88,19 +85,11 @@ def _finding(name: str, check: Callable[[], str]) -> CheckResult:
         state: State = "warning" if isinstance(failed, Doubtful) else "FAILED"
         return CheckResult(check=name, state=state, found=failed.found, fix=failed.fix)
     except SandboxError as error:
-        return CheckResult(
-            check=name,
-            state="FAILED",
-            found=error.message,
-            fix="see the message and dockerd's log",
-        )
+        found, fix = error.message, "see the message and dockerd's log"
     except (DockerException, RequestException, OSError) as error:
-        return CheckResult(
-            check=name,
-            state="FAILED",
-            found=f"the engine failed: {error}",
-            fix="check dockerd's log, and that the engine still responds",
-        )
+        found = f"the engine failed: {error}"
+        fix = "check dockerd's log, and that the engine still responds"
+    return CheckResult(check=name, state="FAILED", found=found, fix=fix)
 
 
 def _told(hello: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ from django.conf import settings
 
 from memory.workspace_settings.sandbox_limits import effective
 from workers.sandbox import docker
-from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import default_image
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits, Shape
@@ -37,7 +36,7 @@ def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
 
 
 @contextmanager
-def open_empty(*, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[ChannelSandbox]:
+def open_empty(*, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
     """Open a sandbox with an empty project; raise Failed if it does not start."""
     try:
         sandbox = docker.start(hash_seed=hash_seed, shape=shape or default_shape())

@@ -7,16 +7,40 @@ runner's response is invalid or late, the runner's sandbox is destroyed.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
-from workers.sandbox.channel import Channel
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 # Maximum number of JSON escapes in a response: decoding one escape takes as long as decoding dozens
 # of plain characters.
 MAX_ESCAPES = 1_000_000
+
+
+class Channel(Protocol):
+    """A byte channel between this process and the runner in a sandbox."""
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Send all of the data to the runner.
+
+        Raises EOFError if the runner has exited, and TimeoutError if the deadline passes first.
+        """
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        """Receive `count` bytes from the runner, or fewer at the end of the stream.
+
+        Raises TimeoutError if the bytes do not arrive before the deadline.
+        """
+
+    def has_ended(self) -> bool:
+        """Return immediately whether the runner has exited.
+
+        Output that the runner has already written can still be read.
+        """
+
+    def close(self) -> None:
+        """Destroy the sandbox and everything in it; may be called more than once."""
 
 
 class FrameExchange:
@@ -41,9 +65,7 @@ class FrameExchange:
     ) -> dict[str, Any]:
         """Send the request, if there is one, in a frame; return the next frame received."""
         if not self._alive:
-            raise SandboxError(
-                "killed", "the sandbox has exited: open another one", infrastructure=True
-            )
+            raise SandboxError.unavailable("the sandbox has exited: open another one")
         try:  # a request too large for a frame is the caller's error, so the sandbox survives
             data = protocol.encode_frame(request) if request is not None else b""
         except protocol.FrameTooLargeError as error:

@@ -1,7 +1,7 @@
 """Request limits, sandbox shapes, and the allowance that combines the two for a workspace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory.workspace_settings.sandbox_limits import SandboxLimits, process_memory_most
 
@@ -44,14 +44,8 @@ DEFAULT_LIMITS = Limits()
 # API accepts.
 COMPILED_BYTES = 2 * MEBIBYTE
 DUMPED_BYTES = MEBIBYTE // 2
-COMPILE_LIMITS = Limits(
-    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=24 * MEBIBYTE
-)
 LOAD_LIMITS = Limits(wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE)
-DUMP_LIMITS = Limits(
-    wall_seconds=30, cpu_seconds=30, memory_bytes=1024 * MEBIBYTE, result_bytes=24 * MEBIBYTE
-)
-
+COMPILE_LIMITS = DUMP_LIMITS = replace(LOAD_LIMITS, result_bytes=24 * MEBIBYTE)
 FOREIGN_LIMITS = Limits(
     wall_seconds=10,
     cpu_seconds=10,

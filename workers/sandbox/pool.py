@@ -218,18 +218,13 @@ class Pool:
         return lease
 
     def _give(self, user: Hashable, lease: Lease) -> Lease:
-        """Assign a fresh sandbox to the user."""
         with self._changed:
             if user not in self._forgotten:
                 lease.user = user
                 self._held[user] += 1
                 return lease
         self._destroy(lease, "forgotten")
-        raise SandboxError(
-            "killed",
-            "the user's sandboxes have been discarded in the meantime",
-            infrastructure=True,
-        )
+        raise SandboxError.unavailable("the user's sandboxes have been discarded in the meantime")
 
     def _claim(self, kind: SandboxSpec) -> Lease:
         digest = self._runner.image_digest()
@@ -394,7 +389,6 @@ class Pool:
                     return
 
     def _wanted(self) -> SandboxSpec | None:
-        """Return the kind of fresh sandbox to start now, or None."""
         return None if self._is_behind() else self._stocks.wanted()
 
     def _clean(self) -> None:

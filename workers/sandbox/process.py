@@ -25,7 +25,6 @@ from typing import IO
 
 import sandbox_image
 from workers.sandbox import confine
-from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.image import sources_digest
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
@@ -37,7 +36,7 @@ START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
 
 
-def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox:
+def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
     """Start a confined process; raise SandboxError if it does not start.
 
     Closing the sandbox terminates all of its processes. Only the per-process memory limit in
@@ -46,11 +45,9 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> ChannelSandbox
     try:
         channel = ProcessChannel(hash_seed)
     except OSError as error:
-        raise SandboxError(
-            "killed", f"the sandbox did not start: {error}", infrastructure=True
-        ) from error
+        raise SandboxError.unavailable(f"the sandbox did not start: {error}") from error
     try:
-        return ChannelSandbox(
+        return Sandbox(
             channel,
             runner_name="process",
             image_digest=image_digest(),
@@ -198,10 +195,7 @@ class ProcessChannel:
         self.last_words = ""  # set by `close`: errors that the runner printed
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Write all of the data.
-
-        Raises EOFError if the runner has exited, TimeoutError if the deadline passes first.
-        """
+        """See `Channel.send`."""
         view = memoryview(data)
         while view:
             _wait(self._requests.fileno(), select.POLLOUT, deadline)
@@ -213,10 +207,7 @@ class ProcessChannel:
                 raise EOFError from None
 
     def receive(self, count: int, deadline: float) -> bytes:
-        """Receive `count` bytes, or fewer at the end of the stream.
-
-        Raises TimeoutError if the bytes do not arrive before the deadline.
-        """
+        """See `Channel.receive`."""
         received = bytearray()
         while len(received) < count:
             _wait(self._answers.fileno(), select.POLLIN, deadline)
@@ -227,11 +218,11 @@ class ProcessChannel:
         return bytes(received)
 
     def has_ended(self) -> bool:
-        """Return whether the runner has exited."""
+        """See `Channel.has_ended`."""
         return self._closed or _poll(self._watcher, select.POLLIN, 0)
 
     def close(self) -> None:
-        """Destroy the sandbox; may be called more than once."""
+        """See `Channel.close`."""
         if self._closed:
             return
         self._closed = True

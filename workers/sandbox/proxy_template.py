@@ -39,11 +39,13 @@ def from_template(body: bytes) -> dict[str, Any]:
             raise RequestDenied("create: Labels are not those of a sandbox")
         if user_id not in USER_IDS or hash_seed >= 2**32:
             raise RequestDenied("create: User or hash seed is out of bounds")
-        size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", _scratch(host))
+        scratch = str(host["Tmpfs"].get(SCRATCH, ""))
+        size = re.fullmatch(rf"{re.escape(SCRATCH_OPTIONS)},size=([0-9]{{1,12}})", scratch)
+        # The template adds gVisor's own processes to the limit, so subtract them again.
+        added = container_config("", 0, Shape(pids=0))["HostConfig"]["PidsLimit"]
         shape = Shape(
             memory_mib=_within("Memory", host["Memory"] // MEBIBYTE, _most("MEMORY_MIB")),
-            # The template adds gVisor's own processes to the limit, so subtract them again.
-            pids=_within("PidsLimit", host["PidsLimit"] - _pids_added(), _most("PIDS")),
+            pids=_within("PidsLimit", host["PidsLimit"] - added, _most("PIDS")),
             tmpfs_mib=_within("Tmpfs", int(size[1]) // MEBIBYTE, _most("TMPFS_MIB")) if size else 0,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -91,14 +93,6 @@ def _within(field: str, number: int, most: int) -> int:
 def _most(name: str) -> int:
     """Return the highest limit that a workspace or the type checker's sandboxes may have."""
     return max(int(getattr(settings, f"UAC_SANDBOX_{name}_MOST")), 1024 * (name == "MEMORY_MIB"))
-
-
-def _pids_added() -> int:
-    return int(container_config("", 0, Shape(pids=0))["HostConfig"]["PidsLimit"])
-
-
-def _scratch(host: dict[str, Any]) -> str:
-    return str(host["Tmpfs"].get(SCRATCH, ""))
 
 
 def _difference(expected: Any, given: Any, place: str = "") -> str:

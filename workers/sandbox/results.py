@@ -1,9 +1,14 @@
-"""Results of requests to a sandbox, and errors in user code."""
+"""Arguments and results of requests to a sandbox, and the errors that end a request."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
+
+# Maps a workspace constraint's path and then each of its parameters to the collections whose
+# records are passed as that parameter, as returned by `memory.project.shapes.match`.
+Bindings = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,43 @@ class UserError:
     traceback: str = ""  # only the frames of the user's code, at most 4 KB
 
 
+class SandboxError(Exception):
+    """A request to a sandbox failed.
+
+    `outcome` is one of protocol.OUTCOMES other than "ok"; `error` is set if the user's code is to
+    blame; `usage` is the output printed and the resources used before the failure, if known.
+    `infrastructure` is set if the sandbox or its machine failed, not the user's code: the sandbox
+    did not start, died, was too slow or sent an invalid response. The same request may then succeed
+    in another sandbox. The sandbox stays usable unless its `alive` is False.
+    """
+
+    def __init__(
+        self,
+        outcome: str,
+        message: str,
+        error: UserError | None = None,
+        usage: Usage | None = None,
+        *,
+        infrastructure: bool = False,
+    ) -> None:
+        super().__init__(f"{outcome}: {message}")
+        self.outcome = outcome
+        self.message = message
+        self.error = error
+        self.usage = usage or Usage()
+        self.infrastructure = infrastructure
+
+    @classmethod
+    def unavailable(cls, message: str) -> "SandboxError":
+        """Return the error for a sandbox that cannot be used, whatever the user's code is."""
+        return cls("killed", message, infrastructure=True)
+
+    def at_start(self, last_words: str) -> "SandboxError":
+        """Return this error for a sandbox that didn't start: user code can't be the cause."""
+        said = f"; it said: {last_words}" if last_words else ""
+        return SandboxError(self.outcome, f"{self.message}{said}", infrastructure=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
     """A resident project: how many domain `modules` it has, and how many the load `executed`."""
@@ -52,14 +94,8 @@ class Evidence(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
-        class_name, domain, collection, key, sources = self
-        return {
-            "class": class_name,
-            "domain": domain,
-            "collection": collection,
-            "key": key,
-            "sources": list(sources),
-        }
+        named = dict(zip(("class", "domain", "collection", "key", "sources"), self, strict=True))
+        return {**named, "sources": list(self.sources)}
 
 
 class EvidenceColumns(NamedTuple):
@@ -73,14 +109,7 @@ class EvidenceColumns(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
-        class_name, domain, collection, keys, sources = self
-        return {
-            "class": class_name,
-            "domain": domain,
-            "collection": collection,
-            "keys": keys,
-            "sources": sources,
-        }
+        return dict(zip(("class", "domain", "collection", "keys", "sources"), self, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -203,9 +203,7 @@ def queue_runs_by_the_clock() -> int:
             )
             .order_by("constraints_due_at")
         )
-        for user in _one_by_one(due, lambda user: _run_by_the_clock(user, now)):
-            user.constraints_due_at = now + AGAIN
-            user.save(update_fields=["constraints_due_at"])
+        _one_by_one(due, lambda user: _run_by_the_clock(user, now), "constraints_due_at", now)
     return len(due)
 
 
@@ -223,13 +221,15 @@ def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
 
 
 def _one_by_one(
-    users: Sequence[MemoryUser], do: Callable[[MemoryUser], None]
-) -> Sequence[MemoryUser]:
-    """Call `do` for each of these users; return the users for whom `do` failed.
+    users: Sequence[MemoryUser],
+    do: Callable[[MemoryUser], None],
+    column: str,
+    now: datetime.datetime,
+) -> None:
+    """Call `do` for each of these users; where it fails, set `column` to when to try again.
 
     A failure for one user does not affect the others. Call this function in a transaction.
     """
-    failed = []
     for user in users:
         try:
             with transaction.atomic():
@@ -238,8 +238,8 @@ def _one_by_one(
             if isinstance(error, OperationalError) and not timeouts.answers(error):
                 raise
             logger.exception("user_passed_over", user=user.pk)
-            failed.append(user)
-    return failed
+            setattr(user, column, now + AGAIN)
+            user.save(update_fields=[column])
 
 
 def wake_oversleepers() -> int:
@@ -271,7 +271,6 @@ def mend_times() -> int:
 
 
 def _is_foreseen(user: MemoryUser) -> bool:
-    """Return whether the user is due now because of a forecast."""
     forecast = getattr(user, "forecast", None)
     return forecast is not None and forecast.wakes_at == user.constraints_due_at
 
@@ -282,7 +281,8 @@ def hint_forecasts() -> int:
     most = FORECASTS
     if runs.are_waiting():
         most = _room(waiting, FORECASTS_BESIDE_RUNS)
-        waiting = _long_unheard(waiting).filter(due_at__lte=timezone.now() - PATIENCE)
+        now = timezone.now()
+        waiting = waiting.filter(_unheard(now, PATIENCE), due_at__lte=now - PATIENCE)
     return _hint(waiting, forecasts.TASK, "user_id", most=most)
 
 
@@ -291,12 +291,8 @@ def hint_backtests() -> int:
     waiting = backtests.waiting()
     most = _room(waiting, BACKTESTS)
     if runs.are_waiting():
-        waiting = _long_unheard(waiting)
+        waiting = waiting.filter(_unheard(timezone.now(), PATIENCE))
     return _hint(waiting, backtests.TASK, "pk", most=most, workspace="workspace")
-
-
-def _long_unheard(work: QuerySet[Hinted]) -> QuerySet[Hinted]:
-    return work.filter(_unheard(timezone.now(), PATIENCE))
 
 
 def _room(work: QuerySet[Hinted], most: int) -> int:
@@ -342,9 +338,7 @@ def queue_runs_of_changed_constraints() -> int:
         MemoryUser.objects.filter(pk__in=[user.pk for user in users]).update(
             constraints_changed_at=None
         )
-        for user in _one_by_one(users, _run_if_concerned):
-            user.constraints_changed_at = now + AGAIN
-            user.save(update_fields=["constraints_changed_at"])
+        _one_by_one(users, _run_if_concerned, "constraints_changed_at", now)
     return len(users)
 
 

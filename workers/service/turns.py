@@ -99,9 +99,7 @@ class Turns:
         now = self._clock()
         with self._lock:
             if hint.workspace is not None:
-                self._heard[hint.workspace] = now
-                self._heard.move_to_end(hint.workspace)
-                _forget(self._heard, 2)
+                _remember(self._heard, hint.workspace, now, 2)
             if self._has_turn(hint, now):
                 self._held.pop(hint, None)
                 work = CurrentWork(hint, now)
@@ -117,7 +115,7 @@ class Turns:
         with self._lock:
             self._begun.remove(work)
             if work.hint.workspace is not None:
-                self._remember(work.hint, now - work.since, now)
+                self._add_cost(work.hint, now - work.since, now)
             # If two hints have the same rank, the one held longer comes first.
             for held in sorted(self._held, key=lambda one: self._order(one, now)):
                 if self._has_turn(held, now):
@@ -153,24 +151,22 @@ class Turns:
     def _is_alone(self, workspace: int, now: float) -> bool:
         return all(one == workspace or now - at > ALONE_SECONDS for one, at in self._heard.items())
 
-    def _remember(self, hint: Hint, seconds: float, now: float) -> None:
+    def _add_cost(self, hint: Hint, seconds: float, now: float) -> None:
         assert hint.workspace is not None
         longest = max(seconds, self._longest.get(_kind(hint), _Cost()).left(now))
-        self._longest[_kind(hint)] = _Cost(longest, now)
-        self._longest.move_to_end(_kind(hint))
-        _forget(self._longest, MAX_REMEMBERED)
+        _remember(self._longest, _kind(hint), _Cost(longest, now), MAX_REMEMBERED)
         spent = seconds + self._spent.get(hint.workspace, _Cost()).left(now)
-        self._spent[hint.workspace] = _Cost(spent, now)
-        self._spent.move_to_end(hint.workspace)
-        _forget(self._spent, MAX_REMEMBERED)
+        _remember(self._spent, hint.workspace, _Cost(spent, now), MAX_REMEMBERED)
 
 
 def _kind(hint: Hint) -> object:
     return hint.workspace, hint.task, hint.kind
 
 
-def _forget(remembered: OrderedDict[Any, Any], most: int) -> None:
-    """Drop the oldest entries, so that at most `most` remain."""
+def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Store the value as the newest, and drop the oldest, so that at most `most` remain."""
+    remembered[key] = value
+    remembered.move_to_end(key)
     while len(remembered) > most:
         remembered.popitem(last=False)
 

@@ -81,9 +81,7 @@ def check_types(files: Mapping[str, str]) -> list[TypeFault]:
             infrastructure=True,
         ) from error
     except (EOFError, TimeoutError, OSError) as error:
-        raise SandboxError(
-            "killed", f"the type checker did not respond: {error!r}", infrastructure=True
-        ) from error
+        raise SandboxError.unavailable(f"the type checker did not respond: {error!r}") from error
 
 
 def _error(found: Mapping[str, Any]) -> TypeFault:
@@ -143,11 +141,9 @@ class _CheckerProcess:
 
     @property
     def runs(self) -> bool:
-        """True while the process runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Terminate the process."""
         self._process.kill()
         self._process.communicate()
 

@@ -7,7 +7,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.models import MemoryUser, Run
-from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
@@ -87,7 +87,7 @@ def test_a_run_that_did_not_even_load_says_so_too(
     def too_large(*arguments: object, **options: object) -> None:
         raise SandboxError("out_of_memory", "the project needs more memory")
 
-    monkeypatch.setattr(ChannelSandbox, "evaluate", too_large)
+    monkeypatch.setattr(Sandbox, "evaluate", too_large)
     asked = api.post("/v1/users/ada/query/?wait=0", {"code": "len(trips)"}).data
     work()
 

@@ -1,6 +1,5 @@
 """The size of a model's prompt depends on what is new, not on how much there is already."""
 
-import datetime
 import json
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from tests.integration.authoring.conftest import Say, Work, edits, finishes
 from tests.llm_server import called, said
 from workers import tasks
 from workers.authoring import prompts
-from workers.execution.outlook import Outlook
+from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
 
@@ -127,7 +126,7 @@ def test_alerts_are_told_in_part() -> None:
     alert = {"path": "constraints/x.py", "severity": "critical", "message": "It is so.\n\n" * 500}
     change = ["2024-12-31", "opens", "warning"]
     coming = {"path": "constraints/x.py", "of": ["a.b:c"], "changes": [change] * 50}
-    told = Outlook(datetime.date(2024, 12, 30), [alert] * 100, [coming] * 100).to_json()
+    told = Verdict(day="2024-12-30", alerts=[alert] * 100, coming=[coming] * 100).to_json()
 
     lines = prompts.alerts(told).splitlines()
 

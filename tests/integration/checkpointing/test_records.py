@@ -20,7 +20,7 @@ from workers import tasks
 from workers.checkpointing import gate, records
 from workers.checkpointing.findings import Check, Finding, Verdict
 from workers.sandbox import process
-from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
@@ -380,7 +380,7 @@ def test_data_alone_is_not_rejected_because_its_sandbox_was_ended(
         raise SandboxError(outcome, "ended by SIGKILL")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ChannelSandbox, "dump", ended)
+        patch.setattr(Sandbox, "dump", ended)
         with pytest.raises(gate.GateUnavailable):
             tasks.checkpoint_records(user.pk)
 

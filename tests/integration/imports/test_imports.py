@@ -21,7 +21,7 @@ from tests.integration.imports.conftest import Import, report
 from workers import tasks
 from workers.checkpointing import gate
 from workers.checkpointing.findings import Verdict
-from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import FOREIGN_LIMITS
 
 pytestmark = pytest.mark.django_db
@@ -427,9 +427,9 @@ def test_what_cannot_be_imported_is_refused_with_the_reason_and_leaves_nothing(
     if code == "timeout":
         brief = dataclasses.replace(FOREIGN_LIMITS, wall_seconds=0.5)
         monkeypatch.setattr(
-            ChannelSandbox,
+            Sandbox,
             "run_foreign",
-            functools.partialmethod(ChannelSandbox.run_foreign, limits=brief),
+            functools.partialmethod(Sandbox.run_foreign, limits=brief),
         )
     found = finding(import_files(source, "rejected"))
     assert found["code"] == code

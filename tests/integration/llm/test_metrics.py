@@ -16,6 +16,7 @@ from memory.models.llm import LlmPurpose
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import llm_server, said, status
 from workers.llm import metrics
+from workers.metrics.reading_metrics import Read
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -25,7 +26,7 @@ OF_THE_MODEL = {"model": "openai:the-model", "purpose": "memorize"}
 
 def served() -> str:
     registry = CollectorRegistry()
-    metrics.register(registry)
+    registry.register(Read(*metrics.READS))
     return generate_latest(registry).decode()
 
 

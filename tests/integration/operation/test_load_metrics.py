@@ -17,6 +17,7 @@ from memory.work import hints
 from tests.factories import make_checkpoint, make_run
 from uac_site.embedded.process import free_port
 from workers.metrics import load_metrics
+from workers.metrics.reading_metrics import Read
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +34,7 @@ def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def served() -> dict[tuple[str, ...], float]:
     """Return metric, workspace and reason or kind → value."""
     registry = CollectorRegistry()
-    load_metrics.register(registry)
+    registry.register(Read(*load_metrics.READS))
     text = generate_latest(registry).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value

@@ -262,7 +262,7 @@ def test_an_interruption_while_it_is_started_leaves_nothing(
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(docker, "ChannelSandbox", interrupt)
+    monkeypatch.setattr(docker, "Sandbox", interrupt)
     with pytest.raises(KeyboardInterrupt), docker.open_sandbox():
         pass
     assert mine.all() == []

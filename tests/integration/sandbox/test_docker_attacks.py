@@ -25,7 +25,6 @@ from tests.integration.sandbox.containers import Containers
 from tests.processes import Process, gone
 from tests.waiting import eventually
 from workers.sandbox import container_template, docker
-from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.container_template import USER_IDS, container_config
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import Sandbox, SandboxError
@@ -66,7 +65,7 @@ def assert_another_works() -> None:
 
 
 def channel_of(sandbox: Sandbox) -> ContainerChannel:
-    assert isinstance(sandbox, ChannelSandbox)
+    assert isinstance(sandbox, Sandbox)
     assert isinstance(sandbox._frames.channel, ContainerChannel)
     return sandbox._frames.channel
 

@@ -17,7 +17,6 @@ from tests.processes import gone, me
 from tests.waiting import eventually, scaled
 from workers.sandbox import docker, ownership
 from workers.sandbox import pool as pools
-from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.pool import Pool
@@ -41,7 +40,7 @@ def held() -> tuple[int, int]:
 
 
 def container_of(sandbox: Sandbox) -> str:
-    assert isinstance(sandbox, ChannelSandbox)
+    assert isinstance(sandbox, Sandbox)
     assert isinstance(sandbox._frames.channel, ContainerChannel)
     return sandbox._frames.channel.container
 

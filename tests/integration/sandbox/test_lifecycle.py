@@ -25,7 +25,6 @@ from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
 from tests.processes import Process, gone, me, mine
 from tests.waiting import eventually, scaled
 from workers.sandbox import process
-from workers.sandbox.client import ChannelSandbox
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.process import ProcessChannel, image_digest
@@ -45,7 +44,7 @@ def _started() -> None:
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
     """A sandbox with the watcher and the runner; the third process is the waiting child."""
     with process.open_sandbox() as sandbox:
-        assert isinstance(sandbox, ChannelSandbox)
+        assert isinstance(sandbox, Sandbox)
         assert isinstance(sandbox._frames.channel, ProcessChannel)
         watcher = Process.of(sandbox._frames.channel.pid)
         assert eventually(lambda: len(watcher.descendants()) == 2)
@@ -162,7 +161,7 @@ def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: str) -> None
 
 def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
     with watched() as (sandbox, _, runner):
-        assert isinstance(sandbox, ChannelSandbox)
+        assert isinstance(sandbox, Sandbox)
         # Given a child that is killed while it reads a request
         (child,) = runner.descendants()
         frame = protocol.encode_frame({"id": 1, "op": "dance", "more": "x" * 30_000})
@@ -177,7 +176,7 @@ def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
         assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
 
 
-def waiting_bytes(sandbox: ChannelSandbox) -> int:
+def waiting_bytes(sandbox: Sandbox) -> int:
     """Return how many of the sent bytes are still unread."""
     assert isinstance(sandbox._frames.channel, ProcessChannel)
     answer = fcntl.ioctl(sandbox._frames.channel._requests, termios.FIONREAD, bytes(4))
@@ -289,7 +288,7 @@ import datetime, os, sys, threading
 sys.path.insert(0, {root!r})
 {first}
 from workers.sandbox import process
-from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 
 now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

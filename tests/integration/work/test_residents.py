@@ -26,7 +26,7 @@ from tests.integration.work.test_workspace_constraints import (
 from workers import tasks
 from workers.execution.loading import loaded, plan_load
 from workers.sandbox import runner
-from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
@@ -45,15 +45,15 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     seen = Loads()
 
     def watch(name: str) -> None:
-        method = getattr(ChannelSandbox, name)
+        method = getattr(Sandbox, name)
 
         def watched(
-            self: ChannelSandbox, *arguments: Any, removed: Sequence[str] = (), **options: Any
+            self: Sandbox, *arguments: Any, removed: Sequence[str] = (), **options: Any
         ) -> Any:
             seen.append((sorted(options.get("bytecode", ())), list(removed)))
             return method(self, *arguments, removed=removed, **options)
 
-        monkeypatch.setattr(ChannelSandbox, name, watched)
+        monkeypatch.setattr(Sandbox, name, watched)
 
     watch("load")
     watch("prepare")

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_image.uac import protocol
 from workers.sandbox import client
-from workers.sandbox.client import ChannelSandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.exchange import MAX_ESCAPES
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.limits import Limits
@@ -81,8 +81,8 @@ class Script:
         self.closed = True
 
 
-def sandbox(channel: Script) -> ChannelSandbox:
-    return ChannelSandbox(channel, runner_name="script", image_digest="x", hash_seed=0)
+def sandbox(channel: Script) -> Sandbox:
+    return Sandbox(channel, runner_name="script", image_digest="x", hash_seed=0)
 
 
 def evaluate(channel: Script) -> Evaluation:
@@ -223,9 +223,7 @@ def test_a_request_without_sense_is_our_fault_where_no_user_code_had_a_say(
 
 def test_no_request_is_given_more_memory_than_there_is() -> None:
     channel = Script(HELLO, ANSWER, {**ANSWER, "id": 2})
-    one = ChannelSandbox(
-        channel, runner_name="script", image_digest="x", hash_seed=0, memory_bytes=1000
-    )
+    one = Sandbox(channel, runner_name="script", image_digest="x", hash_seed=0, memory_bytes=1000)
     for memory_bytes in (2000, 500):
         limits = Limits(memory_bytes=memory_bytes)
         one.evaluate("1", now=NOW, time_zone="UTC", limits=limits)
@@ -446,7 +444,7 @@ def test_forged_forecasts_are_refused(results: Any) -> None:
     ],
 )
 def test_forged_results_of_the_others_are_refused(
-    ask: Callable[[ChannelSandbox], object], result: Any
+    ask: Callable[[Sandbox], object], result: Any
 ) -> None:
     one = sandbox(Script(HELLO, {**ANSWER, "result": result}))
     with pytest.raises(SandboxError, match="protocol_error"):
@@ -486,7 +484,7 @@ def test_what_the_runner_reports_of_an_evaluation_is_the_users(outcome: str) -> 
     [("timeout", True), ("user_error", False), ("out_of_memory", False)],
 )
 def test_compiling_and_loading_are_slow_on_a_slow_machine_alone(
-    ask: Callable[[ChannelSandbox], object], outcome: str, infrastructure: bool
+    ask: Callable[[Sandbox], object], outcome: str, infrastructure: bool
 ) -> None:
     with pytest.raises(SandboxError) as raised:
         ask(sandbox(Script(HELLO, {**ANSWER, "outcome": outcome})))
@@ -550,9 +548,7 @@ def test_results_of_what_is_no_constraint_are_believed_by_nobody(paths: list[str
         "takes_now": False,
     }
     answer = {**ANSWER, "result": [{**one, "path": path} for path in paths]}
-    sandbox = ChannelSandbox(
-        Script(HELLO, answer), runner_name="test", image_digest="", hash_seed=0
-    )
+    sandbox = Sandbox(Script(HELLO, answer), runner_name="test", image_digest="", hash_seed=0)
 
     with pytest.raises(SandboxError, match="constraints other than those requested"):
         sandbox.run_constraints(now=NOW, time_zone="UTC")
