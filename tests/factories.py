@@ -2,13 +2,15 @@
 
 import datetime
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
 
 from memory import log
+from memory.canonical import sha256
 from memory.log import PAYLOAD_FIELDS, Draft
-from memory.models import Checkpoint, LlmCall, LogEntry, MemoryUser, Redaction, Run
+from memory.models import Blob, Checkpoint, LlmCall, LogEntry, MemoryUser, Redaction, Run
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
@@ -29,6 +31,14 @@ def make_checkpoint(user: MemoryUser, version: int = 1, **fields: Any) -> Checkp
         "verdict": {"accepted": True},
     }
     return Checkpoint.objects.create(user=user, version=version, **{**defaults, **fields})
+
+
+def store_files(user: MemoryUser, files: Mapping[str, str]) -> dict[str, str]:
+    """Store the text of these files; return the tree of a version that has them."""
+    tree = {path: sha256(text) for path, text in files.items()}
+    blobs = [Blob(user=user, hash=tree[path], content=text) for path, text in files.items()]
+    Blob.objects.bulk_create(blobs, ignore_conflicts=True)
+    return tree
 
 
 def make_run(

@@ -13,6 +13,7 @@ A script is a list of replies, in order, or a function from the request to a rep
 not behave are made by `status`, `raw`, `hangs`, `drops` and their kind.
 """
 
+import itertools
 import json
 import socket
 import threading
@@ -486,12 +487,8 @@ def _as_text(arguments: Mapping[str, Any] | str) -> str:
 
 
 def _last_results(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for message in reversed(messages):
-        if message["role"] != "tool":
-            break
-        found.insert(0, message)
-    return found
+    newest = itertools.takewhile(lambda message: message["role"] == "tool", reversed(messages))
+    return [*newest][::-1]
 
 
 def _text(content: Any) -> str:

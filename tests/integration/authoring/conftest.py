@@ -3,6 +3,9 @@
 Whole processes are in tests/acceptance/test_language_model.py.
 """
 
+import datetime
+import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -10,16 +13,29 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.log import Draft
-from memory.models import EntryOutcome, Lane, MemoryUser
+from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.models.users import LaneName
-from tests.llm_server import KEY, LlmServer, Protocol, Reply, Said, Script, called, llm_server
+from tests.edits import note
+from tests.llm_server import (
+    KEY,
+    LlmServer,
+    Protocol,
+    Reply,
+    Request,
+    Said,
+    Script,
+    called,
+    llm_server,
+)
+from tests.steps import append_texts
 from workers.authoring import lane as model_lane
 from workers.authoring.conversation import Conversation
 from workers.llm.interface import Tool, ToolCall
 
+Fields: TypeAlias = Callable[[str], dict[str, Any]]
+LaneNow: TypeAlias = Callable[[], Lane]
+Outcomes: TypeAlias = Callable[[], dict[int, str]]
 Say: TypeAlias = Callable[..., list[int]]
 Work: TypeAlias = Callable[..., LlmServer]
 Meanwhile: TypeAlias = Callable[[Callable[[], object]], None]
@@ -37,12 +53,18 @@ def quick(settings: Settings, sandbox_worker: None) -> None:
 @pytest.fixture
 def say(user: MemoryUser) -> Say:
     """Append texts of a kind (messages, unless told otherwise); return their seqs."""
+    return functools.partial(append_texts, user)
 
-    def do(*texts: str, kind: EntryKind = EntryKind.MESSAGE, **fields: Any) -> list[int]:
-        drafts = [Draft(kind=kind, content=text, **fields) for text in texts]
-        return [entry.seq for entry in log.append(user, drafts, source="test")]
 
-    return do
+@pytest.fixture
+def fact(say: Say) -> int:
+    """A fact that waits.
+
+    The day of the entry grounds dates, too: it must not be one of the tests' dates.
+    """
+    at = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
+    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT, occurred_at=at)
+    return seq
 
 
 @pytest.fixture
@@ -90,13 +112,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
 
 
 @pytest.fixture
-def lane(user: MemoryUser) -> Callable[[], Lane]:
+def lane(user: MemoryUser) -> LaneNow:
     """Return the model's lane as it is now."""
     return lambda: Lane.objects.get(user=user, name=LaneName.STRUCTURE)
 
 
 @pytest.fixture
-def outcomes(user: MemoryUser) -> Callable[[], dict[int, str]]:
+def outcomes(user: MemoryUser) -> Outcomes:
     """Return seq → outcome of every entry that has one."""
     return lambda: dict(EntryOutcome.objects.filter(user=user).values_list("seq", "outcome"))
 
@@ -115,3 +137,36 @@ def edits(*edits: dict[str, Any], **options: bool) -> Said:
 def finishes() -> Said:
     """Answer that it is done."""
     return called("finish", {})
+
+
+def refuses(text: str = "I cannot help with that.") -> Said:
+    """Refuse to answer."""
+    return Said(text=text, finish="refusal")
+
+
+def asked(request: Request) -> str:
+    """Return the question at the beginning of the conversation with the model."""
+    text: str = request.body["messages"][1]["content"]
+    return text
+
+
+def numbers_in(text: str) -> list[int]:
+    """Return the numbers of the entries that a text shows."""
+    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", text, re.MULTILINE)]
+
+
+def facts() -> list[LogEntry]:
+    """Return the facts of all logs, in order."""
+    return list(LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq"))
+
+
+def begins(request: Request) -> bool:
+    return len(request.body["messages"]) == 2
+
+
+def taking_notes(request: Request) -> Said:
+    """A model that keeps every entry as a note."""
+    if not begins(request):
+        return finishes()
+    shown = re.findall(r"^\[(\d+)\] \([^)]*\) (.{1,80})", asked(request), re.MULTILINE)
+    return edits(*(note(text, int(seq)) for seq, text in shown))

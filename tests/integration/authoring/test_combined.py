@@ -1,29 +1,41 @@
 """Facts and the edits that bring them into the project, in one answer of the model."""
 
 import datetime
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import log
 from memory.llm import track_records
-from memory.log import Draft, coverage
+from memory.log import coverage
 from memory.models import Lane, LlmCall, LogEntry, MemoryUser, Run, Workspace
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
 from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.work import runs
-from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes, remembers
+from tests.edits import note, retire, update
+from tests.integration.authoring.conftest import (
+    Fields,
+    LaneNow,
+    Meanwhile,
+    Outcomes,
+    Say,
+    Work,
+    asked,
+    edits,
+    facts,
+    finishes,
+    numbers_in,
+    remembers,
+)
 from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import constraint
 from tests.integration.authoring.test_structure import DAYS, DAYS_TESTS, SAID_ON
 from tests.integration.redaction.conftest import MARKER, found
 from tests.llm_server import Protocol, Request, Said, called, said
+from tests.steps import Killed, append_texts, head_of, propose
 from workers import tasks
 from workers.authoring import memorize, prompts
 
@@ -40,15 +52,6 @@ def both(facts: Sequence[tuple[str, Sequence[int]]], edits: Any) -> Said:
     return called("remember", {"facts": told, "edits": edits})
 
 
-def note(text: str, *sources: int) -> dict[str, Any]:
-    return {"op": "note", "text": text, "sources": list(sources)}
-
-
-def question(request: Request) -> str:
-    text: str = request.body["messages"][1]["content"]
-    return text
-
-
 def may_edit(request: Request) -> bool:
     """Return whether facts are asked for together with edits."""
     (tool,) = request.body["tools"]
@@ -56,14 +59,12 @@ def may_edit(request: Request) -> bool:
 
 
 def facts_of(user: MemoryUser) -> list[tuple[int, str]]:
-    rows = LogEntry.objects.filter(user=user, kind=EntryKind.FACT).order_by("seq")
-    return [(row.seq, row.content or "") for row in rows]
+    return [(fact.seq, fact.content or "") for fact in facts() if fact.user_id == user.pk]
 
 
 def says_more(user: MemoryUser, text: str = "Hello!", **fields: Any) -> int:
     """Have the product append an entry, as a message unless told otherwise."""
-    told: dict[str, Any] = {"kind": EntryKind.MESSAGE, "session_id": "b", **fields}
-    return log.append(user, [Draft(content=text, **told)], source="test")[0].seq
+    return append_texts(user, text, session_id="b", **fields)[0]
 
 
 def test_an_answer_that_is_right_at_once_is_the_only_call(
@@ -71,9 +72,9 @@ def test_an_answer_that_is_right_at_once_is_the_only_call(
     workspace: Workspace,
     say: Say,
     work: Work,
-    outcomes: Callable[[], dict[int, str]],
-    lane: Callable[[], Lane],
-    fields_of: Callable[[str], dict[str, Any]],
+    outcomes: Outcomes,
+    lane: LaneNow,
+    fields_of: Fields,
 ) -> None:
     # Given a message
     (message,) = say("I am going to Rome next Friday!", occurred_at=MAY, session_id="s1")
@@ -82,8 +83,8 @@ def test_an_answer_that_is_right_at_once_is_the_only_call(
     # Then that was all: both are covered, and the record cites the fact
     (request,) = server.requests
     assert may_edit(request)
-    assert "Your first fact is number 2, the second 3, and so on" in question(request)
-    assert "The project:\nIt is empty.\n" in question(request)
+    assert "Your first fact is number 2, the second 3, and so on" in asked(request)
+    assert "The project:\nIt is empty.\n" in asked(request)
     assert outcomes() == {1: "covered", 2: "covered"}
     fact = LogEntry.objects.get(user=user, seq=2)
     assert (fact.kind, fact.derived_from, fact.session_id) == (EntryKind.FACT, [1], "s1")
@@ -108,29 +109,24 @@ def test_a_later_session_is_shown_the_project(user: MemoryUser, say: Say, work: 
     say("I like tea.", session_id="a")
     say("Rome is off.", session_id="b")
     retired = "The user no longer travels to Rome."
-    retire = {"op": "retire", "domain": "travel", "collection": "trips", "key": "trip-2"}
+    retired_trip = retire("travel.trips.trip-2", 6, reason="Rome is off")
     server = work(
         both([(TEA, [3])], [note(TEA, 5)]),
-        both([(retired, [4])], [{**retire, "reason": "Rome is off", "sources": [6]}]),
+        both([(retired, [4])], [retired_trip]),
     )
     # Then each takes one call, is shown what is related, and counts its facts from the log's end
     assert facts_of(user)[1:] == [(5, TEA), (6, retired)]
-    first, second = map(question, server.requests)
+    first, second = map(asked, server.requests)
     assert "Your first fact is number 5, " in first
     assert "Your first fact is number 6, " in second
     assert "trips: 1 Trip(" in first
     assert "trip-2" in second.partition("Some of its records:\n")[2].partition("\n\n")[0]
     assert coverage(user).pending == 0
-    assert user.head is not None
-    assert user.head.edits == [{**retire, "reason": "Rome is off", "sources": [6]}]
+    assert head_of(user).edits == [retired_trip]
 
 
 def test_refused_edits_are_mended_in_the_session_that_they_begin(
-    user: MemoryUser,
-    workspace: Workspace,
-    say: Say,
-    work: Work,
-    fields_of: Callable[[str], dict[str, Any]],
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work, fields_of: Fields
 ) -> None:
     # Given a model whose edits say what its facts do not
     (message,) = say("I am going to Rome next Friday!", occurred_at=MAY)
@@ -138,24 +134,14 @@ def test_refused_edits_are_mended_in_the_session_that_they_begin(
     # When it mends them
     server = work(
         both([(ROME, [message])], [TRIP, wrong]),
-        edits(
-            {
-                "op": "update",
-                "domain": "travel",
-                "collection": "trips",
-                "key": "trip-2",
-                "fields": {"starts_on": "2026-05-08"},
-                "sources": [2],
-            },
-            finish=True,
-        ),
+        edits(update("travel.trips.trip-2", 2, starts_on="2026-05-08"), finish=True),
     )
     # Then the second question is that for edits, with the first answer and what is wrong with it
     _, request = server.requests
     assert "edit" in request.tools
     assert "remember" not in request.tools
-    assert question(request).startswith("The project:\nIt is empty.")
-    assert f"[2] (fact, 2026-05-02 Saturday 14:00) {ROME}" in question(request)
+    assert asked(request).startswith("The project:\nIt is empty.")
+    assert f"[2] (fact, 2026-05-02 Saturday 14:00) {ROME}" in asked(request)
     assert "2026-05-09" in str(request.body["messages"][2]["tool_calls"])
     (told,) = request.results
     assert "2026-05-09" in told
@@ -200,7 +186,7 @@ def test_edits_that_are_refused_to_the_end_count_as_one_refused_session(
 
 
 def test_facts_whose_edits_fail_do_not_hold_up_the_next_session(
-    user: MemoryUser, say: Say, work: Work, outcomes: Callable[[], dict[int, str]]
+    user: MemoryUser, say: Say, work: Work, outcomes: Outcomes
 ) -> None:
     # Given two sessions, and a model that fails on the fact of the first one
     say("I like tea.", session_id="a")
@@ -208,11 +194,11 @@ def test_facts_whose_edits_fail_do_not_hold_up_the_next_session(
     milk = "The user likes milk."
 
     def script(request: Request) -> Said:
-        if "remember" in request.tools and TEA not in question(request):
+        if "remember" in request.tools and TEA not in asked(request):
             return both([(TEA, [1])], [note("Likes 3 teas.", 3)])
         if "remember" in request.tools:
             return remembers((milk, [2]))
-        return finishes() if TEA in question(request) else edits(note(milk, 4), finish=True)
+        return finishes() if TEA in asked(request) else edits(note(milk, 4), finish=True)
 
     # When it works on both
     server = work(script=script)
@@ -239,8 +225,7 @@ def test_facts_that_get_other_numbers_are_still_the_ones_that_edits_cite(
     # Then its edits cite the numbers that the facts got
     assert len(server.requests) == 2
     assert facts_of(user) == [(5, TEA), (6, coffee)]
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 5), note(coffee, 6)]
+    assert head_of(user).edits == [note(TEA, 5), note(coffee, 6)]
     assert coverage(user).pending == 0
 
 
@@ -255,8 +240,7 @@ def test_a_fact_that_the_product_appends_meanwhile_is_settled_too(
     server = work(both([(TEA, [1])], [note(TEA, 2)]), edits(note(milk, 2), finish=True))
     # Then it is asked for, in the session that goes on
     assert "entry 2 was considered" in server.requests[1].results[0]
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 3), note(milk, 2)]
+    assert head_of(user).edits == [note(TEA, 3), note(milk, 2)]
     assert coverage(user).pending == 0
 
 
@@ -273,8 +257,7 @@ def test_a_number_that_no_fact_has_cites_nothing(
     )
     # Then it is told, and what is committed cites the fact
     assert "which does not exist" in server.requests[1].results[0]
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 4)]
+    assert head_of(user).edits == [note(TEA, 4)]
 
 
 def test_facts_that_an_agent_settles_meanwhile_take_their_edits_along(
@@ -282,27 +265,14 @@ def test_facts_that_an_agent_settles_meanwhile_take_their_edits_along(
 ) -> None:
     # Given two messages, of which a product's agent settles one while the model reads them
     say("I have a dog.", "I have a cat.")
-    agents = note("has a dog", 1)
-
-    def agent() -> None:
-        run = runs.queue(
-            user,
-            RunKind.PROPOSAL,
-            RunTrigger.API,
-            checkpoint=None,
-            input={"edits": [agents], "considered": [1]},
-        )
-        tasks.execute_run(str(run.pk))
-
-    meanwhile(agent)
+    meanwhile(lambda: propose(user, note("has a dog", 1), considered=[1]))
     # When the model has edits for both
     dog, cat = "The user has a dog.", "The user has a cat."
     server = work(both([(dog, [1]), (cat, [2])], [note(dog, 3), note(cat, 4), note(cat, 3, 4)]))
     # Then those of the other's fact are left out, and the rest is committed
     assert len(server.requests) == 1
     assert facts_of(user) == [(3, cat)]
-    assert user.head is not None
-    assert user.head.edits == [note(cat, 3), note(cat, 3)]
+    assert head_of(user).edits == [note(cat, 3), note(cat, 3)]
     assert coverage(user).pending == 0
 
 
@@ -359,8 +329,7 @@ def test_malformed_edits_do_not_cost_the_facts(
     assert len(server.requests) == 2
     assert server.requests[1].results[0]
     assert facts_of(user) == [(2, TEA)]
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 2)]
+    assert head_of(user).edits == [note(TEA, 2)]
 
 
 def test_edits_that_were_not_asked_for_are_refused_with_the_call(
@@ -388,8 +357,7 @@ def test_refused_facts_are_sent_again_with_their_edits(
     assert len(server.requests) == 2
     assert "ungrounded" in server.requests[1].results[0]
     assert facts_of(user) == [(2, TEA)]
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 2)]
+    assert head_of(user).edits == [note(TEA, 2)]
     calls = LlmCall.objects.filter(user=user).order_by("started_at")
     assert [(call.turn, call.accepted) for call in calls] == [(1, True), (2, None)]
 
@@ -402,8 +370,7 @@ def test_facts_and_edits_of_several_calls_are_counted_on(
     calls = [*both([(TEA, [1])], [note(TEA, 3)]).calls, *both([(milk, [2])], [note(milk, 4)]).calls]
     server = work(Said(calls=tuple(calls)))
     assert len(server.requests) == 1
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 3), note(milk, 4)]
+    assert head_of(user).edits == [note(TEA, 3), note(milk, 4)]
 
 
 def test_edits_without_facts_have_no_effect(user: MemoryUser, say: Say, work: Work) -> None:
@@ -457,8 +424,7 @@ def test_edits_for_more_facts_than_one_window_holds_are_asked_for_again(
         if "remember" in request.tools:
             notes = [note("tea", 5 + number) for number in range(4)]
             return called("remember", {"facts": whole, "edits": notes})
-        seqs = re.findall(r"^\[(\d+)\]", question(request), re.MULTILINE)
-        return edits(*(note("tea", int(seq)) for seq in seqs), finish=True)
+        return edits(*(note("tea", seq) for seq in numbers_in(asked(request))), finish=True)
 
     # When a model sends edits for all of them
     server = work(script=script)
@@ -472,9 +438,6 @@ def test_a_worker_that_is_killed_with_the_edits_loses_only_them(
 ) -> None:
     # Given a worker that dies after the facts were stored
     say("I like tea.")
-
-    class Killed(BaseException):
-        pass
 
     original = memorize.memorize
 
@@ -495,8 +458,7 @@ def test_a_worker_that_is_killed_with_the_edits_loses_only_them(
     assert len(server.requests) == 1
     user.refresh_from_db()
     assert facts_of(user) == [(2, TEA)]
-    assert user.head is not None
-    assert user.head.edits == [note(TEA, 2)]
+    assert head_of(user).edits == [note(TEA, 2)]
     assert coverage(user).pending == 0
 
 
@@ -567,13 +529,12 @@ def test_constraints_come_along_and_their_alerts_are_shown(
     written = {**constraint(DAYS, DAYS_TESTS), "sources": [2]}
     first = work(both([(trip_to_rome, [1])], [TRIP, trip(2, starts_on="2025-01-03"), written]))
     assert len(first.requests) == 1
-    assert user.head is not None
-    assert "constraints/soon.py" in user.head.tree
+    assert "constraints/soon.py" in head_of(user).tree
     # When there are messages of the day on which it fires
     say("I like tea.", occurred_at=SAID_ON + datetime.timedelta(days=1))
     server = work(both([(TEA, [3])], [note(TEA, 4)]))
     # Then the alert is shown with them, and the questions begin with the same instructions
-    assert "Alerts on 2024-12-31, the day of the newest entry:\n- warning" in question(
+    assert "Alerts on 2024-12-31, the day of the newest entry:\n- warning" in asked(
         server.requests[0]
     )
     systems = [one.requests[0].body["messages"][0]["content"] for one in (first, server)]
@@ -583,11 +544,7 @@ def test_constraints_come_along_and_their_alerts_are_shown(
 
 
 def test_without_sandbox_workers_the_facts_are_found_all_the_same(
-    user: MemoryUser,
-    say: Say,
-    work: Work,
-    lane: Callable[[], Lane],
-    monkeypatch: pytest.MonkeyPatch,
+    user: MemoryUser, say: Say, work: Work, lane: LaneNow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a project with a constraint, and no worker that would run it
     say("To Rome on 2025-01-03.", occurred_at=SAID_ON)

@@ -1,7 +1,6 @@
 """Messages become facts: whole sessions, nothing cut off, each slice once."""
 
 import datetime
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +13,23 @@ from pytest_django.fixtures import Settings
 from memory.log import coverage
 from memory.models import EntryOutcome, Lane, LlmCall, LogEntry, MemoryUser
 from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
-from memory.work import leases, runs
-from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes, remembers
-from tests.llm_server import Called, LlmServer, Reply, Request, Said, called
-from workers import tasks
+from memory.work import leases
+from tests.edits import note
+from tests.integration.authoring.conftest import (
+    Meanwhile,
+    Say,
+    Work,
+    asked,
+    edits,
+    facts,
+    finishes,
+    numbers_in,
+    refuses,
+    remembers,
+)
+from tests.llm_server import LlmServer, Reply, Request, Said, called
+from tests.steps import Killed, propose
 from workers.authoring import memorize
 from workers.authoring.lane import work_on
 
@@ -28,30 +38,26 @@ pytestmark = pytest.mark.django_db
 FRIDAY = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 
 
-def asked(request: Request) -> str:
-    """Return the question at the beginning of the conversation with the model."""
-    text: str = request.body["messages"][1]["content"]
-    return text
-
-
 def numbers(request: Request) -> list[int]:
     """Return the messages that are to be remembered."""
     _, _, material = asked(request).rpartition("Messages to remember:")
-    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", material, re.MULTILINE)]
+    return numbers_in(material)
 
 
-def remembering(*, note: bool = True) -> Callable[[Request], Reply]:
-    """A model that remembers one fact of each slice, and keeps facts as notes."""
+def remembering(*answers: Reply) -> Callable[[Request], Reply]:
+    """A model that remembers one fact of each slice, unless told otherwise, as a note."""
+    first = iter(answers)
 
     def script(request: Request) -> Reply:
         if request.tools == ["remember"]:
+            if answers:
+                return next(first)
             _, _, said = asked(request).rpartition("Messages to remember:")[2].partition(") ")
             text = f"The user said: {said.splitlines()[0][:60]}"
             return remembers((text, numbers(request)[:1]))
         if any(message["role"] == "assistant" for message in request.body["messages"]):
             return finishes()
-        facts = [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
-        return edits(*({"op": "note", "text": "said", "sources": [seq]} for seq in facts))
+        return edits(*(note("said", seq) for seq in numbers_in(asked(request))))
 
     return script
 
@@ -69,11 +75,10 @@ def test_sessions_are_not_mixed(user: MemoryUser, say: Say, work: Work) -> None:
     # Then each session was asked for by itself, the one that has waited longest first
     assert slices(server) == [[1, 3], [2, 5], [4]]
     assert coverage(user).pending == 0
-    facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
-    assert [fact.session_id for fact in facts] == ["a", "b", None]
+    assert [fact.session_id for fact in facts()] == ["a", "b", None]
 
 
-def test_a_fact_has_what_its_messages_share(user: MemoryUser, say: Say, work: Work) -> None:
+def test_a_fact_has_what_its_messages_share(say: Say, work: Work) -> None:
     # Given messages of a session, told by agents with metadata
     say("one", session_id="s", agent_id="cook", metadata={"n": 1, "tags": ["a"]})
     say("two", session_id="s", agent_id="cook", metadata={"n": 2, "tags": ["a"]})
@@ -81,8 +86,7 @@ def test_a_fact_has_what_its_messages_share(user: MemoryUser, say: Say, work: Wo
     # When facts are found in one, in two and in all of them
     work(remembers(("One.", [1]), ("Two.", [1, 2]), ("Three.", [1, 2, 3])), finishes())
     # Then each has what is the same in all of its messages
-    facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
-    assert [(fact.agent_id, fact.metadata) for fact in facts] == [
+    assert [(fact.agent_id, fact.metadata) for fact in facts()] == [
         ("cook", {"n": 1, "tags": ["a"]}),
         ("cook", {"tags": ["a"]}),
         (None, None),
@@ -123,7 +127,7 @@ def test_very_long_message_is_read_piece_by_piece(
     assert len(asks) == len([sentence for sentence in asks if "piece" in sentence]) > 5
     assert all(sum(sentence in ask for ask in asks) == 1 for sentence in sentences)
     assert coverage(user).pending == 0
-    assert LogEntry.objects.filter(kind=EntryKind.FACT).count() == len(asks)
+    assert len(facts()) == len(asks)
 
 
 @given(st.text(max_size=400), st.integers(2, 50))
@@ -135,7 +139,7 @@ def test_pieces_are_the_text(text: str, most: int) -> None:
 
 def test_message_that_no_fact_cites_is_dismissed(user: MemoryUser, say: Say, work: Work) -> None:
     say("Hello!", "I have a dog.", "Good morning.")
-    server = work(remembers(("The user has a dog.", [2])), Said(text="enough", finish="refusal"))
+    server = work(remembers(("The user has a dog.", [2])), refuses())
     assert len(server.requests) == 2
     counts = coverage(user)
     assert (counts.covered, counts.dismissed) == (1, 2)
@@ -143,20 +147,12 @@ def test_message_that_no_fact_cites_is_dismissed(user: MemoryUser, say: Say, wor
     assert {row.reason for row in reasons} == {memorize.NOTHING_REMEMBERED}
 
 
-def test_facts_of_several_calls_are_taken_together(user: MemoryUser, say: Say, work: Work) -> None:
+def test_facts_of_several_calls_are_taken_together(say: Say, work: Work) -> None:
     # Given a model that hands in its facts by two calls of one answer
     say("I have a dog, Rex.", "And a cat.")
-    both = [
-        Called("remember", {"facts": [{"text": "The user has a dog, Rex.", "sources": [1]}]}),
-        Called("remember", {"facts": [{"text": "The user has a cat.", "sources": [2]}]}),
-    ]
-
-    def script(request: Request) -> Reply:
-        return Said(calls=tuple(both)) if request.tools == ["remember"] else remembering()(request)
-
-    work(script=script)
-    facts = LogEntry.objects.filter(kind=EntryKind.FACT).order_by("seq")
-    assert [fact.derived_from for fact in facts] == [[1], [2]]
+    both = [remembers(("The user has a dog, Rex.", [1])), remembers(("The user has a cat.", [2]))]
+    work(script=remembering(Said(calls=tuple(call for one in both for call in one.calls))))
+    assert [fact.derived_from for fact in facts()] == [[1], [2]]
 
 
 WRONG_THEN_RIGHT: list[tuple[str, str, str]] = [
@@ -168,24 +164,18 @@ WRONG_THEN_RIGHT: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("wrong", "word", "right"), WRONG_THEN_RIGHT)
 def test_fact_that_nobody_said_is_mended(
-    user: MemoryUser, say: Say, work: Work, wrong: str, word: str, right: str
+    say: Say, work: Work, wrong: str, word: str, right: str
 ) -> None:
     # Given a model that first writes what nobody said
     (seq,) = say("Next Friday I fly for 250 euros.", occurred_at=FRIDAY)
-    answers = iter([remembers((wrong, [seq])), remembers((right, [seq]))])
-
-    def script(request: Request) -> Reply:
-        return next(answers) if request.tools == ["remember"] else remembering()(request)
-
     # When it remembers
-    server = work(script=script)
+    server = work(script=remembering(remembers((wrong, [seq])), remembers((right, [seq]))))
     # Then it is told the word, and what it says then is in the log, alone
     assert word in server.requests[1].results[0]
-    facts = LogEntry.objects.filter(kind=EntryKind.FACT)
-    assert [fact.content for fact in facts] == [right]
+    assert [fact.content for fact in facts()] == [right]
 
 
-def test_what_follows_is_marked(user: MemoryUser, say: Say, work: Work) -> None:
+def test_what_follows_is_marked(say: Say, work: Work) -> None:
     # Given a fact with a number that follows from what is said
     (seq,) = say("I bought three tickets at 20 euros each.")
     fact = {
@@ -193,15 +183,9 @@ def test_what_follows_is_marked(user: MemoryUser, say: Say, work: Work) -> None:
         "sources": [seq],
         "derived": "three times 20",
     }
-    answers = iter([called("remember", {"facts": [fact]})])
-
-    def script(request: Request) -> Reply:
-        return next(answers) if request.tools == ["remember"] else remembering()(request)
-
-    work(script=script)
+    work(script=remembering(called("remember", {"facts": [fact]})))
     # Then it is taken, with how it follows
-    written = LogEntry.objects.get(kind=EntryKind.FACT)
-    assert written.data == {"derived": "three times 20"}
+    assert [fact.data for fact in facts()] == [{"derived": "three times 20"}]
 
 
 def test_slice_is_remembered_once(
@@ -220,53 +204,31 @@ def test_slice_is_remembered_once(
     # And when the other one does the work, each is there once
     lanes.update(lease_owner="", lease_expires_at=None)
     work(script=remembering())
-    assert LogEntry.objects.filter(kind=EntryKind.FACT).count() == 1
+    assert len(facts()) == 1
     assert coverage(user).pending == 0
 
 
 def test_what_an_agent_settles_meanwhile_is_its_own(
-    user: MemoryUser,
-    say: Say,
-    work: Work,
-    meanwhile: Meanwhile,
+    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
 ) -> None:
     # Given two messages, of which a product's agent settles one while the model reads them
     say("I have a dog.", "I have a cat.")
-
-    def agent() -> None:
-        edit = {"op": "note", "text": "has a dog", "sources": [1]}
-        run = runs.queue(
-            user,
-            RunKind.PROPOSAL,
-            RunTrigger.API,
-            checkpoint=None,
-            input={"edits": [edit], "considered": [1]},
-        )
-        tasks.execute_run(str(run.pk))
-
-    meanwhile(agent)
+    meanwhile(lambda: propose(user, note("has a dog", 1), considered=[1]))
     # When the model has remembered both
     work(
         remembers(("The user has a dog.", [1]), ("The user has a cat.", [2])),
-        Said(text="enough", finish="refusal"),
+        refuses(),
     )
     # Then the other's fact is taken, and this one's is not told twice
-    facts = LogEntry.objects.filter(kind=EntryKind.FACT)
-    assert [fact.content for fact in facts] == ["The user has a cat."]
+    assert [fact.content for fact in facts()] == ["The user has a cat."]
     counts = coverage(user)
     assert (counts.covered, counts.pending) == (2, 1)
 
 
-def test_killed_between_slices(user: MemoryUser, say: Say, work: Work, settings: Settings) -> None:
+def test_killed_between_slices(user: MemoryUser, say: Say, work: Work) -> None:
     # Given two sessions, and a worker that dies with the second
     say("I have a dog.", session_id="a")
     say("I have a cat.", session_id="b")
-
-    class Killed(BaseException):
-        pass
-
-    def dies(request: Request) -> Reply:
-        return remembering()(request)
 
     asked_for = iter([False, True])
     original = memorize.memorize
@@ -279,7 +241,7 @@ def test_killed_between_slices(user: MemoryUser, say: Say, work: Work, settings:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memorize, "memorize", memorize_or_die)
         with pytest.raises(Killed):
-            work(script=dies)
+            work(script=remembering())
     # When its lease has run out and another goes on
     Lane.objects.filter(user=user).update(lease_owner="", lease_expires_at=None)
     server = work(script=remembering())
@@ -305,7 +267,7 @@ def test_a_correction_may_name_the_value_that_it_corrects(
 ) -> None:
     # Given a remembered fact, which is shown, and a message that corrects it
     (told,) = say("The user goes to bed at 22:30.", kind=EntryKind.FACT, occurred_at=FRIDAY)
-    work(edits({"op": "note", "text": "to bed at 22:30", "sources": [told]}), finishes())
+    work(edits(note("to bed at 22:30", told)), finishes())
     (later,) = say("I go to bed at 23:15 these days.", occurred_at=FRIDAY)
     text = "The user goes to bed at 23:15, no longer at 22:30."
     # When the model names the old value, citing the message alone, and then the fact beside it
@@ -313,7 +275,7 @@ def test_a_correction_may_name_the_value_that_it_corrects(
         remembers((text, [later])),
         remembers((text, [told])),
         remembers((text, [told, later])),
-        edits({"op": "note", "text": text, "sources": [later + 1]}),
+        edits(note(text, later + 1)),
         finishes(),
     )
     # Then it is refused without the fact, and without the message, and accepted with both

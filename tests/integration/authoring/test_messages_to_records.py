@@ -1,44 +1,38 @@
 """A message becomes a record: it is remembered, structured, judged and committed."""
 
 import datetime
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from memory.models import Lane, LlmCall, LogEntry, MemoryUser
+from memory.models import LlmCall, LogEntry, MemoryUser
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
-from tests.integration.authoring.conftest import Say, Work, edits, finishes, remembers
+from tests.edits import add, define
+from tests.integration.authoring.conftest import (
+    Fields,
+    LaneNow,
+    Outcomes,
+    Say,
+    Work,
+    edits,
+    finishes,
+    remembers,
+)
+from tests.steps import head_of
 
 pytestmark = pytest.mark.django_db
 
 MAY = datetime.datetime(2026, 5, 2, 12, tzinfo=datetime.UTC)
-TRIP = {
-    "op": "define_class",
-    "domain": "travel",
-    "name": "Trip",
-    "fields": [{"name": "to", "type": "str"}, {"name": "starts_on", "type": "datetime.date"}],
-}
+TRIP = define("travel.Trip", to="str", starts_on="datetime.date")
 
 
 def trip(source: int, **fields: Any) -> dict[str, Any]:
-    return {
-        "op": "add",
-        "domain": "travel",
-        "class_name": "Trip",
-        "fields": {"to": "Rome", "starts_on": "2026-05-08", **fields},
-        "sources": [source],
-    }
+    return add("travel.Trip", source, **{"to": "Rome", "starts_on": "2026-05-08", **fields})
 
 
 def test_message_becomes_a_record(
-    user: MemoryUser,
-    say: Say,
-    work: Work,
-    outcomes: Callable[[], dict[int, str]],
-    lane: Callable[[], Lane],
-    fields_of: Callable[[str], dict[str, Any]],
+    user: MemoryUser, say: Say, work: Work, outcomes: Outcomes, lane: LaneNow, fields_of: Fields
 ) -> None:
     # Given a message
     (message,) = say("I am going to Rome next Friday!", occurred_at=MAY, session_id="s1")
@@ -56,7 +50,6 @@ def test_message_becomes_a_record(
     assert fields_of("travel.trips") == {
         "trip-2": {"to": "Rome", "starts_on": {"$date": "2026-05-08"}}
     }
-    assert user.head is not None
     # And every call is on record with the version that came of it
     calls = LlmCall.objects.filter(user=user).order_by("started_at")
     assert [(call.purpose, call.outcome) for call in calls] == [
@@ -65,7 +58,7 @@ def test_message_becomes_a_record(
         (LlmPurpose.STRUCTURE, "ok"),
     ]
     assert {call.checkpoint for call in calls if call.purpose == LlmPurpose.STRUCTURE} == {
-        user.head
+        head_of(user)
     }
     assert lane().due_at is None
     assert len(server.requests) == 3

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from memory import log
-from memory.log import Draft
 from memory.models import MemoryUser
 from memory.models.log import EntryKind
 from memory.project import DefineClass, FieldSpec, Project, apply
+from tests.edits import dismiss
 from tests.factories import make_checkpoint
-from tests.integration.authoring.conftest import Say, Work, edits, finishes
-from tests.llm_server import called, said
-from workers import tasks
+from tests.integration.authoring.conftest import Say, Work, asked, edits, finishes, refuses
+from tests.llm_server import called
+from tests.steps import settle_records
 from workers.authoring import prompts
 from workers.checkpointing.findings import Verdict
 
@@ -24,21 +23,16 @@ CLASSES = ("Meal", "Trip", "Visit")
 
 def lives(user: MemoryUser, first: int, last: int) -> None:
     """Import typed entries with these numbers, of three classes in turn."""
-    drafts = [
-        Draft(
-            kind=EntryKind.RECORD,
-            data={
-                "domain": "life",
-                "type": CLASSES[number % len(CLASSES)],
-                "key": f"record-{number}",
-                "data": {"what": f"It was like {number} times before", "number": number},
-            },
-        )
+    statements = [
+        {
+            "domain": "life",
+            "type": CLASSES[number % len(CLASSES)],
+            "key": f"record-{number}",
+            "data": {"what": f"It was like {number} times before", "number": number},
+        }
         for number in range(first, last + 1)
     ]
-    log.append(user, drafts, source="test")
-    tasks.checkpoint_records(user.pk)
-    user.refresh_from_db()
+    settle_records(user, *statements)
 
 
 def is_told_a_fact(say: Say, work: Work) -> list[str]:
@@ -47,7 +41,7 @@ def is_told_a_fact(say: Say, work: Work) -> list[str]:
     server = work(
         called("open_domain", {"domain": "life"}),
         called("look_up", {"text": "like before"}),
-        edits({"op": "dismiss", "reason": "known", "sources": [fact]}),
+        edits(dismiss(fact)),
         finishes(),
     )
     return [json.dumps(request.body) for request in server.requests]
@@ -71,16 +65,14 @@ def test_fifty_times_the_history_is_the_same_prompt(user: MemoryUser, say: Say, 
 def test_a_long_record_is_shown_in_part(user: MemoryUser, say: Say, work: Work) -> None:
     # Given a record with a long text
     novel = {"type": "Book", "key": "novel", "data": {"text": "It was a dark night. " * 5000}}
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=novel)], source="test")
-    tasks.checkpoint_records(user.pk)
-    user.refresh_from_db()
+    settle_records(user, novel)
     (fact,) = say("Ada likes tea.", kind=EntryKind.FACT)
     # When a model looks it up, by its key or otherwise, or opens its domain
     server = work(
         called("look_up", {"key": "novel"}),
         called("look_up", {"text": "night"}),
         called("open_domain", {"domain": "general"}),
-        edits({"op": "dismiss", "reason": "known", "sources": [fact]}),
+        edits(dismiss(fact)),
         finishes(),
     )
     # Then it sees as much as one answer shows
@@ -112,9 +104,9 @@ def test_nothing_that_is_much_makes_a_prompt_long(
     (long,) = say("It is long.\n" * 80_000, kind=EntryKind.FACT)
     say(*(f"Ada likes tea of sort {number}." for number in range(many)), kind=EntryKind.FACT)
     # When a model is asked, which refuses to answer
-    server = work(said("no", finish="refusal"))
+    server = work(refuses())
     # Then the question is short, and says what it leaves out and how that is had
-    question = server.requests[0].body["messages"][1]["content"]
+    question = asked(server.requests[0])
     assert len(question) < 40_000
     assert "domain0x: things 0\n" in question
     assert "more characters: look_up searches all of it\n" in question
@@ -140,13 +132,11 @@ def test_records_that_share_words_are_shown(user: MemoryUser, say: Say, work: Wo
     # Given a large collection, and a small one
     lives(user, 1, 60)
     dog = {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex", "eats": "fish"}}
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=dog)], source="test")
-    tasks.checkpoint_records(user.pk)
-    user.refresh_from_db()
+    settle_records(user, dog)
     # When a model is asked of entries that speak of some of their records
     (fact,) = say("Rex got sick, as 57 others.", kind=EntryKind.FACT)
-    server = work(edits({"op": "dismiss", "reason": "known", "sources": [fact]}), finishes())
-    question = server.requests[0].body["messages"][1]["content"]
+    server = work(edits(dismiss(fact)), finishes())
+    question = asked(server.requests[0])
     # Then these are shown, with their keys, and the keys of the small collection
     shown = question.partition("Some of its records:\n")[2].partition("\n\n")[0].splitlines()
     assert shown[0] == "pets.dogs has the keys rex"
@@ -161,8 +151,8 @@ def test_a_correction_says_what_it_corrects(say: Say, work: Work) -> None:
     say("Ada likes coffee.", kind=EntryKind.CORRECTION, derived_from=[1])
 
     server = work(
-        edits({"op": "dismiss", "reason": "known", "sources": [1]}),
-        edits({"op": "dismiss", "reason": "known", "sources": [2]}),
+        edits(dismiss(1)),
+        edits(dismiss(2)),
         finishes(),
     )
 

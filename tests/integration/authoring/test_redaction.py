@@ -2,15 +2,17 @@
 
 import pytest
 
-from memory.models import LlmCall, LogEntry, MemoryUser, Run
+from memory.models import LlmCall, MemoryUser, Run
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
+from tests.edits import note
 from tests.integration.authoring.conftest import (
     Meanwhile,
     Say,
     Work,
     edits,
+    facts,
     finishes,
     remembers,
 )
@@ -33,12 +35,11 @@ def test_a_message_that_is_redacted_while_it_is_remembered_becomes_no_fact(
     work(remembers((f"The user takes {MARKER}.", [said]), ("The user likes tea.", [other])))
     tasks.redact(user.pk)
 
-    assert not LogEntry.objects.filter(user=user, kind=EntryKind.FACT).exists()
+    assert facts() == []
     assert found() == []
     # The other message is remembered at the next try.
     work(remembers(("The user likes tea.", [other])), edits(), finishes())
-    facts = LogEntry.objects.filter(user=user, kind=EntryKind.FACT)
-    assert [fact.content for fact in facts] == ["The user likes tea."]
+    assert [fact.content for fact in facts()] == ["The user likes tea."]
     assert list(problems(user)) == []
 
 
@@ -54,8 +55,7 @@ def test_a_fact_that_is_redacted_while_it_is_structured_is_not_proposed(
             tasks.redact(user.pk)
 
     meanwhile(redacted)
-    note = {"op": "note", "text": f"Takes {MARKER}.", "sources": [told]}
-    server = work(edits(note), finishes())
+    server = work(edits(note(f"Takes {MARKER}.", told)), finishes())
     tasks.redact(user.pk)
 
     assert len(server.requests) == 1  # nobody pays for more
@@ -71,8 +71,7 @@ def test_a_model_may_not_cite_what_was_redacted(user: MemoryUser, say: Say, work
     redact(user, gone)
     tasks.redact(user.pk)
 
-    cites = {"op": "note", "text": "Likes tea.", "sources": [gone, told]}
-    right = {**cites, "sources": [told]}
+    cites, right = note("Likes tea.", gone, told), note("Likes tea.", told)
     server = work(edits(cites), finishes(), edits(right), finishes())
 
     assert "redacted" in str(server.requests[2].results)

@@ -2,65 +2,45 @@
 
 import datetime
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import checkpoints, log
-from memory.log import Draft, coverage
-from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
+from memory import checkpoints
+from memory.log import coverage
+from memory.models import Checkpoint, LlmCall, MemoryUser, Run, Workspace
 from memory.models.checkpoints import Origin
 from memory.models.llm import LlmPurpose
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.work import runs
-from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
+from tests.edits import add, define, note, retire, update
+from tests.integration.authoring.conftest import (
+    Fields,
+    LaneNow,
+    Meanwhile,
+    Say,
+    Work,
+    asked,
+    begins,
+    edits,
+    finishes,
+    numbers_in,
+    refuses,
+    taking_notes,
+)
 from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import SPEAKS, TESTS, constraint, written
-from tests.llm_server import Reply, Request, Said, called
+from tests.llm_server import Reply, Request, called
+from tests.steps import execute, head_of, settle_records
 from workers import tasks
 from workers.authoring import structure
 from workers.authoring.workbench import Workbench
 
 pytestmark = pytest.mark.django_db
 
-Fields = Callable[[str], dict[str, Any]]
-
-ALLERGY = {
-    "op": "define_class",
-    "domain": "health",
-    "name": "Allergy",
-    "fields": [{"name": "allergen", "type": "str"}],
-}
-
-
-def asked(request: Request) -> str:
-    text: str = request.body["messages"][1]["content"]
-    return text
-
-
-def window(request: Request) -> list[int]:
-    """Return the entries that the model is asked to process."""
-    return [int(seq) for seq in re.findall(r"^\[(\d+)\]", asked(request), re.MULTILINE)]
-
-
-def shown(request: Request) -> list[tuple[int, str]]:
-    """The same, with the beginning of their texts."""
-    lines = re.findall(r"^\[(\d+)\] \([^)]*\) (.{1,80})", asked(request), re.MULTILINE)
-    return [(int(seq), text) for seq, text in lines]
-
-
-def begins(request: Request) -> bool:
-    return len(request.body["messages"]) == 2
-
-
-def taking_notes(request: Request) -> Reply:
-    """A model that keeps every entry as a note."""
-    if not begins(request):
-        return finishes()
-    return edits(*({"op": "note", "text": text, "sources": [seq]} for seq, text in shown(request)))
+ALLERGY = define("health.Allergy", allergen="str")
 
 
 def test_correction_retires_with_its_source(
@@ -68,26 +48,17 @@ def test_correction_retires_with_its_source(
 ) -> None:
     # Given an allergy, told some time ago
     (told,) = say("The user is allergic to penicillin.", kind=EntryKind.FACT)
-    allergy = {"op": "add", "domain": "health", "class_name": "Allergy", "key": "penicillin"}
-    add = {**allergy, "fields": {"allergen": "penicillin"}, "sources": [told]}
-    work(edits(ALLERGY, add), finishes())
+    allergy = add("health.Allergy", told, key="penicillin", allergen="penicillin")
+    work(edits(ALLERGY, allergy), finishes())
     before = user.head
     # When a correction says that it is none
     (correction,) = say("I am not allergic to penicillin after all.", kind=EntryKind.CORRECTION)
-    retire = {
-        "op": "retire",
-        "domain": "health",
-        "collection": "allergies",
-        "key": "penicillin",
-        "sources": [correction],
-        "reason": "not allergic after all",
-    }
-    server = work(called("look_up", {"text": "penicillin"}), edits(retire), finishes())
+    none = retire("health.allergies.penicillin", correction, reason="not allergic after all")
+    server = work(called("look_up", {"text": "penicillin"}), edits(none), finishes())
     # Then the model saw what is known, the record is gone, and the edit says by which entry
     assert "penicillin" in server.requests[1].results[0]
     assert fields_of("health.allergies") == {}
-    assert user.head is not None
-    assert user.head.edits == [retire]
+    assert head_of(user).edits == [none]
     # And what was known before stays to be read
     assert before is not None
     assert "penicillin" in checkpoints.read_file(before, "domains/health/state.py")
@@ -101,30 +72,20 @@ def test_update_keeps_both_sources(
     work(edits(TRIP, trip(told)), finishes())
     # When it is moved
     (moved,) = say("The trip to Rome was moved to 2026-06-08.", kind=EntryKind.FACT)
-    update = {
-        "op": "update",
-        "domain": "travel",
-        "collection": "trips",
-        "key": "trip-1",
-        "fields": {"starts_on": "2026-06-08"},
-        "sources": [moved],
-    }
-    work(edits(update), finishes())
+    work(edits(update("travel.trips.trip-1", moved, starts_on="2026-06-08")), finishes())
     # Then there is one trip, on the new day, that rests on both
     assert fields_of("travel.trips")["trip-1"]["starts_on"] == {"$date": "2026-06-08"}
-    assert user.head is not None
     assert f"sources=({told}, {moved})" in checkpoints.read_file(
-        user.head, "domains/travel/state.py"
+        head_of(user), "domains/travel/state.py"
     )
 
 
 def test_an_edit_may_finish_at_once(
-    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+    user: MemoryUser, fact: int, work: Work, fields_of: Fields
 ) -> None:
     # Given a trip
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
     # When the model edits and finishes in one call
-    server = work(edits(TRIP, trip(seq), finish=True))
+    server = work(edits(TRIP, trip(fact), finish=True))
     # Then that was all
     assert len(server.requests) == 1
     assert set(fields_of("travel.trips")) == {"trip-1"}
@@ -132,14 +93,13 @@ def test_an_edit_may_finish_at_once(
 
 
 def test_nothing_is_finished_of_which_an_edit_was_refused(
-    user: MemoryUser, say: Say, work: Work, fields_of: Fields
+    fact: int, work: Work, fields_of: Fields
 ) -> None:
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
     lost = {"op": "retire", "domain": "travel", "collection": "trips", "key": "no-such"}
     # When one of the edits is refused, or the gate refuses them all
     server = work(
-        edits(TRIP, trip(seq), {**lost, "sources": [seq], "reason": "off"}, finish=True),
-        edits({**trip(seq), "key": "b", "fields": {"to": "Rome", "starts_on": "2026-05-09"}},
+        edits(TRIP, trip(fact), {**lost, "sources": [fact], "reason": "off"}, finish=True),
+        edits({**trip(fact), "key": "b", "fields": {"to": "Rome", "starts_on": "2026-05-09"}},
               finish=True),
         called("drop_edits", {"numbers": [2]}),
         finishes(),
@@ -192,7 +152,7 @@ def test_parties_that_disagree_both_stay(
 
 
 def test_backlog_becomes_several_checkpoints_in_order(
-    user: MemoryUser, say: Say, work: Work, settings: Settings, lane: Callable[[], Lane]
+    user: MemoryUser, say: Say, work: Work, settings: Settings, lane: LaneNow
 ) -> None:
     # Given more facts than one question may hold
     settings.UAC_LLM_WINDOW_CHARACTERS = 100
@@ -200,7 +160,7 @@ def test_backlog_becomes_several_checkpoints_in_order(
     # When the model works on them
     server = work(script=taking_notes)
     # Then each was asked once, in the order of the log, and each version has seen so far
-    windows = [window(request) for request in server.requests if begins(request)]
+    windows = [numbers_in(asked(request)) for request in server.requests if begins(request)]
     assert windows == [[1, 2], [3, 4], [5, 6], [7]]
     assert coverage(user).covered == 7
     assert [one.seen_seq for one in user.checkpoints.order_by("version")] == [2, 4, 6, 7]
@@ -208,7 +168,7 @@ def test_backlog_becomes_several_checkpoints_in_order(
     assert lane().cursor_seq == 7
 
 
-def test_long_entry_is_read_on(user: MemoryUser, say: Say, work: Work) -> None:
+def test_long_entry_is_read_on(say: Say, work: Work) -> None:
     # Given a fact that is longer than a question shows
     words = " ".join(f"word{number}" for number in range(3000))
     (seq,) = say(words, kind=EntryKind.FACT)
@@ -217,7 +177,7 @@ def test_long_entry_is_read_on(user: MemoryUser, say: Say, work: Work) -> None:
         called("read_entry", {"seq": seq, "start": 4000}),
         called("read_entry", {"seq": seq, "start": 12000}),
         called("read_entry", {"seq": seq, "start": 20000}),
-        edits({"op": "note", "text": "word1 word2", "sources": [seq]}),
+        edits(note("word1 word2", seq)),
         finishes(),
     )
     # Then it has seen all of it
@@ -229,24 +189,14 @@ def test_long_entry_is_read_on(user: MemoryUser, say: Say, work: Work) -> None:
     assert seen == words
 
 
-def typed(user: MemoryUser, **statement: Any) -> Callable[[], None]:
-    """A typed entry that becomes a version at once."""
-
-    def do() -> None:
-        log.append(user, [Draft(kind=EntryKind.RECORD, data=statement)], source="test")
-        tasks.checkpoint_records(user.pk)
-
-    return do
-
-
 def test_project_changes_meanwhile(
-    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
+    user: MemoryUser, fact: int, work: Work, meanwhile: Meanwhile
 ) -> None:
     # Given typed entries that make a version while the model works
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
-    meanwhile(typed(user, domain="pets", type="Dog", key="rex", data={"name": "Rex"}))
+    dog = {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex"}}
+    meanwhile(lambda: settle_records(user, dog))
     # When it has finished
-    work(edits(TRIP, trip(seq)), finishes())
+    work(edits(TRIP, trip(fact)), finishes())
     # Then its edits are on top of that version, and nothing was asked twice
     assert user.head is not None
     assert (user.head.version, user.head.origin) == (2, Origin.LLM)
@@ -255,17 +205,17 @@ def test_project_changes_meanwhile(
 
 
 def test_project_takes_away_what_was_meant(
-    user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
+    user: MemoryUser, fact: int, work: Work, meanwhile: Meanwhile
 ) -> None:
     # Given a class that somebody else defines, with other fields, while the model works
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
-    meanwhile(typed(user, domain="travel", type="Trip", key="a", data={"city": "Oslo"}))
+    oslo = {"domain": "travel", "type": "Trip", "key": "a", "data": {"city": "Oslo"}}
+    meanwhile(lambda: settle_records(user, oslo))
     # When it finishes
     server = work(
-        edits(TRIP, trip(seq)),
+        edits(TRIP, trip(fact)),
         finishes(),
         called("open_domain", {"domain": "travel"}),
-        edits({**trip(seq), "fields": {"city": "Rome"}}),
+        edits({**trip(fact), "fields": {"city": "Rome"}}),
         finishes(),
     )
     # Then it is told what was lost, sees the new schema, and goes on from there
@@ -276,14 +226,13 @@ def test_project_takes_away_what_was_meant(
     assert coverage(user).pending == 0
 
 
-def test_dry_run_commits_nothing(user: MemoryUser, say: Say, work: Work) -> None:
+def test_dry_run_commits_nothing(user: MemoryUser, fact: int, work: Work) -> None:
     # Given a model that checks before it finishes
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
     versions = []
 
     def script(request: Request) -> Reply:
         versions.append(Checkpoint.objects.count())
-        replies = [edits(TRIP, trip(seq)), called("check", {}), finishes()]
+        replies = [edits(TRIP, trip(fact)), called("check", {}), finishes()]
         return replies[len(versions) - 1]
 
     server = work(script=script)
@@ -293,7 +242,7 @@ def test_dry_run_commits_nothing(user: MemoryUser, say: Say, work: Work) -> None
     assert user.head is not None
 
 
-def test_check_tells_the_alerts_of_today(user: MemoryUser, say: Say, work: Work) -> None:
+def test_check_tells_the_alerts_of_today(say: Say, work: Work) -> None:
     # Given a model that writes a constraint and checks what it says
     (seq,) = say("The user goes to Rome on 2036-05-08.", kind=EntryKind.FACT)
     server = work(
@@ -304,10 +253,9 @@ def test_check_tells_the_alerts_of_today(user: MemoryUser, say: Say, work: Work)
     assert "info: The trip to Rome begins on 2036-05-08" in server.requests[2].results[0]
 
 
-def test_half_of_a_constraint_is_enough(user: MemoryUser, say: Say, work: Work) -> None:
+def test_half_of_a_constraint_is_enough(user: MemoryUser, fact: int, say: Say, work: Work) -> None:
     # Given a constraint, of which the model changes the source alone
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
-    work(edits(TRIP, trip(seq), constraint(written())), finishes())
+    work(edits(TRIP, trip(fact), constraint(written())), finishes())
     (more,) = say("The user wants to be warned of trips.", kind=EntryKind.FACT)
     source = written(SPEAKS.replace("info(", "warning(")).replace(
         "import Alert, info", "import Alert, warning"
@@ -321,17 +269,12 @@ def test_half_of_a_constraint_is_enough(user: MemoryUser, say: Say, work: Work) 
 
 
 def test_what_is_proposed_is_not_proposed_again(
-    user: MemoryUser,
-    say: Say,
-    work: Work,
-    monkeypatch: pytest.MonkeyPatch,
-    lane: Callable[[], Lane],
+    user: MemoryUser, fact: int, work: Work, monkeypatch: pytest.MonkeyPatch, lane: LaneNow
 ) -> None:
     # Given a sandbox worker that takes longer than the model's worker waits
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
     with monkeypatch.context() as patch:
         patch.setattr(runs, "wait", lambda run, seconds: None)
-        work(edits(TRIP, trip(seq)), finishes())
+        work(edits(TRIP, trip(fact)), finishes())
     assert "no sandbox worker" in lane().last_error
     # When the lane is tried again before it has judged
     server = work()
@@ -349,31 +292,29 @@ def test_what_is_proposed_is_not_proposed_again(
 
 
 def test_two_proposals_of_one_entry_add_its_record_once(
-    user: MemoryUser, say: Say, fields_of: Fields
+    user: MemoryUser, fact: int, fields_of: Fields
 ) -> None:
     # Given two tries of the same entry, by workers that did not know of each other
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
     tries = [
         runs.queue(
             user,
             RunKind.PROPOSAL,
             RunTrigger.MODEL,
             checkpoint=None,
-            input={"edits": [TRIP, {**trip(seq), "key": key}], "considered": [seq]},
+            input={"edits": [TRIP, {**trip(fact), "key": key}], "considered": [fact]},
         )
         for key in ("a", "b")
     ]
     # When both are judged
     for run in tries:
-        tasks.execute_run(str(run.pk))
-        run.refresh_from_db()
+        execute(run)
     # Then the second is refused
     assert [run.outcome for run in tries] == [RunOutcome.OK, RunOutcome.REJECTED]
     assert set(fields_of("travel.trips")) == {"a"}
 
 
 def test_budget_is_exhausted(
-    user: MemoryUser, workspace: Workspace, say: Say, work: Work, lane: Callable[[], Lane]
+    user: MemoryUser, workspace: Workspace, say: Say, work: Work, lane: LaneNow
 ) -> None:
     # Given a workspace that may not spend a token
     workspace.llm_tokens_per_day = 0
@@ -406,30 +347,19 @@ def test_calls_of_a_window_share_their_work(user: MemoryUser, say: Say, work: Wo
 
 
 @pytest.fixture
-def many(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> MemoryUser:
-    """Sixty trips, of which only the newest ten are read in the model's process."""
+def many(user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch) -> MemoryUser:
+    """Sixty trips, of which only the newest ten are read in the model's process, and a new fact."""
     monkeypatch.setattr("workers.authoring.workbench.READ_RECORDS", 10)
     cities = ["Rome", "Oslo", "Bern"]
-    statements = [
-        {
-            "domain": "travel",
-            "type": "Trip",
-            "key": f"t{number}",
-            "data": {
-                "to": cities[number % 3],
-                "nights": number,
-                "on": f"2026-01-{number % 28 + 1}",
-            },
-        }
+    for_each: dict[str, Any] = {"domain": "travel", "type": "Trip"}
+    trips = [
+        {"to": cities[number % 3], "nights": number, "on": f"2026-01-{number % 28 + 1:02}"}
         for number in range(60)
     ]
-    for statement in statements:
-        day = int(str(statement["data"]["on"]).rpartition("-")[2])  # type: ignore[index]
-        statement["data"]["on"] = str(datetime.date(2026, 1, day))  # type: ignore[index]
-    drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
-    log.append(user, drafts, source="test")
-    tasks.checkpoint_records(user.pk)
-    user.refresh_from_db()
+    settle_records(
+        user, *({**for_each, "key": f"t{number}", "data": one} for number, one in enumerate(trips))
+    )
+    say("The user likes tea.", kind=EntryKind.FACT)
     return user
 
 
@@ -445,19 +375,17 @@ LOOK_UPS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("arguments", "keys"), LOOK_UPS)
 def test_records_are_looked_up(
-    many: MemoryUser, say: Say, work: Work, arguments: dict[str, Any], keys: list[str]
+    many: MemoryUser, work: Work, arguments: dict[str, Any], keys: list[str]
 ) -> None:
-    say("The user likes tea.", kind=EntryKind.FACT)
-    server = work(called("look_up", arguments), Said(text="enough", finish="refusal"))
+    server = work(called("look_up", arguments), refuses())
     found = re.findall(r"key='(\w+)'", server.requests[1].results[0])
     assert found == keys
 
 
 def test_no_more_is_searched_than_is_shown(
-    many: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
+    many: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given more matches in one collection than are shown, and another collection
-    say("The user likes tea.", kind=EntryKind.FACT)
     job = {"op": "define_class", "domain": "work", "name": "Job", "fields": []}
     original = Workbench._newest
     searched: list[str] = []
@@ -467,7 +395,7 @@ def test_no_more_is_searched_than_is_shown(
         return original(bench, domain, name, most)
 
     monkeypatch.setattr(Workbench, "_newest", newest)
-    work(edits(job), called("look_up", {}), Said(text="enough", finish="refusal"))
+    work(edits(job), called("look_up", {}), refuses())
     # Then the other is not read: neither for the prompt nor when the model looks up
     assert searched == ["trips", "trips"]
 
@@ -486,26 +414,21 @@ WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("tool", "arguments", "told"), WRONG_LOOK_UPS)
 def test_wrong_look_ups_name_what_there_is(
-    many: MemoryUser, say: Say, work: Work, tool: str, arguments: dict[str, Any], told: str
+    many: MemoryUser, work: Work, tool: str, arguments: dict[str, Any], told: str
 ) -> None:
-    say("The user likes tea.", kind=EntryKind.FACT)
-    server = work(called(tool, arguments), Said(text="enough", finish="refusal"))
+    server = work(called(tool, arguments), refuses())
     assert told in server.requests[1].results[0]
 
 
-def test_many_matches_are_cut_and_it_is_said(many: MemoryUser, say: Say, work: Work) -> None:
-    say("The user likes tea.", kind=EntryKind.FACT)
-    server = work(called("look_up", {}), Said(text="enough", finish="refusal"))
+def test_many_matches_are_cut_and_it_is_said(many: MemoryUser, work: Work) -> None:
+    server = work(called("look_up", {}), refuses())
     result = server.requests[1].results[0]
     assert len(re.findall(r"key='", result)) == 20
     assert "and more: only 20 are shown" in result
 
 
-def test_domain_is_opened(many: MemoryUser, say: Say, work: Work) -> None:
-    say("The user likes tea.", kind=EntryKind.FACT)
-    server = work(
-        called("open_domain", {"domain": "travel"}), Said(text="enough", finish="refusal")
-    )
+def test_domain_is_opened(many: MemoryUser, work: Work) -> None:
+    server = work(called("open_domain", {"domain": "travel"}), refuses())
     result = server.requests[1].results[0]
     assert "class Trip(Record):" in result
     assert "trips: 60 records; the newest 5 of them" in result
@@ -513,37 +436,33 @@ def test_domain_is_opened(many: MemoryUser, say: Say, work: Work) -> None:
     assert len(re.findall(r"key='", result)) == 5
 
 
-def test_edits_are_seen_and_taken_back(user: MemoryUser, say: Say, work: Work) -> None:
+def test_edits_are_seen_and_taken_back(user: MemoryUser, fact: int, work: Work) -> None:
     # Given a model that looks at what it has done, and takes some of it back
-    (seq,) = say("The user goes to Rome on 2026-05-08.", kind=EntryKind.FACT)
     server = work(
-        edits(TRIP, {**trip(seq), "key": "wrong"}),
+        edits(TRIP, {**trip(fact), "key": "wrong"}),
         called("look_up", {"text": "Rome"}),
         called("drop_edits", {"numbers": [0]}),
         called("look_up", {"text": "Rome"}),
-        edits(TRIP, {**trip(seq), "key": "right"}),
+        edits(TRIP, {**trip(fact), "key": "right"}),
         finishes(),
     )
     # Then it sees them, and what cannot be without them goes, too
     assert "wrong" in server.requests[2].results[0]
     assert "Dropped, because it no longer applies: add" in server.requests[3].results[0]
     assert "No record matches" in server.requests[4].results[0]
-    assert user.head is not None
-    assert [edit.get("key") for edit in user.head.edits] == [None, "right"]
+    assert [edit.get("key") for edit in head_of(user).edits] == [None, "right"]
 
 
 def test_class_has_its_collection_at_once(user: MemoryUser, say: Say, work: Work) -> None:
     # Given a model that defines a class of which nobody has told a record yet
     (seq,) = say("The user wants to be warned of trips.", kind=EntryKind.FACT)
-    note = {"op": "note", "text": "wants to be warned", "sources": [seq]}
-    work(edits(TRIP, note), finishes())
+    work(edits(TRIP, note("wants to be warned", seq)), finishes())
     # Then a constraint may wait for the first
-    assert user.head is not None
-    state = checkpoints.read_file(user.head, "domains/travel/state.py")
+    state = checkpoints.read_file(head_of(user), "domains/travel/state.py")
     assert "trips: list[Trip] = []" in state
 
 
-def test_window_is_bounded(settings: Settings, lane: Callable[[], Lane], say: Say) -> None:
+def test_window_is_bounded(settings: Settings, lane: LaneNow, say: Say) -> None:
     # Given one huge fact and many small ones
     settings.UAC_LLM_WINDOW_CHARACTERS = 5000
     say("x" * 500_000, *(f"small {number}" for number in range(100)), kind=EntryKind.FACT)
@@ -670,17 +589,9 @@ def test_open_alerts_follow_the_newest_state(
     (moved,) = say(
         "The trip to Rome is put off to 2025-02-09.", kind=EntryKind.FACT, occurred_at=later
     )
-    update = {
-        "op": "update",
-        "domain": "travel",
-        "collection": "trips",
-        "key": "a",
-        "fields": {"starts_on": "2025-02-09"},
-        "sources": [moved],
-    }
-    note = {"op": "note", "text": "put off to 2025-02-09", "sources": [moved]}
+    put_off = update("travel.trips.a", moved, starts_on="2025-02-09")
     # When a model settles it in two edits in a row, of which the second touches another domain
-    server = work(edits(update), edits(note), finishes())
+    server = work(edits(put_off), edits(note("put off to 2025-02-09", moved)), finishes())
     assert "The trip to Rome is near" in asked(server.requests[0])
     # Then the next question does not speak of it any more
     say("The user likes tea.", kind=EntryKind.FACT, occurred_at=later)

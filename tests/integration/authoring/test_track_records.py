@@ -1,7 +1,6 @@
 """A model that was stopped for its track record is not called, and nothing is lost."""
 
 import datetime
-from collections.abc import Callable
 
 import pytest
 from django.utils import timezone
@@ -11,7 +10,7 @@ from rest_framework.test import APIClient
 from memory import reopening
 from memory.llm import llm_turns, track_records
 from memory.log import coverage
-from memory.models import Lane, LlmCall, MemoryUser, Run, Workspace
+from memory.models import LlmCall, MemoryUser, Run, Workspace
 from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.users import LaneName
@@ -19,10 +18,23 @@ from memory.reopening import Selection
 from memory.temporal import rollback
 from memory.users import create_user
 from memory.work import lanes, leases
+from tests.edits import dismiss, note
 from tests.factories import make_session
-from tests.integration.authoring.conftest import Meanwhile, Say, Work, edits, finishes
-from tests.integration.authoring.test_structure import begins, taking_notes, window
-from tests.llm_server import Reply, Request, said, status
+from tests.integration.authoring.conftest import (
+    LaneNow,
+    Meanwhile,
+    Say,
+    Work,
+    asked,
+    begins,
+    edits,
+    finishes,
+    numbers_in,
+    refuses,
+    taking_notes,
+)
+from tests.llm_server import Reply, Request, status
+from tests.steps import head_of, not_none
 
 pytestmark = pytest.mark.django_db
 
@@ -39,12 +51,17 @@ def other(workspace: Workspace) -> MemoryUser:
     return create_user(workspace, "ben", time_zone="UTC", metadata=None)
 
 
+@pytest.fixture
+def tea(say: Say) -> int:
+    """A fact that waits."""
+    return say("The user likes tea.", kind=EntryKind.FACT)[0]
+
+
 def inventing(request: Request) -> Reply:
     """A model that invents facts."""
     if not begins(request):
         return finishes()
-    text = "the moon is made of green cheese"
-    return edits({"op": "note", "text": text, "sources": window(request)})
+    return edits(note("the moon is made of green cheese", *numbers_in(asked(request))))
 
 
 def refused(user: MemoryUser, times: int) -> None:
@@ -60,15 +77,9 @@ def assert_waits(user: MemoryUser, entries: int) -> None:
 
 
 def test_a_model_that_is_refused_again_and_again_is_stopped_and_goes_on_by_the_staff(
-    user: MemoryUser,
-    workspace: Workspace,
-    say: Say,
-    work: Work,
-    lane: Callable[[], Lane],
-    api: APIClient,
+    user: MemoryUser, workspace: Workspace, tea: int, work: Work, lane: LaneNow, api: APIClient
 ) -> None:
     # Given a model whose proposals are refused
-    say("The user likes tea.", kind=EntryKind.FACT)
     for _ in range(2):
         assert len(work(script=inventing).requests) > 1
     # Which is kept as soon as the last of these sessions has ended
@@ -98,18 +109,17 @@ def test_a_model_that_is_refused_again_and_again_is_stopped_and_goes_on_by_the_s
 
 @pytest.mark.parametrize("how", ["provider", "filter", "budget"])
 def test_a_session_that_is_cut_off_is_not_refused_by_the_gate(
-    user: MemoryUser, workspace: Workspace, say: Say, work: Work, settings: Settings, how: str
+    user: MemoryUser, workspace: Workspace, tea: int, work: Work, settings: Settings, how: str
 ) -> None:
     # Given a model whose proposal the gate refuses once
     settings.UAC_LLM_ATTEMPTS = 1
-    say("The user likes tea.", kind=EntryKind.FACT)
 
     def script(request: Request) -> Reply:
         if len(request.body["messages"]) < 6:
             if how == "budget" and not begins(request):
                 settings.UAC_LLM_TOKENS_PER_DAY = 0
             return inventing(request)
-        return status(503) if how == "provider" else said("", finish="refusal")
+        return status(503) if how == "provider" else refuses("")
 
     # When it gets no answer, or none can be asked for, to mend it
     server = work(script=script)
@@ -120,14 +130,12 @@ def test_a_session_that_is_cut_off_is_not_refused_by_the_gate(
 
 
 def test_a_version_is_that_of_the_session_alone_whose_edits_it_has(
-    user: MemoryUser, workspace: Workspace, say: Say, work: Work
+    user: MemoryUser, workspace: Workspace, tea: int, say: Say, work: Work
 ) -> None:
     # Given a version, and a later session that dismisses its entry, which changes no file
-    say("The user likes tea.", kind=EntryKind.FACT)
     work(script=taking_notes)
     (greeting,) = say("Hello!", kind=EntryKind.FACT)
-    dismissed = {"op": "dismiss", "reason": "small talk", "sources": [greeting]}
-    work(edits(dismissed), finishes())
+    work(edits(dismiss(greeting)), finishes())
     # Then both sessions are accepted, and the version is of the first
     assert LlmCall.objects.filter(checkpoint=user.head).values("work").distinct().count() == 1
     found = track_records.read(workspace, "openai:the-model")
@@ -140,10 +148,9 @@ def test_a_version_is_that_of_the_session_alone_whose_edits_it_has(
 
 
 def test_another_model_goes_on_by_itself(
-    user: MemoryUser, workspace: Workspace, say: Say, work: Work
+    user: MemoryUser, workspace: Workspace, tea: int, work: Work
 ) -> None:
     # Given a model that is stopped
-    say("The user likes tea.", kind=EntryKind.FACT)
     refused(user, 2)
     assert work(script=taking_notes).requests == []
     # When the workspace chooses another
@@ -165,7 +172,7 @@ def test_messages_are_not_memorized_by_a_model_that_is_stopped(
     assert not LlmCall.objects.filter(user=user).exists()
 
 
-def test_another_workspace_is_not_stopped(user: MemoryUser, say: Say, work: Work) -> None:
+def test_another_workspace_is_not_stopped(say: Say, work: Work) -> None:
     elsewhere = Workspace.objects.create(name="elsewhere")
     refused(create_user(elsewhere, "eve", time_zone="UTC", metadata=None), 2)
     say("The user likes tea.", kind=EntryKind.FACT)
@@ -174,15 +181,9 @@ def test_another_workspace_is_not_stopped(user: MemoryUser, say: Say, work: Work
 
 
 def test_what_is_stopped_in_the_middle_of_a_session_makes_no_further_call(
-    user: MemoryUser,
-    other: MemoryUser,
-    say: Say,
-    work: Work,
-    meanwhile: Meanwhile,
-    lane: Callable[[], Lane],
+    user: MemoryUser, other: MemoryUser, tea: int, work: Work, meanwhile: Meanwhile, lane: LaneNow
 ) -> None:
     # Given a session during whose first call the model is stopped by what it did elsewhere
-    say("The user likes tea.", kind=EntryKind.FACT)
     refused(user, 1)
     meanwhile(lambda: refused(other, 1))
     # Then that call was the last, and nothing is lost
@@ -195,13 +196,12 @@ def test_what_is_stopped_in_the_middle_of_a_session_makes_no_further_call(
 def test_who_has_claimed_before_the_stop_makes_no_call_after_it(
     user: MemoryUser,
     other: MemoryUser,
-    say: Say,
+    tea: int,
     work: Work,
-    lane: Callable[[], Lane],
+    lane: LaneNow,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given a worker that has claimed the lane, when another's session ends refused
-    say("The user likes tea.", kind=EntryKind.FACT)
     claim = llm_turns.claim
 
     def claimed_just_before(work: object, workspace_pk: int) -> object:
@@ -230,13 +230,12 @@ def test_the_refusal_that_reaches_the_limit_is_the_last_though_its_worker_goes_o
 
 
 def test_while_somebody_works_on_the_lane_the_reason_is_not_written_over(
-    user: MemoryUser, workspace: Workspace, say: Say, settings: Settings, lane: Callable[[], Lane]
+    user: MemoryUser, workspace: Workspace, say: Say, settings: Settings, lane: LaneNow
 ) -> None:
     settings.UAC_LLM_MODEL = "openai:the-model"
     say("The user likes tea.", kind=EntryKind.FACT, metadata={"urgent": True})
     refused(user, 3)
-    held = leases.claim(lanes.due(LaneName.STRUCTURE).filter(user=user))
-    assert held is not None
+    held = not_none(leases.claim(lanes.due(LaneName.STRUCTURE).filter(user=user)))
 
     due = lanes.due(LaneName.STRUCTURE).filter(user=user)
     assert llm_turns.claim(due, workspace.pk) is None
@@ -252,8 +251,7 @@ def test_a_model_whose_edits_are_undone_is_stopped(
     for drink in ("tea", "milk", "wine"):
         say(f"The user likes {drink}.", kind=EntryKind.FACT)
         work(script=taking_notes)
-    assert user.head is not None
-    assert user.head.version == 3
+    assert head_of(user).version == 3
     # When the staff go back before two of them, or have their entries worked on anew
     if how == "restored":
         rollback.restore(user, 1, reopen=True, by="staff:eve")

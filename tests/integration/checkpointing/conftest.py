@@ -1,52 +1,87 @@
-"""Helpers of the checkpoint tests: typed entries in, the project out."""
+"""Helpers of the checkpoint tests: typed entries and edits in, the project out."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from memory import checkpoints, log
-from memory.log import Draft
-from memory.models import EntryOutcome, MemoryUser
+from memory import checkpoints
+from memory.models import EntryOutcome, MemoryUser, Run
 from memory.models.log import EntryKind
-from workers import tasks
+from tests import steps
+from tests.steps import head_of, not_none
 
 Append = Callable[..., list[int]]
+Propose = Callable[..., Run]
 Records = Callable[[str], dict[str, Any]]
+Say = Callable[..., list[int]]
+Source = Callable[[str], str]
+Work = Callable[[], None]
+
+BUDGET = """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, warning
+from domains.travel.state import trips
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    \"\"\"A trip must not cost more than 1000.\"\"\"
+    for trip in trips:
+        if trip.cost > 1000:
+            yield warning(f"{trip.to} costs {trip.cost}", evidence=[trip])
+"""
+
+BUDGET_TESTS = """\
+import datetime
+from uac.testing import run_check
+from constraints import budget
+from domains.travel.schema import Trip
+
+TODAY = datetime.date(2026, 1, 1)
+
+
+def test_speaks() -> None:
+    found = run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1001)])
+    assert [alert.evidence[0].key for alert in found] == ["a"]
+
+
+def test_is_silent() -> None:
+    assert run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1000)]) == []
+"""
 
 
 @pytest.fixture
 def append(user: MemoryUser) -> Append:
     """Append typed entries without working on them; return their seqs."""
-
-    def do(*statements: dict[str, Any]) -> list[int]:
-        drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
-        return [entry.seq for entry in log.append(user, drafts, source="test")]
-
-    return do
+    return functools.partial(steps.append_records, user)
 
 
 @pytest.fixture
-def checkpoint(user: MemoryUser, append: Append) -> Append:
+def checkpoint(user: MemoryUser) -> Append:
     """Append typed entries and settle them; return their seqs."""
-
-    def do(*statements: dict[str, Any]) -> list[int]:
-        seqs = append(*statements)
-        tasks.checkpoint_records(user.pk)
-        user.refresh_from_db()
-        return seqs
-
-    return do
+    return functools.partial(steps.settle_records, user)
 
 
 @pytest.fixture
-def source_of(user: MemoryUser) -> Callable[[str], str]:
+def say(user: MemoryUser) -> Say:
+    """Append facts that nobody has settled; return their seqs."""
+    return functools.partial(steps.append_texts, user, kind=EntryKind.FACT)
+
+
+@pytest.fixture
+def propose(user: MemoryUser) -> Propose:
+    """Propose edits and let the gate decide; return the finished run."""
+    return functools.partial(steps.propose, user)
+
+
+@pytest.fixture
+def source_of(user: MemoryUser) -> Source:
     """Return the source of a file of the newest version."""
 
     def do(path: str) -> str:
-        user.refresh_from_db()
-        assert user.head is not None
-        return checkpoints.read_file(user.head, path)
+        return checkpoints.read_file(head_of(user), path)
 
     return do
 
@@ -66,3 +101,33 @@ def trip(to: str = "Rome", **fields: Any) -> dict[str, Any]:
     """Return a typed entry of a trip with this key."""
     key = {"key": fields.pop("key")} if "key" in fields else {}
     return {"domain": "travel", "type": "Trip", "data": {"to": to, **fields}, **key}
+
+
+def constraint(source: str = BUDGET, tests: str = BUDGET_TESTS, name: str = "budget") -> Any:
+    return {"op": "write_constraint", "name": name, "source": source, "tests_source": tests}
+
+
+def with_lines(*lines: str) -> str:
+    """Return the constraint with lines before its loop, which its own tests do not reach."""
+    return BUDGET.replace("    for trip", "\n".join([*lines, "    for trip"]))
+
+
+def checks(run: Run) -> dict[str, bool]:
+    return {check["name"]: check["passed"] for check in not_none(run.output)["verdict"]["checks"]}
+
+
+def failed_checks(run: Run) -> list[str]:
+    return [name for name, passed in checks(run).items() if not passed]
+
+
+def findings(run: Run, *codes: str) -> list[dict[str, Any]]:
+    """Return what the gate found, or what it found with one of these codes alone."""
+    judged = not_none(run.output)["verdict"]["checks"]
+    found = [one for check in judged for one in check["findings"]]
+    return [one for one in found if not codes or one["code"] in codes]
+
+
+def repairs(run: Run) -> list[tuple[str, int, str]]:
+    found = findings(run, "repaired")
+    assert not any(one["blocking"] for one in found)
+    return [(one["path"], one["edit"], one["message"].rpartition(" ")[2]) for one in found]

@@ -1,39 +1,22 @@
 """Conflicts, from the edit through the gate to the alert, and to its resolution."""
 
 import datetime
-from collections.abc import Callable
 
 import pytest
 
-from memory import log
 from memory.models import Alert, MemoryUser
 from memory.models.alerts import AlertState
-from memory.models.log import EntryKind
-from tests.integration.checkpointing.conftest import Records
-from tests.integration.checkpointing.test_proposals import ALL_CHECKS, Propose, checks, propose
-
-__all__ = ["propose"]  # the fixture
+from tests.edits import add, define, retire
+from tests.integration.checkpointing.conftest import Propose, Records, Work, checks
+from tests.integration.checkpointing.test_proposals import ALL_CHECKS
+from tests.steps import append_texts
 
 pytestmark = pytest.mark.django_db
 
 MOVES = [
-    {
-        "op": "define_class",
-        "domain": "home",
-        "name": "Move",
-        "fields": [{"name": "on", "type": "datetime.date"}, {"name": "said_by", "type": "str"}],
-    },
-    *(
-        {
-            "op": "add",
-            "domain": "home",
-            "class_name": "Move",
-            "key": f"{name}-{day}",
-            "fields": {"on": f"2026-05-0{day}", "said_by": name},
-            "sources": [seq],
-        }
-        for seq, name, day in [(1, "Ann", 2), (2, "Bob", 3)]
-    ),
+    define("home.Move", on="datetime.date", said_by="str"),
+    add("home.Move", 1, key="Ann-2", on="2026-05-02", said_by="Ann"),
+    add("home.Move", 2, key="Bob-3", on="2026-05-03", said_by="Bob"),
 ]
 CONFLICT = {
     "op": "conflict",
@@ -54,12 +37,11 @@ def said(user: MemoryUser) -> None:
     ]
     # The day of the entry grounds dates, too: it must not be one that a test uses.
     at = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
-    drafts = [log.Draft(kind=EntryKind.MESSAGE, content=text, occurred_at=at) for text in texts]
-    log.append(user, drafts, source="test")
+    append_texts(user, *texts, occurred_at=at)
 
 
 def test_a_conflict_passes_the_gate_and_is_a_warning_until_it_is_retired(
-    user: MemoryUser, propose: Propose, fields_of: Records, work: Callable[[], None]
+    user: MemoryUser, propose: Propose, fields_of: Records, work: Work
 ) -> None:
     run = propose(*MOVES, CONFLICT)
     work()
@@ -79,11 +61,7 @@ def test_a_conflict_passes_the_gate_and_is_a_warning_until_it_is_retired(
         [1, 2],
     )
 
-    retire = {"op": "retire", "sources": [3]}
-    run = propose(
-        {**retire, "domain": "home", "collection": "moves", "key": "Bob-3"},
-        {**retire, "domain": "conflicts", "collection": "conflicts", "key": "conflict-2"},
-    )
+    run = propose(retire("home.moves.Bob-3", 3), retire("conflicts.conflicts.conflict-2", 3))
     work()
 
     assert run.outcome == "ok", run.error
@@ -92,7 +70,7 @@ def test_a_conflict_passes_the_gate_and_is_a_warning_until_it_is_retired(
     assert list(fields_of("home.moves")) == ["Ann-2"]
 
 
-def test_what_a_conflict_is_about_is_said_by_somebody(user: MemoryUser, propose: Propose) -> None:
+def test_what_a_conflict_is_about_is_said_by_somebody(propose: Propose) -> None:
     run = propose(*MOVES, {**CONFLICT, "about": "moving day, May 2 or May 7"})
 
     assert run.outcome == "rejected"

@@ -15,8 +15,8 @@ from memory.recall import context, retrieval
 from memory.recall.search.followups import Question
 from memory.temporal import history
 from tests.factories import make_run
-from tests.integration.checkpointing.conftest import Append, trip
-from tests.integration.checkpointing.test_proposals import BUDGET, BUDGET_TESTS
+from tests.integration.checkpointing.conftest import BUDGET, BUDGET_TESTS, Append, Work, trip
+from tests.steps import head_of
 from workers import tasks
 from workers.execution import constraints
 
@@ -34,7 +34,7 @@ Put = Callable[..., Any]
 
 
 @pytest.fixture
-def put(api: APIClient, checkpoint: Append, work: Callable[[], None]) -> Put:
+def put(api: APIClient, checkpoint: Append, work: Work) -> Put:
     """Send the constraint as an agent does, and return the gate's decision."""
     checkpoint(trip(key="a", cost=900))
 
@@ -52,7 +52,7 @@ def put(api: APIClient, checkpoint: Append, work: Callable[[], None]) -> Put:
 
 
 @pytest.fixture
-def failing(checkpoint: Append, work: Callable[[], None], put: Put) -> int:
+def failing(checkpoint: Append, work: Work, put: Put) -> int:
     """Make the constraint fail by a record without the field; return that record's entry."""
     put()
     (seq,) = checkpoint(trip("Oslo", key="b"))
@@ -67,9 +67,7 @@ def failure_of(api: APIClient) -> Any:
     return detail["failing"]
 
 
-def test_a_constraint_that_runs_does_not_fail(
-    api: APIClient, user: MemoryUser, put: Put, work: Callable[[], None]
-) -> None:
+def test_a_constraint_that_runs_does_not_fail(api: APIClient, user: MemoryUser, put: Put) -> None:
     put()
     assert failure_of(api) is None
     assert "FAILS" not in retrieval.manifest(user).text
@@ -96,7 +94,7 @@ def test_the_alert_names_the_record_and_the_field(failing: int) -> None:
 
 @pytest.mark.parametrize(("source", "severity"), [(BUDGET, "warning"), (CRITICAL, "critical")])
 def test_the_alert_is_as_grave_as_what_the_constraint_watches_over(
-    put: Put, checkpoint: Append, work: Callable[[], None], source: str, severity: str
+    put: Put, checkpoint: Append, work: Work, source: str, severity: str
 ) -> None:
     put(source)
     checkpoint(trip("Oslo", key="b"))
@@ -119,7 +117,7 @@ def test_manifest_and_context_do_not_let_an_agent_believe_that_it_watches(
 
 @pytest.mark.usefixtures("failing")
 def test_who_resolves_the_alert_by_hand_has_mended_nothing(
-    api: APIClient, checkpoint: Append, work: Callable[[], None], user: MemoryUser
+    api: APIClient, checkpoint: Append, work: Work, user: MemoryUser
 ) -> None:
     alert = Alert.objects.get(kind=AlertKind.CONSTRAINT_ERROR)
     lifecycle.resolve(alert, actor="staff", reason="seen")
@@ -135,7 +133,7 @@ def test_who_resolves_the_alert_by_hand_has_mended_nothing(
 
 @pytest.mark.usefixtures("failing")
 def test_a_mended_constraint_fails_no_more_and_the_danger_alerts(
-    api: APIClient, put: Put, checkpoint: Append, work: Callable[[], None]
+    api: APIClient, put: Put, checkpoint: Append, work: Work
 ) -> None:
     checkpoint(trip("Lima", key="c", cost=5000))
     work()
@@ -159,7 +157,7 @@ def test_the_same_text_again_is_checked_as_a_new_one_while_it_fails(put: Put) ->
 
 
 def test_the_same_text_in_which_no_check_finds_an_error_is_accepted_with_a_note(
-    put: Put, checkpoint: Append, work: Callable[[], None]
+    put: Put, checkpoint: Append, work: Work
 ) -> None:
     put(UNTYPED)
     checkpoint(trip("Oslo", key="b"))
@@ -228,12 +226,10 @@ def test_records_of_a_test_that_have_the_same_key_are_others(put: Put) -> None:
 
 
 def test_while_the_project_does_not_run_no_constraint_watches(
-    api: APIClient, put: Put, user: MemoryUser, work: Callable[[], None]
+    api: APIClient, put: Put, user: MemoryUser
 ) -> None:
     put()
-    user.refresh_from_db()
-    assert user.head is not None
-    run = make_run(user.head)
+    run = make_run(head_of(user))
 
     constraints.report_failure(run, {"type": "killed", "message": "the sandbox was killed"})
 
@@ -248,19 +244,16 @@ def test_an_earlier_version_is_not_told_to_fail(api: APIClient) -> None:
     assert api.get(f"{URL}budget/?as_of=v2").data["failing"] is None
 
 
-def test_without_a_new_entry_none_is_to_blame(
-    api: APIClient, put: Put, user: MemoryUser, work: Callable[[], None]
-) -> None:
+def test_without_a_new_entry_none_is_to_blame(api: APIClient, put: Put, user: MemoryUser) -> None:
     """A constraint may fail merely because of the day."""
     later = CRITICAL.replace(
         "for trip in trips:", "for trip in trips:\n        1 // (2031 - today.year)"
     )
     put(later)
     user.refresh_from_db()
-    assert user.head is not None
     new_year = datetime.datetime(2031, 1, 2, tzinfo=datetime.UTC)
 
-    tasks.execute_run(str(make_run(user.head, instant=new_year).pk))
+    tasks.execute_run(str(make_run(head_of(user), instant=new_year).pk))
 
     failure = failure_of(api)
     assert "ZeroDivisionError" in failure["message"]

@@ -6,13 +6,23 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import checkpoints, log
+from memory import checkpoints
 from memory.models import Checkpoint, EntryOutcome, MemoryUser, Run
-from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.project.edits import MAX_SOURCE
-from tests.integration.checkpointing.conftest import Append, Records, trip
-from tests.integration.checkpointing.test_proposals import BUDGET, BUDGET_TESTS
+from tests.edits import retire
+from tests.integration.checkpointing.conftest import (
+    BUDGET,
+    BUDGET_TESTS,
+    Append,
+    Records,
+    Say,
+    Source,
+    Work,
+    findings,
+    trip,
+)
+from tests.steps import head_of, not_none
 from workers.checkpointing import proposals
 
 pytestmark = pytest.mark.django_db
@@ -21,11 +31,10 @@ STATE = "domains/travel/state.py"
 SCHEMA = "domains/travel/schema.py"
 
 Send = Callable[..., Run]
-Source = Callable[[str], str]
 
 
 @pytest.fixture
-def send(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Send:
+def send(api: APIClient, user: MemoryUser, work: Work) -> Send:
     """Propose files by the API and let the gate decide; return the finished run."""
 
     def do(files: dict[str, str | None], **body: Any) -> Run:
@@ -40,22 +49,16 @@ def send(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> Send:
 
 
 @pytest.fixture
-def told(user: MemoryUser, checkpoint: Append) -> int:
+def told(checkpoint: Append, say: Say) -> int:
     """Two trips, and a later message; return its seq."""
     checkpoint(trip(key="rome", cost=1500), trip("Oslo", key="oslo", cost=10))
-    said = "We go to Bern, for 700."
-    (entry,) = log.append(user, [log.Draft(kind=EntryKind.FACT, content=said)], source="test")
-    return entry.seq
+    (seq,) = say("We go to Bern, for 700.")
+    return seq
 
 
 def with_bern(state: str, seq: int) -> str:
     line = f'    Trip(key="bern", to="Bern", cost=700, sources=({seq},)),\n]'
     return state[: state.rindex("]")] + line + state[state.rindex("]") + 1 :]
-
-
-def findings(run: Run) -> list[dict[str, Any]]:
-    assert run.output is not None
-    return [one for check in run.output["verdict"]["checks"] for one in check["findings"]]
 
 
 def test_files_become_the_next_version(
@@ -71,8 +74,7 @@ def test_files_become_the_next_version(
     run = send(files, considered=[told])
     # Then they are the head, by edits that say what differs, and the fact is covered
     assert run.outcome == "ok", run.error
-    assert user.head is not None
-    assert [edit["op"] for edit in user.head.edits] == ["add", "write_constraint"]
+    assert [edit["op"] for edit in head_of(user).edits] == ["add", "write_constraint"]
     assert set(fields_of("travel.trips")) == {"rome", "oslo", "bern"}
     assert EntryOutcome.objects.get(user=user, seq=told).outcome == "covered"
     assert list(problems(user)) == []
@@ -95,15 +97,13 @@ def test_file_that_lost_a_record_retires_nothing(
 
 
 def test_edits_beside_files_say_what_files_cannot(
-    user: MemoryUser, told: int, send: Send, fields_of: Records, source_of: Source
+    say: Say, told: int, send: Send, fields_of: Records, source_of: Source
 ) -> None:
     # Given an agent that retires a record, since somebody said so, in a file without it
-    said = log.Draft(kind=EntryKind.FACT, content="The trip to Oslo is off.")
-    (off,) = log.append(user, [said], source="test")
+    (off,) = say("The trip to Oslo is off.")
     lines = [line for line in source_of(STATE).splitlines() if '"oslo"' not in line]
-    retire = {"op": "retire", "domain": "travel", "collection": "trips", "key": "oslo"}
     # When both are proposed
-    run = send({STATE: with_bern("\n".join(lines), told)}, edits=[{**retire, "sources": [off.seq]}])
+    run = send({STATE: with_bern("\n".join(lines), told)}, edits=[retire("travel.trips.oslo", off)])
     # Then they are the head
     assert run.outcome == "ok", run.error
     assert set(fields_of("travel.trips")) == {"rome", "bern"}
@@ -119,8 +119,7 @@ def test_files_of_an_older_version_keep_what_came_since(
 ) -> None:
     # Given files that were read before another trip was told
     state = source_of(STATE)
-    assert user.head is not None
-    version = user.head.version
+    version = head_of(user).version
     checkpoint(trip("Riga", key="riga", cost=5))
     # When they are proposed for the version that they are of
     run = send({STATE: with_bern(state, told)}, version=version)
@@ -130,7 +129,7 @@ def test_files_of_an_older_version_keep_what_came_since(
 
 
 def test_files_are_repaired_and_it_is_told(
-    user: MemoryUser, told: int, send: Send, fields_of: Records, source_of: Source
+    told: int, send: Send, fields_of: Records, source_of: Source
 ) -> None:
     run = send({STATE: f"```python\n{with_bern(source_of(STATE), told)}\n```"})
     assert run.outcome == "ok", run.error
@@ -160,14 +159,12 @@ def test_version_is_read_back_as_it_was_proposed(
     user: MemoryUser, told: int, send: Send, source_of: Source
 ) -> None:
     # Given all files of the head, as a clone has them
-    assert user.head is not None
-    files = dict(checkpoints.read_files(user.head))
+    files = dict(checkpoints.read_files(head_of(user)))
     # When they are proposed with one record more
     run = send({**files, STATE: with_bern(files[STATE], told)})
     # Then one file and the manifest changed
     assert run.outcome == "ok", run.error
-    assert run.output is not None
-    assert run.output["verdict"]["counts"]["files_changed"] == 2
+    assert not_none(run.output)["verdict"]["counts"]["files_changed"] == 2
     assert source_of(SCHEMA) == files[SCHEMA]
 
 
@@ -202,7 +199,7 @@ def test_a_version_that_there_is_not_is_not_found(api: APIClient, user: MemoryUs
 
 
 def test_a_file_that_would_take_long_to_parse_is_refused_unread(
-    user: MemoryUser, told: int, send: Send, monkeypatch: pytest.MonkeyPatch
+    told: int, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a constraint of a megabyte, over which the parser stops all threads for seconds
     monkeypatch.setattr(proposals, "put_right", lambda path, source: pytest.fail("it was read"))
@@ -226,8 +223,7 @@ def test_a_file_that_is_large_for_its_records_may_be_sent_again(
     run = send({large: source_of(large), **sent})
 
     assert run.outcome == "ok", run.error
-    assert user.head is not None
-    assert [edit["op"] for edit in user.head.edits] == ["write_constraint"]
+    assert [edit["op"] for edit in head_of(user).edits] == ["write_constraint"]
 
 
 def test_so_is_a_file_with_records_that_grows_by_too_much(

@@ -1,6 +1,5 @@
 """The first constraint of an author who only follows the advice in each refusal."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,28 +12,22 @@ from memory.api.workspace_constraint_serializers import (
 )
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunTrigger
-from tests.integration.checkpointing.conftest import Append, trip
-from tests.integration.checkpointing.test_proposals import (
+from tests.integration.checkpointing.conftest import (
     BUDGET,
     BUDGET_TESTS,
+    Append,
     Propose,
     constraint,
-    propose,
+    findings,
     repairs,
+    trip,
 )
-
-__all__ = ["propose"]  # the fixture
+from tests.steps import not_none
 
 pytestmark = pytest.mark.django_db
 
 IMPORTS = "import datetime\nfrom collections.abc import Iterator\nfrom uac import Alert, warning\n"
 TEST_IMPORTS = "import datetime\nfrom uac.testing import run_check\n"
-
-
-def findings(run: Run) -> Iterator[dict[str, Any]]:
-    assert run.output is not None
-    for check in run.output["verdict"]["checks"]:
-        yield from check["findings"]
 
 
 def test_what_the_policy_tells_to_write_is_accepted_without_its_imports(
@@ -45,9 +38,8 @@ def test_what_the_policy_tells_to_write_is_accepted_without_its_imports(
     bare = source.replace("today: datetime.date) -> Iterator[Alert]", "today)")
 
     refused = propose(constraint(bare, tests))
-    assert refused.error is not None
-    assert "write -> Iterator[Alert]" in refused.error["message"]
-    assert "today: datetime.date" in str([*findings(refused)])
+    assert "write -> Iterator[Alert]" in not_none(refused.error)["message"]
+    assert "today: datetime.date" in str(findings(refused))
     run = propose(constraint(source, tests))
 
     assert run.outcome == "ok", run.error
@@ -85,8 +77,7 @@ def test_an_error_of_types_names_its_fix(
     run = propose(edit)
 
     assert run.outcome == "rejected"
-    assert run.error is not None
-    assert run.error["message"] == says
+    assert not_none(run.error)["message"] == says
 
 
 def test_tests_of_another_constraint_are_told_what_to_import(
@@ -98,8 +89,7 @@ def test_tests_of_another_constraint_are_told_what_to_import(
     run = propose(constraint(name="costs"))
 
     assert run.outcome == "rejected"
-    assert run.error is not None
-    assert run.error["message"] == (
+    assert not_none(run.error)["message"] == (
         "mutants: tests/test_costs.py:1: the tests also pass if constraints/costs.py never alerts,"
         " since they do not import it: write from constraints import costs in the tests, and call"
         " run_check(costs, …) with a state for which it fires, and with a state for which it does"
@@ -118,8 +108,7 @@ def test_tests_that_import_it_and_see_nothing_are_told_to_see_it_alert(
     run = propose(constraint(tests=f"{imports}\n\n\ndef test_x() -> None:\n    assert True\n"))
 
     assert run.outcome == "rejected"
-    assert run.error is not None
-    assert run.error["message"].endswith(
+    assert not_none(run.error)["message"].endswith(
         "never alerts: add a test with a state for which it fires, and assert the alert"
     )
 
@@ -142,11 +131,8 @@ def test_speaks_of_gains() -> None:
 
 
 def unreached(run: Run) -> list[tuple[int, str, bool]]:
-    return [
-        (one["line"], one["message"], one["blocking"])
-        for one in findings(run)
-        if one["code"] == "alert_unreached"
-    ]
+    found = findings(run, "alert_unreached")
+    return [(one["line"], one["message"], one["blocking"]) for one in found]
 
 
 def test_an_alert_that_no_test_reaches_is_noted(checkpoint: Append, propose: Propose) -> None:

@@ -13,6 +13,7 @@ from memory.operations.verification import problems
 from memory.project import Add, DefineClass, FieldSpec, Project, apply
 from memory.work import leases
 from tests.integration.checkpointing.conftest import Append, trip
+from tests.steps import head_of, not_none
 from workers.checkpointing import gate, records
 
 pytestmark = pytest.mark.django_db
@@ -38,8 +39,7 @@ def crowded(user: MemoryUser) -> MemoryUser:
     assert verdict.accepted, verdict.reason
 
     Lane.objects.filter(user=user, name=LaneName.RECORDS).update(due_at=timezone.now())
-    lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.RECORDS))
-    assert lane is not None
+    lane = not_none(leases.claim(Lane.objects.filter(user=user, name=LaneName.RECORDS)))
     candidate = checkpoints.Candidate(
         parent=None,
         change=change,
@@ -60,8 +60,7 @@ def crowded(user: MemoryUser) -> MemoryUser:
 def test_the_work_follows_the_change(
     crowded: MemoryUser, append: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = crowded.head
-    assert before is not None
+    before = head_of(crowded)
     assert len(before.tree) > 50
     blobs = Blob.objects.filter(user=crowded).count()
     compiled = Bytecode.objects.filter(user=crowded).count()
@@ -77,9 +76,7 @@ def test_the_work_follows_the_change(
     append(trip(key="one-more", starts_on="2026-05-02", cost=1.5))
     records.checkpoint_pending(crowded.pk)
 
-    crowded.refresh_from_db()
-    after = crowded.head
-    assert after is not None
+    after = head_of(crowded)
     assert after.version == 2
     changed = {path for path in after.tree if after.tree[path] != before.tree.get(path)}
     assert changed == {"manifest.py", max(path for path in after.tree if "/trips_" in path)}
@@ -96,9 +93,7 @@ def test_the_work_follows_the_change(
     append({**trip(key="trip-25000"), "data": {"cost": 1.0}})
     records.checkpoint_pending(crowded.pk)
 
-    crowded.refresh_from_db()
-    updated = crowded.head
-    assert updated is not None
+    updated = head_of(crowded)
     (path,) = [path for path in updated.tree if updated.tree[path] != after.tree[path]]
     counts = updated.verdict["counts"]
     assert counts["files_parsed"] == counts["files_changed"] == counts["files_rendered"] == 1

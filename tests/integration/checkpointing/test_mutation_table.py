@@ -12,26 +12,25 @@ from typing import Any
 import pytest
 from django.test.utils import override_settings
 
-from memory import log
-from memory.log import Draft
-from memory.models import Checkpoint, EntryOutcome, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
+from memory.models import Alert, Checkpoint, EntryOutcome, MemoryUser, Workspace
 from memory.models.runs import RunTrigger
 from memory.project import Change
 from memory.users import create_user
 from tests.conftest import ENDLESS_AMONG_OTHERS
-from tests.integration.checkpointing.conftest import Append, trip
-from tests.integration.checkpointing.test_proposals import (
+from tests.edits import define, update
+from tests.integration.checkpointing.conftest import (
     BUDGET,
     BUDGET_TESTS,
+    Append,
     Propose,
     constraint,
-    propose,
+    failed_checks,
+    findings,
+    trip,
     with_lines,
 )
+from tests.steps import append_texts, head_of, not_none
 from workers.checkpointing import gate
-
-__all__ = ["propose"]  # the fixture
 
 pytestmark = pytest.mark.django_db
 
@@ -40,19 +39,15 @@ WHEN = datetime.datetime(2026, 3, 4, 9, 30, tzinfo=datetime.UTC)
 # Entries 1 and 2 are the trips, 3 is the message above, 4 supports nothing.
 SOURCES = [3]
 
-DEFINE = {
-    "op": "define_class",
-    "domain": "travel",
-    "name": "Flight",
-    "fields": [
-        {"name": "to", "type": "str"},
-        {"name": "on", "type": "datetime.date"},
-        {"name": "at", "type": "datetime.time | None"},
-        {"name": "price", "type": "int"},
-        {"name": "booking", "type": "str | None"},
-        {"name": "with_whom", "type": "str | None"},
-    ],
-}
+DEFINE = define(
+    "travel.Flight",
+    to="str",
+    on="datetime.date",
+    at="datetime.time | None",
+    price="int",
+    booking="str | None",
+    with_whom="str | None",
+)
 FIELDS = {
     "to": "Rome",
     "on": "2026-05-02",
@@ -61,6 +56,7 @@ FIELDS = {
     "booking": "X4TY7Z",
     "with_whom": "Marianne",
 }
+COST = {"domain": "travel", "class_name": "Trip", "name": "cost"}
 RETIRE = {"op": "retire", "domain": "travel", "collection": "trips", "key": "b"}
 TRIP = {"op": "add", "domain": "travel", "class_name": "Trip", "key": "c", "sources": SOURCES}
 DISMISS = {"op": "dismiss", "reason": "small talk", "sources": [4]}
@@ -95,6 +91,7 @@ class Fault:
     before: tuple[dict[str, Any], ...] = ()  # accepted beforehand
     refused: bool = True
     trigger: RunTrigger = RunTrigger.API
+    says: str = ""
 
 
 def in_file(path: str, old: str, new: str) -> Callable[[Change], Change]:
@@ -171,16 +168,7 @@ FAULTS: dict[str, Fault] = {
         citing(4), "grounding", "ungrounded_number", {**FLIGHT, "field": "price", "entry": 4}
     ),
     "invented number in an update": Fault(
-        [
-            {
-                "op": "update",
-                "domain": "travel",
-                "collection": "trips",
-                "key": "a",
-                "fields": {"cost": 1234},
-                "sources": [3],
-            }
-        ],
+        [update("travel.trips.a", 3, cost=1234)],
         "grounding",
         "ungrounded_number",
         {**record_of("a"), "field": "cost"},
@@ -189,13 +177,13 @@ FAULTS: dict[str, Fault] = {
         [{**RETIRE, "sources": [4]}],
         "grounding",
         "ungrounded_retirement",
-        {"record": {"domain": "travel", "collection": "trips", "key": "b"}, "entry": 4},
+        {**record_of("b"), "entry": 4},
     ),
     "record retired by what it rests on alone": Fault(
         [{**RETIRE, "sources": [2]}],  # which says Oslo, and not that it is off
         "grounding",
         "ungrounded_retirement",
-        {"record": {"domain": "travel", "collection": "trips", "key": "b"}, "entry": 2},
+        {**record_of("b"), "entry": 2},
     ),
     "more records retired than one text may": Fault(
         [{**RETIRE, "key": f"t-{number}", "sources": [2]} for number in range(21)],
@@ -333,8 +321,10 @@ FAULTS: dict[str, Fault] = {
         {**RULE, "line": 10},
         refused=False,  # it is reported
     ),
-    "no test": Fault([constraint(tests="import datetime\n")], "policy", "test", TESTS),
-    "clock": Fault([constraint(CLOCK)], "policy", "clock", {**RULE, "line": 9}),
+    "no test": Fault(
+        [constraint(tests="import datetime\n")], "policy", "test", TESTS, says="test_"
+    ),
+    "clock": Fault([constraint(CLOCK)], "policy", "clock", {**RULE, "line": 9}, says="today"),
     "clock that the policy does not see": Fault(
         [constraint(CLOCK)], "tests", "test_failed", {**RULE, "type": "ClockError"}, blind=True
     ),
@@ -347,6 +337,7 @@ FAULTS: dict[str, Fault] = {
         "constraints",
         "not_deterministic",
         RULE,
+        says="iterated in a different order",
     ),
     "type error": Fault(
         [constraint(with_lines("    total: str = sum(one.cost for one in trips)"))],
@@ -367,19 +358,52 @@ FAULTS: dict[str, Fault] = {
         {**RULE, "line": 9},
     ),
     "input and output": Fault(
-        [constraint("import os\n" + BUDGET)], "policy", "import", {**RULE, "line": 1}
+        [constraint("import os\n" + BUDGET)], "policy", "import", {**RULE, "line": 1}, says="os"
     ),
     "endless loop": Fault(
         [constraint(with_lines("    while len(trips) == 2:", "        pass"))],
         "constraints",
         "timeout",
         RULE,
+        says="timeout: took longer than 1.5 s",
     ),
     "raises on the state": Fault(
         [constraint(with_lines("    assert len(trips) != 2, 'two'"))],
         "constraints",
         "constraint_failed",
         {**RULE, "line": 9, "type": "AssertionError"},
+        says="AssertionError: two",
+    ),
+    "syntax error": Fault(
+        [constraint(BUDGET.replace("for trip in", "for trip"))],
+        "edits",
+        "syntax",
+        {"edit": 0},
+        says="line 9",
+    ),
+    "no check": Fault(
+        [constraint(BUDGET.replace("def check", "def chek"))], "policy", "check", RULE, says="check"
+    ),
+    "unknown name": Fault(
+        [constraint(BUDGET.replace("import trips", "import voyages as trips"))],
+        "types",
+        "attr-defined",
+        RULE,
+        says="voyages",
+    ),
+    "more alerts than one may raise": Fault(
+        [
+            constraint(
+                with_lines(
+                    "    for number in range(101 if len(trips) == 2 else 0):",
+                    "        yield warning('again', key=str(number))",
+                )
+            )
+        ],
+        "constraints",
+        "alert_limit",
+        RULE,
+        says="more than 100 alerts at once",
     ),
     # Old constraints on a new state.
     "record on which an old constraint raises": Fault(
@@ -390,30 +414,14 @@ FAULTS: dict[str, Fault] = {
         before=(constraint(DIVIDES, BUDGET_TESTS.replace("cost=1000", "cost=999")),),
     ),
     "schema that an old constraint does not fit": Fault(
-        [
-            {
-                "op": "widen_field",
-                "domain": "travel",
-                "class_name": "Trip",
-                "name": "cost",
-                "type": "int | None",
-            }
-        ],
+        [{"op": "widen_field", **COST, "type": "int | None"}],
         "types",
         "operator",
         {**RULE, "line": 10},
         before=(constraint(),),
     ),
     "field renamed under an old constraint": Fault(
-        [
-            {
-                "op": "rename_field",
-                "domain": "travel",
-                "class_name": "Trip",
-                "name": "cost",
-                "new_name": "price",
-            }
-        ],
+        [{"op": "rename_field", **COST, "new_name": "price"}],
         "edits",
         "field_in_use",
         {},
@@ -443,21 +451,10 @@ def table() -> Iterator[None]:
 def head(user: MemoryUser, workspace: Workspace, checkpoint: Append) -> Checkpoint:
     """Two trips, and two messages that nobody has settled; somebody else's log is longer."""
     checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
-    said = [
-        Draft(kind=EntryKind.MESSAGE, content=text, occurred_at=WHEN)
-        for text in (SAID, "Nice weather today.")
-    ]
-    log.append(user, said, source="test")
-    other = create_user(workspace, "bob", metadata=None)
-    log.append(other, [*said, *said, *said], source="test")
-    user.refresh_from_db()
-    assert user.head is not None
-    return user.head
-
-
-def failed_checks(run: Run) -> list[str]:
-    assert run.output is not None
-    return [check["name"] for check in run.output["verdict"]["checks"] if not check["passed"]]
+    said = (SAID, "Nice weather today.")
+    append_texts(user, *said, occurred_at=WHEN)
+    append_texts(create_user(workspace, "bob", metadata=None), *said * 3, occurred_at=WHEN)
+    return head_of(user)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -485,8 +482,8 @@ def test_each_fault_is_found(
     with override_settings(**(ENDLESS_AMONG_OTHERS if fault.code == "timeout" else {})):
         run = propose(*fault.edits, considered=list(fault.considered), trigger=fault.trigger)
 
-    assert run.output is not None
-    (check,) = [one for one in run.output["verdict"]["checks"] if one["name"] == fault.check]
+    judged = not_none(run.output)["verdict"]["checks"]
+    (check,) = [one for one in judged if one["name"] == fault.check]
     found = [one for one in check["findings"] if one["code"] == fault.code]
     assert found, check
     finding = next((one for one in found if {**one, **fault.place} == one), None)
@@ -496,8 +493,12 @@ def test_each_fault_is_found(
     _rows.append((name, fault.check, fault.code, finding["message"]))
     if fault.refused:
         assert run.outcome == "rejected"
+        assert not_none(run.error)["message"].startswith(fault.check)
+        assert fault.says in str(run.output)
         assert failed_checks(run) == [fault.check]
         assert user.head == before
+        assert Checkpoint.objects.filter(user=user).count() == not_none(before).version
+        assert not Alert.objects.filter(user=user).exists()
         assert not EntryOutcome.objects.filter(user=user, seq__in=[3, 4]).exists()
     else:
         assert run.outcome == "ok"
@@ -511,8 +512,7 @@ def test_without_a_fault_all_of_it_is_accepted(
     run = propose(*flight(), *another_trip(), gone, DISMISS, constraint(), considered=[3, 4])
 
     assert run.outcome == "ok", run.error
-    assert run.output is not None
-    assert [one["findings"] for one in run.output["verdict"]["checks"] if one["findings"]] == []
+    assert findings(run) == []
     outcomes = EntryOutcome.objects.filter(user=user, seq__in=[3, 4]).order_by("seq")
     assert [row.outcome for row in outcomes] == ["covered", "dismissed"]
 
@@ -526,5 +526,4 @@ def test_what_is_derived_is_accepted_with_its_reason(
     run = propose(define, {**add, "derived": {"price": "1,200 € for both of them"}})
 
     assert run.outcome == "ok", run.error
-    assert user.head is not None
-    assert user.head.edits[1]["derived"] == [["price", "1,200 € for both of them"]]
+    assert head_of(user).edits[1]["derived"] == [["price", "1,200 € for both of them"]]

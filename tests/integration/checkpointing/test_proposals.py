@@ -1,105 +1,48 @@
 """Proposed edits and constraints: what passes the gate, what does not, and that the head stays."""
 
 import textwrap
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from django.test.utils import override_settings
 from rest_framework.test import APIClient
 
 from memory import log
-from memory.models import Alert, Checkpoint, EntryOutcome, MemoryUser, Run
+from memory.models import Alert, EntryOutcome, MemoryUser, Run
 from memory.models.alerts import AlertKind, AlertState
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
+from memory.models.runs import RunTrigger
 from memory.operations.verification import problems
-from memory.work import runs
-from tests.conftest import ENDLESS_AMONG_OTHERS
-from tests.integration.checkpointing.conftest import Append, Records, trip
-from workers import tasks
+from tests.edits import add, define, dismiss, note, retire, update
+from tests.integration.checkpointing.conftest import (
+    BUDGET,
+    BUDGET_TESTS,
+    Append,
+    Propose,
+    Records,
+    Say,
+    Source,
+    Work,
+    checks,
+    constraint,
+    failed_checks,
+    findings,
+    repairs,
+    trip,
+    with_lines,
+)
+from tests.steps import append_texts, head_of, not_none
 from workers.checkpointing import apart, citations, gate, mutants
 from workers.checkpointing.findings import Verdict
 
 pytestmark = pytest.mark.django_db
-
-BUDGET = """\
-import datetime
-from collections.abc import Iterator
-from uac import Alert, warning
-from domains.travel.state import trips
-
-
-def check(today: datetime.date) -> Iterator[Alert]:
-    \"\"\"A trip must not cost more than 1000.\"\"\"
-    for trip in trips:
-        if trip.cost > 1000:
-            yield warning(f"{trip.to} costs {trip.cost}", evidence=[trip])
-"""
-
-BUDGET_TESTS = """\
-import datetime
-from uac.testing import run_check
-from constraints import budget
-from domains.travel.schema import Trip
-
-TODAY = datetime.date(2026, 1, 1)
-
-
-def test_speaks() -> None:
-    found = run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1001)])
-    assert [alert.evidence[0].key for alert in found] == ["a"]
-
-
-def test_is_silent() -> None:
-    assert run_check(budget, today=TODAY, trips=[Trip(key="a", to="Rome", cost=1000)]) == []
-"""
 
 ALL_CHECKS = [
     *("coverage", "edits", "policy", "no loss", "grounding", "types", "execution", "tests"),
     *("constraints", "mutants"),
 ]
 
-Propose = Callable[..., Run]
-
-
-@pytest.fixture
-def propose(user: MemoryUser) -> Propose:
-    """Propose edits and let the gate decide; return the finished run."""
-
-    def do(
-        *edits: dict[str, Any],
-        considered: Sequence[int] = (),
-        trigger: RunTrigger = RunTrigger.API,
-        **options: Any,
-    ) -> Run:
-        user.refresh_from_db()
-        run = runs.queue(
-            user,
-            RunKind.PROPOSAL,
-            trigger,
-            checkpoint=user.head,
-            input={"edits": list(edits), "considered": list(considered), **options},
-        )
-        tasks.execute_run(str(run.pk))
-        run.refresh_from_db()
-        user.refresh_from_db()
-        return run
-
-    return do
-
-
-def constraint(source: str = BUDGET, tests: str = BUDGET_TESTS, name: str = "budget") -> Any:
-    return {"op": "write_constraint", "name": name, "source": source, "tests_source": tests}
-
-
-def checks(run: Run) -> dict[str, bool]:
-    assert run.output is not None
-    return {check["name"]: check["passed"] for check in run.output["verdict"]["checks"]}
-
 
 def test_a_constraint_that_speaks_and_is_silent_goes_live(
-    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Work
 ) -> None:
     checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
 
@@ -117,43 +60,36 @@ def test_a_constraint_that_speaks_and_is_silent_goes_live(
 
 
 def test_entries_that_take_long_to_read_refuse_the_proposal_that_cites_them(
-    user: MemoryUser, propose: Propose, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, say: Say, propose: Propose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given an entry that is slow to read, since nearly everything in it may be a number
     monkeypatch.setattr(apart, "CPU_SECONDS", 1)
-    said = log.Draft(kind=EntryKind.FACT, content="1/" * 400_000)
-    (entry,) = log.append(user, [said], source="test")
+    (slow,) = say("1/" * 400_000)
     # When an agent proposes much that cites it
-    notes = [
-        {"op": "note", "text": f"On May 3 of 1997 we had {number} apples.", "sources": [entry.seq]}
-        for number in range(100, 140)
-    ]
-    run = propose(*notes)
+    apples = [f"On May 3 of 1997 we had {number} apples." for number in range(100, 140)]
+    run = propose(*(note(text, slow) for text in apples))
     # Then it is told what to do, and the entry waits
     assert run.outcome == "rejected"
     assert not checks(run)["grounding"]
-    assert run.error is not None
-    assert "takes more than 1 s: propose fewer edits at a time" in run.error["message"]
+    assert "takes more than 1 s: propose fewer edits at a time" in not_none(run.error)["message"]
     assert log.coverage(user).pending == 1
 
 
 def test_more_text_than_is_read_for_one_proposal_is_not_read(
-    user: MemoryUser, propose: Propose, monkeypatch: pytest.MonkeyPatch
+    say: Say, propose: Propose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drafts = [log.Draft(kind=EntryKind.FACT, content="tea " * 100) for _ in range(10)]
-    cited = [entry.seq for entry in log.append(user, drafts, source="test")]
+    cited = say(*["tea " * 100] * 10)
     monkeypatch.setattr(citations, "MAX_CITED_CHARACTERS", 3999)
     monkeypatch.setattr(citations, "Source", lambda *what: pytest.fail("it was read"))
 
     run = propose({"op": "note", "text": "Tea.", "sources": cited})
 
     assert run.outcome == "rejected"
-    assert run.error is not None
-    assert "have 4,000 characters: at most 3,999 are allowed" in run.error["message"]
+    assert "have 4,000 characters: at most 3,999 are allowed" in not_none(run.error)["message"]
 
 
 def test_an_alert_resolves_when_its_cause_is_gone(
-    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Work
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     propose(constraint())
@@ -164,94 +100,8 @@ def test_an_alert_resolves_when_its_cause_is_gone(
     assert Alert.objects.get(user=user).state == AlertState.RESOLVED
 
 
-def with_lines(*lines: str) -> str:
-    """Return the constraint with lines before its loop, which its own tests do not reach."""
-    return BUDGET.replace("    for trip", "\n".join([*lines, "    for trip"]))
-
-
-REFUSED = {
-    "a test that fails": (
-        constraint(BUDGET.replace("> 1000", "> 2000")),
-        "tests",
-        "AssertionError",
-    ),
-    "no test": (constraint(tests="import datetime\n"), "policy", "test_"),
-    "a syntax error": (constraint(BUDGET.replace("for trip in", "for trip")), "edits", "line 9"),
-    "importing os": (constraint("import os\n" + BUDGET), "policy", "os"),
-    "reading the clock": (
-        constraint(BUDGET.replace("in trips:", "in trips if datetime.date.today() else []:")),
-        "policy",
-        "today",
-    ),
-    "no check": (constraint(BUDGET.replace("def check", "def chek")), "policy", "check"),
-    "an unknown name": (
-        constraint(BUDGET.replace("import trips", "import voyages as trips")),
-        "types",
-        "voyages",
-    ),
-    "raising on the state": (
-        constraint(with_lines("    assert len(trips) != 2, 'two'")),
-        "constraints",
-        "AssertionError: two",
-    ),
-    "an endless loop on the state": (
-        constraint(with_lines("    while len(trips) == 2:", "        pass")),
-        "constraints",
-        "timeout: took longer than 1.5 s",
-    ),
-    "a flood on the state": (
-        constraint(
-            with_lines(
-                "    for number in range(101 if len(trips) == 2 else 0):",
-                "        yield warning('again', key=str(number))",
-            )
-        ),
-        "constraints",
-        "more than 100 alerts at once",
-    ),
-    "depending on the order of a set": (
-        constraint(BUDGET.replace('f"{trip.to} costs', "f\"{list(set('abcdefgh'))} {trip.to}")),
-        "constraints",
-        "iterated in a different order",
-    ),
-}
-
-
-@pytest.mark.parametrize(("edit", "check", "word"), REFUSED.values(), ids=REFUSED.keys())
-def test_the_gate_refuses_and_the_head_stays(
-    user: MemoryUser,
-    checkpoint: Append,
-    propose: Propose,
-    edit: dict[str, Any],
-    check: str,
-    word: str,
-) -> None:
-    checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
-    head = user.head
-
-    with override_settings(**(ENDLESS_AMONG_OTHERS if word.startswith("timeout") else {})):
-        run = propose(edit)
-
-    assert run.outcome == "rejected"
-    assert [name for name, passed in checks(run).items() if not passed] == [check]
-    assert word in str(run.output)
-    assert run.error is not None
-    assert run.error["message"].startswith(check)
-    assert user.head == head
-    assert Checkpoint.objects.filter(user=user).count() == 1
-    assert not Alert.objects.filter(user=user).exists()
-
-
-def repairs(run: Run) -> list[tuple[str, int, str]]:
-    assert run.output is not None
-    (edits,) = [one for one in run.output["verdict"]["checks"] if one["name"] == "edits"]
-    found = [one for one in edits["findings"] if one["code"] == "repaired"]
-    assert not any(one["blocking"] for one in found)
-    return [(one["path"], one["edit"], one["message"].rpartition(" ")[2]) for one in found]
-
-
 def test_code_that_cannot_run_and_means_one_thing_is_repaired(
-    user: MemoryUser, checkpoint: Append, propose: Propose, source_of: Callable[[str], str]
+    user: MemoryUser, checkpoint: Append, propose: Propose, source_of: Source
 ) -> None:
     checkpoint(trip(key="a", cost=1500), trip("Oslo", key="b", cost=10))
     note = {"op": "note", "text": "Rome", "sources": [1]}
@@ -270,13 +120,12 @@ def test_code_that_cannot_run_and_means_one_thing_is_repaired(
     # The judged text is the one that is stored, in the tree and among the edits.
     assert source_of("constraints/budget.py") == BUDGET
     assert source_of("tests/test_budget.py") == BUDGET_TESTS
-    assert user.head is not None
-    assert user.head.edits[1] == constraint()
+    assert head_of(user).edits[1] == constraint()
     assert run.input["edits"][1]["source"] == fenced
 
 
 def test_what_is_in_order_is_kept_byte_for_byte(
-    user: MemoryUser, checkpoint: Append, propose: Propose, source_of: Callable[[str], str]
+    checkpoint: Append, propose: Propose, source_of: Source
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     odd = BUDGET.replace("import Iterator\n", "import Iterator   # date(2024, 11, 09) ```\n\n\n\n")
@@ -288,7 +137,7 @@ def test_what_is_in_order_is_kept_byte_for_byte(
 
 
 def test_what_no_repair_puts_right_is_refused_by_the_lines_that_were_sent(
-    user: MemoryUser, checkpoint: Append, propose: Propose
+    checkpoint: Append, propose: Propose
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     broken = BUDGET.replace("for trip in", "for trip")
@@ -296,13 +145,12 @@ def test_what_no_repair_puts_right_is_refused_by_the_lines_that_were_sent(
     run = propose(constraint(f"```python\n{broken}```\n", f"```python\n{BUDGET_TESTS}```\n"))
 
     assert run.outcome == "rejected"
-    assert run.error is not None
-    assert "budget.source, line 1:" in run.error["message"]
+    assert "budget.source, line 1:" in not_none(run.error)["message"]
     assert repairs(run) == [("tests/test_budget.py", 0, "code_fence")]
 
 
 def test_a_constraint_that_raises_later_is_an_error_on_the_run_and_an_alert_for_the_staff(
-    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Work
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     propose(constraint())
@@ -334,7 +182,7 @@ def test_a_constraint_that_raises_later_is_an_error_on_the_run_and_an_alert_for_
 
 
 def test_a_broken_old_constraint_does_not_keep_a_new_one_out(
-    user: MemoryUser, checkpoint: Append, propose: Propose
+    checkpoint: Append, propose: Propose
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     propose(constraint())
@@ -351,7 +199,7 @@ def test_a_broken_old_constraint_does_not_keep_a_new_one_out(
 
 
 def test_deleting_a_constraint_resolves_its_alerts(
-    user: MemoryUser, checkpoint: Append, propose: Propose, work: Callable[[], None]
+    user: MemoryUser, checkpoint: Append, propose: Propose, work: Work
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     propose(constraint())
@@ -370,12 +218,7 @@ def test_deleting_a_constraint_resolves_its_alerts(
 def test_edits_cover_the_entries_that_they_cite(
     user: MemoryUser, checkpoint: Append, propose: Propose, fields_of: Records
 ) -> None:
-    drafts = [
-        log.Draft(kind=EntryKind.MESSAGE, content="I am allergic to penicillin"),
-        log.Draft(kind=EntryKind.MESSAGE, content="Nice weather"),
-        log.Draft(kind=EntryKind.MESSAGE, content="My doctor is Dr. Who"),
-    ]
-    log.append(user, drafts, source="test")
+    append_texts(user, "I am allergic to penicillin", "Nice weather", "My doctor is Dr. Who")
 
     run = propose(
         {
@@ -385,24 +228,9 @@ def test_edits_cover_the_entries_that_they_cite(
             "kind": "enum",
             "members": {"MILD": "mild", "SEVERE": "severe"},
         },
-        {
-            "op": "define_class",
-            "domain": "health",
-            "name": "Allergy",
-            "fields": [
-                {"name": "allergen", "type": "str"},
-                {"name": "severity", "type": "Gravity | None"},
-            ],
-        },
-        {
-            "op": "add",
-            "domain": "health",
-            "class_name": "Allergy",
-            "key": "p",
-            "fields": {"allergen": "penicillin", "severity": "severe"},
-            "sources": [1],
-        },
-        {"op": "dismiss", "sources": [2], "reason": "small talk"},
+        define("health.Allergy", allergen="str", severity="Gravity | None"),
+        add("health.Allergy", 1, key="p", allergen="penicillin", severity="severe"),
+        dismiss(2),
     )
 
     assert run.outcome == "ok", run.output
@@ -423,23 +251,8 @@ def test_edits_cover_the_entries_that_they_cite(
     ("check", "edit", "word"),
     [
         ("coverage", {"op": "note", "text": "x", "sources": [9]}, "entry 9"),
-        (
-            "edits",
-            {"op": "retire", "domain": "travel", "collection": "trips", "key": "z", "sources": [1]},
-            "z",
-        ),
-        (
-            "edits",
-            {
-                "op": "update",
-                "domain": "travel",
-                "collection": "trips",
-                "key": "a",
-                "fields": {"cots": 1},
-                "sources": [1],
-            },
-            "cots",
-        ),
+        ("edits", retire("travel.trips.z", 1), "z"),
+        ("edits", update("travel.trips.a", 1, cots=1), "cots"),
         ("edits", {"op": "delete_constraint", "name": "nothing"}, "nothing"),
     ],
 )
@@ -457,15 +270,14 @@ def test_an_edit_that_cannot_be_applied_refuses_all_of_them(
     run = propose({"op": "note", "text": "kept only with the rest", "sources": [1]}, edit)
 
     assert run.outcome == "rejected"
-    assert [name for name, passed in checks(run).items() if not passed] == [check]
+    assert failed_checks(run) == [check]
     assert word in str(run.error)
-    assert user.head is not None
-    assert user.head.version == 1
+    assert head_of(user).version == 1
     assert list(fields_of("travel.trips")) == ["a"]
 
 
 def test_the_first_version_may_come_from_a_proposal(user: MemoryUser, propose: Propose) -> None:
-    log.append(user, [log.Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
+    append_texts(user, "x")
 
     run = propose({"op": "note", "text": "x", "sources": [1]})
 
@@ -480,20 +292,14 @@ ROME = {"op": "note", "text": "wants to see Rome", "sources": [1]}
 @pytest.fixture
 def said(user: MemoryUser) -> None:
     """Two messages that nobody has settled."""
-    drafts = [
-        log.Draft(kind=EntryKind.MESSAGE, content=text)
-        for text in ("I want to see Rome one day", "Nice weather")
-    ]
-    log.append(user, drafts, source="test")
+    append_texts(user, "I want to see Rome one day", "Nice weather")
 
 
 @pytest.mark.usefixtures("said")
 def test_what_a_model_proposes_is_a_version_of_the_model(
     user: MemoryUser, propose: Propose
 ) -> None:
-    dismiss = {"op": "dismiss", "sources": [2], "reason": "small talk"}
-
-    run = propose(ROME, dismiss, considered=[1, 2], trigger=RunTrigger.MODEL)
+    run = propose(ROME, dismiss(2), considered=[1, 2], trigger=RunTrigger.MODEL)
 
     assert (run.outcome, user.head and user.head.origin) == ("ok", "llm")
     assert log.coverage(user).pending == 0
@@ -505,9 +311,7 @@ def test_a_model_settles_what_it_was_asked_about_alone(
     user: MemoryUser, propose: Propose, trigger: RunTrigger, pending: int
 ) -> None:
     # Given two entries, of which one was considered, and edits that cite the other too
-    dismiss = {"op": "dismiss", "sources": [2], "reason": "small talk"}
-
-    run = propose(ROME, dismiss, considered=[1], trigger=trigger)
+    run = propose(ROME, dismiss(2), considered=[1], trigger=trigger)
 
     # Then a model may never have seen the other, which waits for its turn
     assert run.outcome == "ok"
@@ -515,8 +319,7 @@ def test_a_model_settles_what_it_was_asked_about_alone(
 
 
 def refused_as_settled(run: Run, *seqs: int) -> bool:
-    assert run.output is not None
-    (coverage,) = run.output["verdict"]["checks"]
+    (coverage,) = not_none(run.output)["verdict"]["checks"]
     found = [(one["code"], one["entry"]) for one in coverage["findings"]]
     return run.outcome == "rejected" and found == [("already_settled", seq) for seq in seqs]
 
@@ -554,8 +357,7 @@ def test_of_two_tries_at_a_time_the_second_adds_nothing(
 
     assert refused_as_settled(run, 1)
     assert run.runner != ""  # it had passed the gate by then
-    assert user.head is not None
-    assert user.head.version == 1
+    assert head_of(user).version == 1
     assert list(fields_of("notes.notes")) == ["note-1"]
 
 
@@ -594,7 +396,7 @@ def test_the_api_refuses_malformed_edits_by_their_place(api: APIClient, user: Me
 
 
 def test_the_api_answers_202_with_the_run_and_then_its_verdict(
-    api: APIClient, user: MemoryUser, checkpoint: Append, work: Callable[[], None]
+    api: APIClient, checkpoint: Append, work: Work
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
 
@@ -624,10 +426,7 @@ def test_the_api_answers_202_with_the_run_and_then_its_verdict(
 
 
 def test_the_api_takes_code_that_can_be_repaired(
-    api: APIClient,
-    user: MemoryUser,
-    checkpoint: Append,
-    work: Callable[[], None],
+    api: APIClient, checkpoint: Append, work: Work
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
     body = {
@@ -665,9 +464,7 @@ def test_the_api_refuses_a_malformed_constraint(
     assert not Run.objects.exists()
 
 
-def test_the_api_reads_versions_and_their_files(
-    api: APIClient, user: MemoryUser, checkpoint: Append
-) -> None:
+def test_the_api_reads_versions_and_their_files(api: APIClient, checkpoint: Append) -> None:
     checkpoint(trip(key="a", cost=1500))
     checkpoint(trip(key="b", cost=1600))
 
@@ -683,9 +480,7 @@ def test_the_api_reads_versions_and_their_files(
     assert api.get("/v1/users/ada/checkpoints/9/").status_code == 404
 
 
-def test_the_api_reads_state_and_manifest(
-    api: APIClient, user: MemoryUser, checkpoint: Append
-) -> None:
+def test_the_api_reads_state_and_manifest(api: APIClient, checkpoint: Append) -> None:
     empty: dict[str, Any] = {"version": None, "as_of": None, "domains": {}}
     assert api.get("/v1/users/ada/state/").data == empty
     checkpoint(trip(key="a", cost=1500))
@@ -721,13 +516,7 @@ def test_stops_on_the_day() -> None:
 
 
 def unnoticed(run: Run) -> list[tuple[int, bool]]:
-    assert run.output is not None
-    return [
-        (finding["line"], finding["blocking"])
-        for check in run.output["verdict"]["checks"]
-        for finding in check["findings"]
-        if finding["code"] == "boundary_unnoticed"
-    ]
+    return [(one["line"], one["blocking"]) for one in findings(run, "boundary_unnoticed")]
 
 
 def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose: Propose) -> None:
@@ -763,13 +552,7 @@ def test_it_is_said_how_many_boundaries_are_not_told(
     run = propose({**constraint(many), "sources": [1]}, dry_run=True)
     # Then these are told, and how many others there are
     assert len(unnoticed(told)) > 3
-    assert run.output is not None
-    messages = [
-        finding["message"]
-        for check in run.output["verdict"]["checks"]
-        for finding in check["findings"]
-        if finding["code"] == "boundary_unnoticed"
-    ]
+    messages = [one["message"] for one in findings(run, "boundary_unnoticed")]
     assert len(messages) == 3
     assert messages[-1].endswith(f"; {len(unnoticed(told)) - 3} more are not shown")
     assert "more" not in "".join(messages[:-1])
@@ -796,5 +579,4 @@ def test_endless_mutants_do_not_hold_up_the_gate(
     run = propose({**constraint(loops), "sources": [1]}, trigger=RunTrigger.MODEL)
 
     assert run.outcome in ("ok", "rejected")
-    assert run.output is not None
-    assert run.output["verdict"]["checks"][-1]["name"] == "mutants"
+    assert not_none(run.output)["verdict"]["checks"][-1]["name"] == "mutants"

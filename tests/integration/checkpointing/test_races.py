@@ -15,16 +15,18 @@ from memory.operations.verification import problems
 from memory.work import runs
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.checkpointing.conftest import Append, Records, trip
+from tests.steps import head_of, propose
 from workers import tasks
 from workers.checkpointing import records
 
 pytestmark = pytest.mark.django_db
 
-Note = Callable[[], None]
+Note = Callable[[], object]
+Rivals = Callable[[list[Note]], None]
 
 
 @pytest.fixture
-def before_each_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Note]], None]:
+def before_each_commit(monkeypatch: pytest.MonkeyPatch) -> Rivals:
     """Let rivals act, one before each commit, between judgement and compare-and-set."""
 
     def arrange(rivals: list[Note]) -> None:
@@ -45,23 +47,14 @@ def rival(user: MemoryUser) -> Note:
     """Propose a note, which is accepted: the head moves."""
 
     def act() -> None:
-        head = MemoryUser.objects.get(pk=user.pk).head
-        edits = [{"op": "note", "text": "from a rival", "sources": [1]}]
-        run = runs.queue(
-            user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=head, input={"edits": edits}
-        )
-        tasks.execute_run(str(run.pk))
-        assert Run.objects.get(pk=run.pk).outcome == "ok"
+        note = {"op": "note", "text": "from a rival", "sources": [1]}
+        assert propose(MemoryUser.objects.get(pk=user.pk), note).outcome == "ok"
 
     return act
 
 
 def test_the_loser_of_a_race_builds_again_on_the_new_head(
-    user: MemoryUser,
-    append: Append,
-    fields_of: Records,
-    before_each_commit: Callable[[list[Note]], None],
-    rival: Note,
+    user: MemoryUser, append: Append, fields_of: Records, before_each_commit: Rivals, rival: Note
 ) -> None:
     append(trip(key="a"), trip("Oslo", key="b"))
     before_each_commit([rival])
@@ -70,19 +63,14 @@ def test_the_loser_of_a_race_builds_again_on_the_new_head(
 
     assert list(fields_of("travel.trips")) == ["a", "b"]
     assert len(fields_of("notes.notes")) == 1
-    user.refresh_from_db()
-    assert user.head is not None
-    assert [user.head.version, user.head.origin] == [2, "records"]
+    head = head_of(user)
+    assert (head.version, head.origin) == (2, "records")
     assert log.coverage(user).covered == 2
     assert list(problems(user)) == []
 
 
 def test_who_always_loses_gives_up_for_now_and_loses_nothing(
-    user: MemoryUser,
-    append: Append,
-    fields_of: Records,
-    before_each_commit: Callable[[list[Note]], None],
-    rival: Note,
+    user: MemoryUser, append: Append, fields_of: Records, before_each_commit: Rivals, rival: Note
 ) -> None:
     append(trip(key="a"))
     # Each rival's own commit takes the next one from the list, so none acts for it.
@@ -103,9 +91,7 @@ def test_who_always_loses_gives_up_for_now_and_loses_nothing(
 
 
 def test_a_worker_whose_lease_was_taken_writes_nothing(
-    user: MemoryUser,
-    append: Append,
-    before_each_commit: Callable[[list[Note]], None],
+    user: MemoryUser, append: Append, before_each_commit: Rivals
 ) -> None:
     append(trip(key="a"))
 
@@ -129,17 +115,14 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     user: MemoryUser,
     append: Append,
     fields_of: Records,
-    before_each_commit: Callable[[list[Note]], None],
+    before_each_commit: Rivals,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On a slow machine the time slice would end after the first checkpoint.
     monkeypatch.setattr(records, "TURN_SECONDS", 600.0)
     append(trip(key="a"))
 
-    def somebody_else() -> None:
-        append(trip("Oslo", key="b"))
-
-    before_each_commit([somebody_else])
+    before_each_commit([lambda: append(trip("Oslo", key="b"))])
 
     tasks.checkpoint_records(user.pk)
 

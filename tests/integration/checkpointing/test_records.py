@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from memory import log
 from memory.models import Bytecode, Checkpoint, Lane, MemoryUser, RecordLocation
-from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.operations.verification import problems
 from memory.project import compile_record
 from memory.work import lanes
-from tests.integration.checkpointing.conftest import Append, Records, trip
+from tests.integration.checkpointing.conftest import Append, Records, Source, trip
+from tests.steps import append_texts, head_of
 from workers import tasks
 from workers.checkpointing import gate, records
 from workers.checkpointing.findings import Check, Finding, Verdict
@@ -29,7 +29,7 @@ Verdicts = Callable[[], dict[int, tuple[str, str]]]
 
 
 def test_an_entry_becomes_a_record_that_names_it(
-    user: MemoryUser, checkpoint: Append, source_of: Callable[[str], str]
+    user: MemoryUser, checkpoint: Append, source_of: Source
 ) -> None:
     checkpoint(trip(starts_on="2026-05-02", cost=840))
 
@@ -58,7 +58,7 @@ def test_a_batch_is_one_checkpoint(user: MemoryUser, checkpoint: Append) -> None
 
 
 def test_the_same_key_updates_and_keeps_what_is_not_said(
-    user: MemoryUser, checkpoint: Append, fields_of: Records, source_of: Callable[[str], str]
+    checkpoint: Append, fields_of: Records, source_of: Source
 ) -> None:
     checkpoint(trip(key="t", cost=840))
     checkpoint({**trip(key="t"), "data": {"cost": 900}})
@@ -68,7 +68,7 @@ def test_the_same_key_updates_and_keeps_what_is_not_said(
 
 
 def test_a_retired_record_leaves_and_its_key_is_used_up(
-    user: MemoryUser, checkpoint: Append, fields_of: Records, verdicts: Verdicts
+    checkpoint: Append, fields_of: Records, verdicts: Verdicts
 ) -> None:
     checkpoint(trip(key="t"), trip("Oslo", key="o"))
     checkpoint({"domain": "travel", "type": "Trip", "key": "t", "retired": True})
@@ -97,7 +97,7 @@ def test_a_key_added_and_retired_in_one_batch_is_used_up_too(
 
 
 def test_a_new_field_becomes_optional_and_old_records_stay_as_they_are(
-    user: MemoryUser, checkpoint: Append, fields_of: Records, source_of: Callable[[str], str]
+    checkpoint: Append, fields_of: Records, source_of: Source
 ) -> None:
     checkpoint(trip(key="a"))
     before = source_of("domains/travel/state.py").splitlines()
@@ -109,7 +109,7 @@ def test_a_new_field_becomes_optional_and_old_records_stay_as_they_are(
 
 
 def test_int_and_float_become_float(
-    checkpoint: Append, fields_of: Records, source_of: Callable[[str], str]
+    checkpoint: Append, fields_of: Records, source_of: Source
 ) -> None:
     checkpoint(trip(key="a", cost=5))
     checkpoint(trip(key="b", cost=5.5))
@@ -145,8 +145,7 @@ def test_a_batch_of_nothing_but_clashes_makes_no_version(
     checkpoint(trip(key="a", days=3))
     checkpoint(trip(key="b", days="three"))
 
-    assert user.head is not None
-    assert user.head.version == 1
+    assert head_of(user).version == 1
     assert verdicts()[2][0] == "rejected"
     assert not Lane.objects.filter(user=user, due_at__isnull=False).exists()
 
@@ -187,7 +186,7 @@ def test_nested_objects_and_lists_keep_their_values(checkpoint: Append, fields_o
 
 
 def test_messages_wait_and_are_counted(user: MemoryUser, checkpoint: Append) -> None:
-    log.append(user, [log.Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
+    append_texts(user, "hello")
     checkpoint(trip())
 
     counts = log.coverage(user)
@@ -257,22 +256,21 @@ def test_large_entries_go_in_smaller_batches(
 # -- The gate refuses ---------------------------------------------------------------------------
 
 
-class FaultyGate:
-    """A wrapper of the real gate that refuses every candidate with a poisoned record."""
+def poison_gate(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let the real gate refuse every candidate with a poisoned record; return what it judged."""
+    judged: list[int] = []
+    real = gate.judge
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.judged: list[int] = []
-        real = gate.judge
+    def judge(user: MemoryUser, parent: Any, change: Any, **options: Any) -> Verdict:
+        judged.append(len(change.added))
+        poisoned = [record for record in change.added if "poison" in record.key]
+        if poisoned:
+            finding = Finding(code="poison", message=f"{poisoned[0].key} makes it fail")
+            return Verdict(checks=[Check("execution", [finding])])
+        return real(user, parent, change, **options)
 
-        def judge(user: MemoryUser, parent: Any, change: Any, **options: Any) -> Verdict:
-            self.judged.append(len(change.added))
-            poisoned = [record for record in change.added if "poison" in record.key]
-            if poisoned:
-                finding = Finding(code="poison", message=f"{poisoned[0].key} makes it fail")
-                return Verdict(checks=[Check("execution", [finding])])
-            return real(user, parent, change, **options)
-
-        monkeypatch.setattr(gate, "judge", judge)
+    monkeypatch.setattr(gate, "judge", judge)
+    return judged
 
 
 @pytest.mark.parametrize("poisoned", [{0}, {6}, {3}, {0, 1}, {2, 5}, set(range(7))])
@@ -285,7 +283,7 @@ def test_what_the_gate_refuses_is_found_by_bisecting(
     poisoned: set[int],
 ) -> None:
     checkpoint(trip(key="first"))
-    FaultyGate(monkeypatch)
+    poison_gate(monkeypatch)
 
     seqs = checkpoint(
         *(trip(key=f"poison-{n}" if n in poisoned else f"good-{n}") for n in range(7))
@@ -301,14 +299,14 @@ def test_what_the_gate_refuses_is_found_by_bisecting(
 
 
 def test_one_bad_entry_among_many_costs_few_judgements(
-    user: MemoryUser, checkpoint: Append, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faulty = FaultyGate(monkeypatch)
+    judged = poison_gate(monkeypatch)
 
     checkpoint(*(trip(key=f"poison-{n}" if n == 40 else f"good-{n}") for n in range(64)))
 
     # One for all, two for each halving, one for the rest together.
-    assert len(faulty.judged) <= 1 + 2 * 6 + 1
+    assert len(judged) <= 1 + 2 * 6 + 1
 
 
 def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
@@ -318,12 +316,10 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     append(trip())
-
-    def broken(**options: Any) -> None:
-        raise SandboxError("killed", "no engine answers", infrastructure=True)
+    error = SandboxError("killed", "no engine answers", infrastructure=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(process, "start", broken)
+        patch.setattr(process, "start", Mock(side_effect=error))
         with pytest.raises(gate.GateUnavailable):
             tasks.checkpoint_records(user.pk)
 
@@ -354,11 +350,8 @@ def test_a_database_that_goes_away_rejects_nothing(
 ) -> None:
     append(trip())
 
-    def gone(*arguments: object) -> None:
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(records, "compile_record", gone)
+        patch.setattr(records, "compile_record", Mock(side_effect=error))
         with pytest.raises(type(error)):
             tasks.checkpoint_records(user.pk)
 
@@ -375,12 +368,10 @@ def test_data_alone_is_not_rejected_because_its_sandbox_was_ended(
     outcome: str,
 ) -> None:
     append(trip())
-
-    def ended(*arguments: object, **options: object) -> None:
-        raise SandboxError(outcome, "ended by SIGKILL")
+    error = SandboxError(outcome, "ended by SIGKILL")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sandbox, "dump", ended)
+        patch.setattr(Sandbox, "dump", Mock(side_effect=error))
         with pytest.raises(gate.GateUnavailable):
             tasks.checkpoint_records(user.pk)
 

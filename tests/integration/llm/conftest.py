@@ -13,8 +13,8 @@ from pytest_django.fixtures import Settings
 from memory.llm.llm_calls import CallSession
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
-from tests.llm_server import KEY, LlmServer, Protocol
-from workers.llm.interface import Message, System, Tool, User
+from tests.llm_server import KEY, LlmServer, Protocol, Reply, llm_server
+from workers.llm.interface import Message, ModelAnswer, System, Tool, ToolResult, User
 from workers.llm.metered import MeteredModel
 
 PROTOCOLS: list[Protocol] = ["openai", "anthropic", "google"]
@@ -35,6 +35,7 @@ REMEMBER = Tool(
 QUESTION: list[Message] = [System("You remember."), User("My dog is called Rex.")]
 
 Connect: TypeAlias = Callable[..., MeteredModel]
+Ask: TypeAlias = Callable[..., tuple[LlmServer, ModelAnswer]]
 
 NOON = datetime.datetime(2026, 3, 30, 12, tzinfo=datetime.UTC)
 
@@ -71,3 +72,25 @@ def connect(settings: Settings, workspace: Workspace, user: MemoryUser) -> Conne
         return MeteredModel(CallSession(**work))
 
     return model
+
+
+@pytest.fixture
+def ask(connect: Connect) -> Ask:
+    """Ask a model that gives these replies once; return its server, and the answer."""
+
+    def do(*replies: Reply, protocol: Protocol = "openai") -> tuple[LlmServer, ModelAnswer]:
+        with llm_server(*replies) as server:
+            return server, connect(server, protocol).complete(QUESTION)
+
+    return do
+
+
+def answer_calls(
+    model: MeteredModel, first: ModelAnswer, *results: str, failed: bool = False
+) -> ModelAnswer:
+    """Go on after an answer with tool calls, whose results these are; return the next answer."""
+    told = [
+        ToolResult(call, result, failed=failed)
+        for call, result in zip(first.tool_calls, results, strict=True)
+    ]
+    return model.complete([*QUESTION, first.message, *told], [REMEMBER])

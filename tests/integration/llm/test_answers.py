@@ -6,8 +6,9 @@ import pytest
 
 from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
-from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Connect
+from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Connect, answer_calls
 from tests.llm_server import KEY, Called, Protocol, Said, called, llm_server, said
+from tests.steps import not_none
 from workers.llm.interface import Assistant, Tool, ToolResult, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.parametrize("protocol", PROTOCOLS)]
@@ -36,8 +37,7 @@ def test_text_is_answered_and_accounted_for(
     assert (call.input_tokens, call.output_tokens, call.cache_read_tokens) == (1000, 50, 400)
     # 600 at 2, 400 at 1, 50 at 10, per million tokens.
     assert call.cost == Decimal("0.0021")
-    assert call.seconds is not None
-    assert call.seconds > 0
+    assert not_none(call.seconds) > 0
     assert call.finished_at is not None
     assert (call.prompt, call.answer, call.error) == (None, None, "")
     spending = LlmSpending.objects.get()
@@ -158,8 +158,7 @@ def test_a_call_that_cannot_be_carried_out_is_answered_with_what_is_wrong(
         model = connect(server, protocol)
         first = model.complete(QUESTION, [REMEMBER])
         [call] = first.tool_calls
-        result = ToolResult(call, call.problem, failed=True)
-        second = model.complete([*QUESTION, first.message, result], [REMEMBER])
+        second = answer_calls(model, first, call.problem, failed=True)
 
     assert problem in call.problem
     assert problem.split()[0] in server.requests[1].results[0]
@@ -175,9 +174,7 @@ def test_what_comes_again_is_marked_for_caching(connect: Connect, protocol: Prot
     with llm_server(called("remember", {"fact": "Rex"}), said("Noted.")) as server:
         model = connect(server, protocol)
         first = model.complete(QUESTION, [REMEMBER])
-        model.complete(
-            [*QUESTION, first.message, ToolResult(first.tool_calls[0], "yes")], [REMEMBER]
-        )
+        answer_calls(model, first, "yes")
 
     for request in server.requests:
         if protocol != "anthropic":

@@ -5,6 +5,7 @@ import itertools
 import time
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import time_machine
@@ -17,7 +18,7 @@ from memory.llm.llm_budgets import BudgetExhausted, TooManyCalls
 from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
-from tests.integration.llm.conftest import NOON, QUESTION, Connect
+from tests.integration.llm.conftest import NOON, QUESTION, Ask, Connect
 from tests.llm_server import Said, hangs, llm_server, said, status
 from tests.waiting import eventually
 from workers.llm.interface import ProviderUnavailable, TimedOut
@@ -175,10 +176,10 @@ def test_attempts_that_fail_are_within_the_budget_too(
     assert LlmSpending.objects.get().presumed_tokens == 3 * reserved <= 3 * MAX_TOKENS
 
 
-def test_errors_of_the_provider_take_nothing(connect: Connect, workspace: Workspace) -> None:
+def test_errors_of_the_provider_take_nothing(ask: Ask, workspace: Workspace) -> None:
     budget(workspace, tokens_per_day=MAX_TOKENS)
-    with llm_server(*[status(500)] * 3) as server, pytest.raises(ProviderUnavailable):
-        connect(server).complete(QUESTION)
+    with pytest.raises(ProviderUnavailable):
+        ask(*[status(500)] * 3)
 
     day, month = llm_spending.spent(workspace, timezone.now())
     assert (day.calls, day.used_tokens, month.used_tokens) == (3, 0, 0)
@@ -318,14 +319,12 @@ def test_an_answer_that_comes_after_the_call_was_closed_changes_nothing(work: Ca
 
 
 def test_a_worker_that_is_told_to_stop_during_a_call_notes_it(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*args: Any, **kwargs: Any) -> None:
-        raise SystemExit
-
+    stopped = Mock(side_effect=SystemExit)
     monkeypatch.setattr("workers.llm.metered.ProviderModel.complete", stopped)
-    with llm_server() as server, pytest.raises(SystemExit):
-        connect(server).complete(QUESTION)
+    with pytest.raises(SystemExit):
+        ask()
 
     call = LlmCall.objects.get()
     assert call.outcome == LlmOutcome.INTERRUPTED
@@ -353,11 +352,9 @@ def test_erasing_a_call_gives_no_budget_back(work: CallSession) -> None:
     assert llm_spending.spent(work.workspace, timezone.now())[0].used_tokens == 700
 
 
-def test_the_timeout_is_told_as_such_when_the_budget_has_room(
-    connect: Connect, settings: Settings
-) -> None:
+def test_the_timeout_is_told_as_such_when_the_budget_has_room(ask: Ask, settings: Settings) -> None:
     settings.UAC_LLM_TIMEOUT_SECONDS, settings.UAC_LLM_ATTEMPTS = 0.5, 2
-    with llm_server(hangs(), hangs()) as server, pytest.raises(TimedOut):
-        connect(server).complete(QUESTION)
+    with pytest.raises(TimedOut):
+        ask(hangs(), hangs())
 
     assert LlmSpending.objects.get().calls == 2

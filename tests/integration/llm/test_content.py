@@ -10,9 +10,9 @@ from pytest_django.fixtures import Settings
 from memory.llm import llm_calls
 from memory.models import LlmCall, Workspace
 from memory.privacy import encryption
-from tests.integration.llm.conftest import QUESTION, REMEMBER, Connect
+from tests.integration.llm.conftest import QUESTION, REMEMBER, Ask, Connect, answer_calls
 from tests.llm_server import called, llm_server, said, status
-from workers.llm.interface import ModelRefused, ProviderUnavailable, ToolResult
+from workers.llm.interface import ModelRefused, ProviderUnavailable
 
 pytestmark = pytest.mark.django_db
 
@@ -31,9 +31,8 @@ def raw_columns() -> list[bytes]:
     return [bytes(column) for row in rows for column in row if column is not None]
 
 
-def test_by_default_nothing_is_kept(connect: Connect) -> None:
-    with llm_server(said("Noted.")) as server:
-        connect(server).complete(QUESTION)
+def test_by_default_nothing_is_kept(ask: Ask) -> None:
+    ask(said("Noted."))
 
     assert raw_columns() == []
     assert llm_calls.content(LlmCall.objects.get()) == (None, None)
@@ -43,9 +42,7 @@ def test_what_is_kept_is_encrypted_and_can_be_read(connect: Connect, kept: None)
     with llm_server(called("remember", {"fact": "dog: Rex"}), said("Noted.")) as server:
         model = connect(server)
         first = model.complete(QUESTION, [REMEMBER])
-        model.complete(
-            [*QUESTION, first.message, ToolResult(first.tool_calls[0], "yes")], [REMEMBER]
-        )
+        answer_calls(model, first, "yes")
 
     assert len(raw_columns()) == 4
     # With a space, which no ciphertext has: "Rex" alone occurs in one by chance.
@@ -84,13 +81,12 @@ def test_of_failures_what_was_said_is_kept(
 
 
 def test_a_new_key_encrypts_and_the_old_one_still_decrypts(
-    connect: Connect, kept: None, settings: Settings, workspace: Workspace
+    ask: Ask, kept: None, settings: Settings, workspace: Workspace
 ) -> None:
     [old] = settings.UAC_ENCRYPTION_KEYS
     workspace.llm_api_key = encryption.encrypt(b"sk-own")
     workspace.save()
-    with llm_server(said("Noted.")) as server:
-        connect(server).complete(QUESTION)
+    ask(said("Noted."))
     before = llm_calls.content(LlmCall.objects.get())
     new = new_key()
 
@@ -107,10 +103,9 @@ def test_a_new_key_encrypts_and_the_old_one_still_decrypts(
 
 
 def test_what_no_key_decrypts_is_told_and_left_as_it_is(
-    connect: Connect, kept: None, settings: Settings
+    ask: Ask, kept: None, settings: Settings
 ) -> None:
-    with llm_server(said("Noted.")) as server:
-        connect(server).complete(QUESTION)
+    ask(said("Noted."))
     before = raw_columns()
     settings.UAC_ENCRYPTION_KEYS = [new_key()]
 

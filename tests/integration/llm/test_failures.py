@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from memory.models import LlmCall, LlmSpending
 from memory.models.llm import LlmOutcome
-from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Connect
+from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Ask, Connect, answer_calls
 from tests.llm_server import (
     KEY,
     Called,
@@ -25,6 +25,7 @@ from tests.llm_server import (
     said,
     status,
 )
+from tests.steps import not_none
 from tests.waiting import scaled
 from uac_site.embedded.process import free_port
 from workers.llm import adapter
@@ -39,7 +40,6 @@ from workers.llm.interface import (
     RateLimited,
     RequestRejected,
     TimedOut,
-    ToolResult,
     Truncated,
     UnknownModel,
     WrongKey,
@@ -137,9 +137,8 @@ def test_what_would_be_the_same_is_not_asked_again(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_has_passed_is_answered(connect: Connect, protocol: Protocol) -> None:
-    with llm_server(status(500), drops(), said("Noted.")) as server:
-        answer = connect(server, protocol).complete(QUESTION)
+def test_what_has_passed_is_answered(ask: Ask, protocol: Protocol) -> None:
+    _, answer = ask(status(500), drops(), said("Noted."), protocol=protocol)
 
     assert answer.text == "Noted."
     outcomes = LlmCall.objects.order_by("attempt").values_list("outcome", flat=True)
@@ -152,8 +151,7 @@ def test_of_half_a_call_the_model_is_told_and_sent_back_what_is_json(connect: Co
         model = connect(server)
         first = model.complete(QUESTION, [REMEMBER])
         [call] = first.tool_calls
-        result = ToolResult(call, call.problem, failed=True)
-        second = model.complete([*QUESTION, first.message, result], [REMEMBER])
+        second = answer_calls(model, first, call.problem, failed=True)
 
     assert (call.arguments, call.text) == ({}, '{"fact": "Rex')
     assert "The arguments are not valid JSON (Unterminated string" in call.problem
@@ -167,17 +165,16 @@ def test_of_half_a_call_the_model_is_told_and_sent_back_what_is_json(connect: Co
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("reply", [hangs(), DRIPS], ids=["silent", "byte by byte"])
 def test_who_does_not_answer_in_time_is_given_up(
-    connect: Connect, settings: Settings, protocol: Protocol, reply: Reply
+    ask: Ask, settings: Settings, protocol: Protocol, reply: Reply
 ) -> None:
     settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
     settings.UAC_LLM_ATTEMPTS = 1
-    with llm_server(reply) as server, pytest.raises(TimedOut):
-        connect(server, protocol).complete(QUESTION)
+    with pytest.raises(TimedOut):
+        ask(reply, protocol=protocol)
 
     call = LlmCall.objects.get()
     assert call.outcome == LlmOutcome.TIMEOUT
-    assert call.seconds is not None
-    assert 0.9 < call.seconds < scaled(20)  # less than the answer takes
+    assert 0.9 < not_none(call.seconds) < scaled(20)  # less than the answer takes
     assert LlmSpending.objects.get().presumed_tokens == call.reserved_tokens > 1000
 
 
@@ -198,19 +195,19 @@ def test_where_nobody_listens_nothing_is_taken(
 
 
 def test_a_download_in_place_of_an_answer_is_not_read_to_its_end(
-    connect: Connect, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
     settings.UAC_LLM_ATTEMPTS = 1
-    with llm_server(said("x" * 2000)) as server, pytest.raises(InvalidAnswer, match="larger than"):
-        connect(server).complete(QUESTION)
+    with pytest.raises(InvalidAnswer, match="larger than"):
+        ask(said("x" * 2000))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_key_is_not_in_what_is_told(connect: Connect, protocol: Protocol) -> None:
+def test_the_key_is_not_in_what_is_told(ask: Ask, protocol: Protocol) -> None:
     refusal = status(401, f"Incorrect API key provided: {KEY}")
-    with llm_server(refusal) as server, pytest.raises(WrongKey) as raised:
-        connect(server, protocol).complete(QUESTION)
+    with pytest.raises(WrongKey) as raised:
+        ask(refusal, protocol=protocol)
 
     assert "Incorrect API key provided" in str(raised.value)
     assert KEY not in str(raised.value)
@@ -219,9 +216,9 @@ def test_the_key_is_not_in_what_is_told(connect: Connect, protocol: Protocol) ->
 
 # In Anthropic's protocol tokens are always reported.
 @pytest.mark.parametrize("protocol", ["openai", "google"])
-def test_tokens_that_are_not_told_are_presumed(connect: Connect, protocol: Protocol) -> None:
-    with llm_server(said("Noted.", tokens=None)) as server:
-        assert connect(server, protocol).complete(QUESTION).usage is None
+def test_tokens_that_are_not_told_are_presumed(ask: Ask, protocol: Protocol) -> None:
+    _, answer = ask(said("Noted.", tokens=None), protocol=protocol)
+    assert answer.usage is None
 
     call = LlmCall.objects.get()
     assert (call.outcome, call.input_tokens, call.cost) == (LlmOutcome.OK, None, None)
@@ -229,9 +226,8 @@ def test_tokens_that_are_not_told_are_presumed(connect: Connect, protocol: Proto
 
 
 @pytest.mark.parametrize("tokens", [(-1000, 20), (100, -20), (10**30, 20)])
-def test_nonsense_gives_no_budget_back(connect: Connect, tokens: tuple[int, int]) -> None:
-    with llm_server(said("Noted.", tokens=tokens)) as server:
-        connect(server).complete(QUESTION)
+def test_nonsense_gives_no_budget_back(ask: Ask, tokens: tuple[int, int]) -> None:
+    ask(said("Noted.", tokens=tokens))
 
     spending = LlmSpending.objects.get()
     assert (spending.input_tokens, spending.output_tokens) == (0, 0)
@@ -259,8 +255,7 @@ def test_half_a_character_stops_nothing(connect: Connect, protocol: Protocol) ->
         model = connect(server, protocol)
         first = model.complete(QUESTION, [REMEMBER])
         [call] = first.tool_calls
-        result = ToolResult(call, call.problem, failed=True)
-        second = model.complete([*QUESTION, first.message, result], [REMEMBER])
+        second = answer_calls(model, first, call.problem, failed=True)
         with pytest.raises(RequestRejected):
             model.complete(QUESTION)
 
@@ -281,15 +276,13 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def test_the_wait_doubles_and_is_drawn(
-    connect: Connect, settings: Settings, waits: list[float]
-) -> None:
+def test_the_wait_doubles_and_is_drawn(ask: Ask, settings: Settings, waits: list[float]) -> None:
     settings.UAC_LLM_BACKOFF_SECONDS, settings.UAC_LLM_BACKOFF_SECONDS_MOST = 1.0, 5.0
     settings.UAC_LLM_ATTEMPTS = 6
     drawn = set()
     for _ in range(3):
-        with llm_server(*[status(500)] * 6) as server, pytest.raises(ProviderUnavailable):
-            connect(server).complete(QUESTION)
+        with pytest.raises(ProviderUnavailable):
+            ask(*[status(500)] * 6)
         assert len(waits) == 5
         for wait, longest in zip(waits, (1, 2, 4, 5, 5), strict=True):
             assert longest / 2 <= wait <= longest
@@ -299,11 +292,8 @@ def test_the_wait_doubles_and_is_drawn(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_who_asks_to_wait_is_waited_for(
-    connect: Connect, protocol: Protocol, waits: list[float]
-) -> None:
-    with llm_server(status(429, retry_after="7"), said("Noted.")) as server:
-        connect(server, protocol).complete(QUESTION)
+def test_who_asks_to_wait_is_waited_for(ask: Ask, protocol: Protocol, waits: list[float]) -> None:
+    ask(status(429, retry_after="7"), said("Noted."), protocol=protocol)
 
     [wait] = waits
     assert 7 < wait < 7.2

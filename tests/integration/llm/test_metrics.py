@@ -13,7 +13,7 @@ from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession
 from memory.models import MemoryUser, Workspace
 from memory.models.llm import LlmPurpose
-from tests.integration.llm.conftest import QUESTION, Connect
+from tests.integration.llm.conftest import QUESTION, Ask, Connect
 from tests.llm_server import llm_server, said, status
 from workers.llm import metrics
 from workers.metrics.reading_metrics import Read
@@ -64,9 +64,8 @@ def test_calls_are_counted_by_what_came_of_them_and_by_no_person(
     assert user.user_id not in served()
 
 
-def test_the_document_names_them_all(live_database: str, connect: Connect) -> None:
-    with llm_server(said("Noted.")) as server:
-        connect(server).complete(QUESTION)
+def test_the_document_names_them_all(live_database: str, ask: Ask) -> None:
+    ask(said("Noted."))
 
     documented = set(re.findall(r"^\| `(uac_llm_[a-z_]+)`", DOCUMENT.read_text(), re.MULTILINE))
     names = re.findall(r"^(uac_llm_[a-z_]+?)(?:_count|_sum)?[{ ]", served(), re.MULTILINE)

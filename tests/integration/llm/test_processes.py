@@ -1,5 +1,6 @@
 """Calls from several threads and processes, some of which are killed."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from django.db import connection
 from django.utils import timezone
 
 from memory.models import LlmCall, LlmSpending, Workspace
@@ -18,11 +18,16 @@ from memory.models.llm import LlmOutcome
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, LlmServer, Request, Said, hangs, llm_server, said
 from tests.services import SERVICES
+from tests.steps import at_once
 from tests.waiting import eventually, scaled
 from workers.llm.metered import MeteredModel
 from workers.service import dispatching
 
 Caller = Callable[..., "subprocess.Popen[str]"]
+
+
+def runtime_url(database: str) -> str:
+    return urlsplit(SERVICES.postgres.runtime_url)._replace(path=f"/{database}").geturl()
 
 
 @pytest.fixture
@@ -31,12 +36,11 @@ def caller(live_database: str, workspace: Workspace) -> Iterator[Caller]:
     started: list[subprocess.Popen[str]] = []
 
     def start(server: LlmServer, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        url = urlsplit(SERVICES.postgres.runtime_url)._replace(path=f"/{live_database}")
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.llm.caller", str(workspace.pk), *arguments],
             env={
                 **os.environ,
-                "DATABASE_URL": url.geturl(),
+                "DATABASE_URL": runtime_url(live_database),
                 "REDIS_URL": "redis://127.0.0.1:1/0",
                 "UAC_ENVIRONMENT": "development",
                 "UAC_LLM_MODEL": "openai:the-model",
@@ -158,19 +162,12 @@ def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:
         return said("Noted.")
 
     def ask(model: MeteredModel) -> None:
-        try:
-            for _ in range(5):
-                answers.append(model.complete(QUESTION).text)
-        finally:
-            connection.close()
+        for _ in range(5):
+            answers.append(model.complete(QUESTION).text)
 
     with llm_server(script=meet) as server:
-        threads = [threading.Thread(target=ask, args=[connect(server)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
+        models = [connect(server) for _ in range(4)]
+        assert at_once(*(functools.partial(ask, model) for model in models)) == []
         assert server.most_at_once == 4
     assert answers == ["Noted."] * 20
     spending = LlmSpending.objects.get()
@@ -179,7 +176,6 @@ def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:
 
 @pytest.mark.parametrize("module", ["uac_site.wsgi", "workers.tasks", "workers.llm.metered"])
 def test_nobody_loads_the_providers_before_the_first_call(module: str, live_database: str) -> None:
-    url = urlsplit(SERVICES.postgres.runtime_url)._replace(path=f"/{live_database}")
     code = (
         f"import django; django.setup(); import sys, {module};"
         "print([name for name in sys.modules if name.partition('.')[0] in"
@@ -190,7 +186,7 @@ def test_nobody_loads_the_providers_before_the_first_call(module: str, live_data
         env={
             **os.environ,
             "UAC_ENVIRONMENT": "development",
-            "DATABASE_URL": url.geturl(),
+            "DATABASE_URL": runtime_url(live_database),
         },
         cwd=Path(__file__).parents[3],
         capture_output=True,

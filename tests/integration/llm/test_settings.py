@@ -16,7 +16,7 @@ from memory.llm.language_models import NotConfigured, Usage
 from memory.models import LlmCall, Workspace
 from memory.privacy import encryption
 from memory.workspace_settings import overrides
-from tests.integration.llm.conftest import QUESTION, Connect
+from tests.integration.llm.conftest import QUESTION, Ask, Connect
 from tests.llm_server import KEY, llm_server, said
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +73,7 @@ def test_a_workspace_has_a_provider_and_a_key_of_its_own(choose: Choose) -> None
 
 
 def test_the_servers_key_is_sent_nowhere_but_where_the_server_says(
-    choose: Choose, connect: Connect, settings: Settings
+    choose: Choose, connect: Connect
 ) -> None:
     with llm_server(said("stolen")) as thief, llm_server() as server:
         model = connect(server)
@@ -93,9 +93,7 @@ def test_a_server_of_ones_own_needs_no_key(choose: Choose, settings: Settings) -
     assert reached(workspace) == ("openai:qwen3:8b", "http://ollama:11434/v1", "")
 
 
-def test_a_change_holds_from_the_next_call_on(
-    choose: Choose, connect: Connect, workspace: Workspace
-) -> None:
+def test_a_change_holds_from_the_next_call_on(choose: Choose, connect: Connect) -> None:
     with llm_server(said("one")) as first, llm_server(said("two")) as second:
         model = connect(first, "openai")
         assert model.complete(QUESTION).text == "one"
@@ -193,11 +191,11 @@ def test_a_key_that_cannot_be_decrypted_is_named(choose: Choose, settings: Setti
 
 
 def test_a_provider_that_is_not_installed_is_named(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.models.anthropic", None)
-    with llm_server() as server, pytest.raises(NotConfigured) as raised:
-        connect(server, "anthropic").complete(QUESTION)
+    with pytest.raises(NotConfigured) as raised:
+        ask(protocol="anthropic")
 
     assert "install uac-server[anthropic]" in str(raised.value)
     assert "uac-server[anthropic]" in LlmCall.objects.get().error

@@ -22,6 +22,7 @@ from memory.temporal import states
 from memory.users import create_user
 from tests.factories import make_checkpoint, make_session
 from tests.llm_server import KEY
+from tests.steps import not_none
 
 pytestmark = pytest.mark.django_db
 
@@ -222,7 +223,6 @@ def test_the_reason_names_the_share_the_limit_and_what_to_do(
 
 def test_with_limits_of_100_percent_nothing_is_asked(
     sessions: Sessions,
-    reason: Reason,
     settings: Settings,
     workspace: Workspace,
     django_assert_num_queries: DjangoAssertNumQueries,
@@ -301,9 +301,7 @@ def test_each_model_has_its_own_record(
     assert reason() is not None
 
 
-def test_each_workspace_has_its_own_record(
-    workspace: Workspace, sessions: Sessions, reason: Reason
-) -> None:
+def test_each_workspace_has_its_own_record(sessions: Sessions, reason: Reason) -> None:
     other = Workspace.objects.create(name="other")
     sessions("rrrr", of=create_user(other, "ada", time_zone="UTC", metadata=None))
     sessions("aaaa")
@@ -527,8 +525,7 @@ def test_a_stop_lasts_though_the_record_is_deleted(
 ) -> None:
     # Given a model that was stopped
     sessions("rrrr")
-    told = judged(workspace)
-    assert told is not None
+    told = not_none(judged(workspace))
     # When what it was stopped for is gone
     settings.UAC_KEEP_LLM_CALLS_DAYS = 30
     with time_machine.travel(NOW + datetime.timedelta(days=31), tick=False):

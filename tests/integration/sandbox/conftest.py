@@ -2,16 +2,18 @@
 
 import datetime
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import pytest
 
 from tests.docker_engine import missing, skip_or_fail
+from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import NEEDED, Runtime, running_engine
 from workers.sandbox.build import ensure_image
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.limits import Limits
 from workers.sandbox.runner import RUNNERS
 
 NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
@@ -112,10 +114,34 @@ class Runner(Protocol):
     def image_digest(self) -> str: ...
 
 
+@contextmanager
+def sandbox_error(
+    outcome: str | None = None, *messages: str, infrastructure: bool | None = None
+) -> Iterator[pytest.ExceptionInfo[SandboxError]]:
+    """Expect an error with this outcome, these texts in its message, and this side at fault."""
+    with pytest.raises(SandboxError) as raised:
+        yield raised
+    assert outcome in (None, raised.value.outcome)
+    assert [text for text in messages if text not in raised.value.message] == []
+    assert infrastructure in (None, raised.value.infrastructure)
+
+
+def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
+    """Return the value of a query."""
+    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
+
+
 @pytest.fixture(scope="session")
 def docker_image() -> str:
     """The name of this release's image, which is built if needed."""
     return ensure_image()
+
+
+@pytest.fixture
+def mine() -> Iterator[Containers]:
+    """The containers that this test creates."""
+    with Containers() as containers:
+        yield containers
 
 
 @pytest.fixture(scope="package")
@@ -177,7 +203,7 @@ def loaded(runner: Runner) -> Iterator[Sandbox]:
 @pytest.fixture
 def isolated(loaded: Sandbox) -> Sandbox:
     """The same, if the kernel allows it namespaces of its own."""
-    folders = loaded.evaluate("import os\nos.listdir('/')", now=NOW, time_zone="UTC").value
+    folders = value_of(loaded, "import os\nos.listdir('/')")
     assert isinstance(folders, list)
     if loaded.runner_name == "process" and "etc" in folders:
         skip_or_fail("needs namespaces, which this kernel does not allow this user")

@@ -1,14 +1,17 @@
 """The containers of one test, apart from all others on the engine."""
 
 import uuid
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import docker as engine
 import pytest
 from docker.models.containers import Container
 
-from workers.sandbox import ownership
+from workers.sandbox import docker, ownership
+from workers.sandbox.container_template import container_config
+from workers.sandbox.limits import Shape
 
 
 class Containers:
@@ -43,3 +46,15 @@ class Containers:
 
     def running(self) -> list[Container]:
         return self.client.containers.list(filters={"label": self.label}, ignore_removed=True)
+
+
+def reconfigure(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
+    """Create containers from a changed template."""
+    original = container_config
+
+    def changed(image: str, hash_seed: int, shape: Shape) -> dict[str, Any]:
+        config = original(image, hash_seed, shape)
+        change(config)
+        return config
+
+    monkeypatch.setattr(docker, "container_config", changed)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_LIMITS, Limits
 from workers.sandbox.results import ConstraintResult, Evidence, Loaded
@@ -141,8 +142,7 @@ def test_the_error_of_one_is_its_own(
     # Enough for the other constraint on a busy machine; only endless code uses all of it.
     limits = Limits(wall_seconds=1.5 if kind == "timeout" else 20)
     results = run(sandbox, {"a": source, "z": "def check(): return []"}, limits=limits)
-    error = results["a"].error
-    assert error is not None
+    error = not_none(results["a"].error)
     assert (error.type, error.path) == (kind, "constraints/a.py")
     assert error.line == (None if line is None else line + TOP)
     assert message in error.message
@@ -158,8 +158,7 @@ def test_what_is_left_after_the_time_of_the_request_is_not_run(sandbox: Sandbox)
     ran = sandbox.run_constraints(now=NOW, time_zone="UTC", limits=limits)
     errors = [result.error for result in ran.results]
     assert [error.type for error in errors if error] == ["timeout"] * 3
-    assert errors[2] is not None
-    assert "not run" in errors[2].message
+    assert "not run" in not_none(errors[2]).message
 
 
 def test_results_that_are_too_large_together_lose_the_last(sandbox: Sandbox) -> None:
@@ -190,8 +189,7 @@ def test_a_flood_is_stopped_early_and_quoted(sandbox: Sandbox, body: str) -> Non
 
     results = run(sandbox, {"a": flood, "z": quiet}, limits=limits)
 
-    error = results["a"].error
-    assert error is not None
+    error = not_none(results["a"].error)
     assert (error.type, error.path) == ("alert_limit", "constraints/a.py")
     assert "more than 50 alerts at once" in error.message
     assert [alert.severity for alert in results["a"].alerts] == ["warning"] * 3
@@ -229,8 +227,7 @@ def test_a_forged_answer_is_the_fault_of_the_one_that_forged_it(sandbox: Sandbox
     forged = b'{"outcome":"ok","item":"constraints/a.py","result":{"alerts":[],"seconds":0}}\n'
     source = f"import os\ndef check():\n    os.write(3, {forged!r})\n    return []\n"
     results = run(sandbox, {"a": source})
-    error = results["a"].error
-    assert error is not None
+    error = not_none(results["a"].error)
     assert error.type == "protocol_error"
 
 
@@ -284,8 +281,7 @@ ALERT = (
 def test_a_forged_answer_that_is_none_silences_no_other(sandbox: Sandbox, forged: bytes) -> None:
     source = f"import os\ndef check():\n    os.write(3, {forged + END!r})\n    os._exit(0)\n"
     results = run(sandbox, {"a": source})  # which sees that the other one has spoken
-    error = results["a"].error
-    assert error is not None
+    error = not_none(results["a"].error)
     assert (error.type, error.path) == ("protocol_error", "constraints/a.py")
     assert results["a"].alerts == ()
     assert sandbox.alive
@@ -364,8 +360,7 @@ def test_the_memory_that_a_constraint_keeps_is_not_missing_to_another(sandbox: S
     )
     said = {name: [alert.message for alert in result.alerts] for name, result in results.items()}
     assert said == {"a": ["150000000"], "b": ["150000000"], "c": [], "today": ["Rome is today"]}
-    assert results["c"].error is not None
-    assert results["c"].error.type == "out_of_memory"
+    assert not_none(results["c"].error).type == "out_of_memory"
 
 
 def test_a_test_file_cannot_mislead_another(sandbox: Sandbox) -> None:
@@ -407,8 +402,7 @@ def test_evidence_that_was_tampered_with_is_the_constraints_own_error(
     sandbox: Sandbox, change: str
 ) -> None:
     source = f"def check():\n    trips[0].{change}\n    yield info('x', evidence=[trips[0]])\n"
-    error = run(sandbox, {"a": source})["a"].error
-    assert error is not None
+    error = not_none(run(sandbox, {"a": source})["a"].error)
     assert (error.type, error.path) == ("NotAValueError", "constraints/a.py")
     assert sandbox.alive
 
@@ -416,8 +410,7 @@ def test_evidence_that_was_tampered_with_is_the_constraints_own_error(
 @pytest.mark.parametrize("line", ["-1", "2 ** 63", "'one'"])
 def test_a_line_that_is_none_is_left_out(sandbox: Sandbox, line: str) -> None:
     source = f"def check():\n    raise SyntaxError('x', ('constraints/a.py', {line}, 1, ''))\n"
-    error = run(sandbox, {"a": source})["a"].error
-    assert error is not None
+    error = not_none(run(sandbox, {"a": source})["a"].error)
     assert (error.type, error.path, error.line) == ("SyntaxError", "constraints/a.py", None)
 
 
@@ -452,8 +445,7 @@ def test_tests_run_and_fail_one_by_one(sandbox: Sandbox) -> None:
         "tests/test_today.py::test_speaks": None,
         "tests/test_today.py::test_is_silent": None,
     }
-    failed = results["tests/test_b.py::test_fails"]
-    assert failed is not None
+    failed = not_none(results["tests/test_b.py::test_fails"])
     assert failed.message == "assert x == [2]"
     only = sandbox.run_tests(["tests/test_today.py"])
     assert [result.name for result in only.results] == [
@@ -476,6 +468,5 @@ def test_who_prints_too_much_is_named_and_nobody_else(sandbox: Sandbox) -> None:
         found = run(sandbox, sources, limits=Limits(stdout_produced_bytes=1024))
         assert {name for name, result in found.items() if result.error} == {"b", "e"}
         for name in ("b", "e"):
-            error = found[name].error
-            assert error is not None
+            error = not_none(found[name].error)
             assert error.type == "output_limit"

@@ -3,21 +3,15 @@
 import subprocess
 import sys
 import time
-from typing import Any
 
 import pytest
 
 from sandbox_image.uac import protocol
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, value_of
+from tests.steps import not_none
 from workers.policy.checks import check_query
 from workers.policy.tables import LIBRARY
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.limits import Limits
-
-
-def value(sandbox: Sandbox, code: str) -> Any:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits()).value
-
 
 CLOCKS = [
     "datetime.datetime.now()",
@@ -57,9 +51,8 @@ CHANCE = [
 @pytest.mark.parametrize("code", CLOCKS)
 def test_a_query_cannot_read_a_clock(loaded: Sandbox, code: str) -> None:
     with pytest.raises(SandboxError) as raised:
-        value(loaded, code)
-    error = raised.value.error
-    assert error is not None
+        value_of(loaded, code)
+    error = not_none(raised.value.error)
     assert (raised.value.outcome, error.type) == ("user_error", "ClockError")
     assert (error.path, error.line) == ("<query>", code.count("\n") + 1)
     assert "() reads the clock: use today or now instead" in error.message
@@ -69,9 +62,8 @@ def test_a_query_cannot_read_a_clock(loaded: Sandbox, code: str) -> None:
 @pytest.mark.parametrize("code", CHANCE)
 def test_a_query_cannot_draw_lots(loaded: Sandbox, code: str) -> None:
     with pytest.raises(SandboxError) as raised:
-        value(loaded, code)
-    error = raised.value.error
-    assert error is not None
+        value_of(loaded, code)
+    error = not_none(raised.value.error)
     assert (error.type, error.path) == ("ChanceError", "<query>")
     assert "from run to run: " in error.message
     assert check_query(code)
@@ -152,7 +144,7 @@ stay = Stay()
 
 
 def test_dates_and_seeded_numbers_are_as_ever(loaded: Sandbox) -> None:
-    assert value(loaded, UNCHANGED) == [True] * 17
+    assert value_of(loaded, UNCHANGED) == [True] * 17
 
 
 def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
@@ -160,7 +152,7 @@ def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
 ) -> None:
     code = "import random\n[random.random(), random.randint(1, 9), random.gauss()]"
     with runner.open_sandbox(hash_seed=1) as other:
-        assert value(other, code) == value(loaded, code) == value(loaded, code)
+        assert value_of(other, code) == value_of(loaded, code) == value_of(loaded, code)
 
 
 # Everything that user code may import and call without arguments: functions and methods of classes.
@@ -193,11 +185,11 @@ def test_at_another_time_nothing_that_may_be_imported_says_anything_else(
     library = {name: sorted(names) for name, names in LIBRARY.items()}
     code = f"LIBRARY = {library!r}\n{SWEEP}"
 
-    first = dict(value(loaded, code))
+    first = dict(value_of(loaded, code))
     time.sleep(1.1)
     with runner.open_sandbox(hash_seed=1) as other:
         other.load(PROJECT)
-        later = dict(value(other, code))
+        later = dict(value_of(other, code))
 
     assert len(first) > 300
     assert first["datetime.datetime.now"].startswith("ClockError")

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -24,10 +25,11 @@ from docker.api import APIClient
 from docker.errors import APIError
 
 import workers
-from tests.integration.sandbox.conftest import NOW, PROJECT
-from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.conftest import PROJECT, sandbox_error, value_of
+from tests.integration.sandbox.containers import Containers, reconfigure
 from tests.integration.sandbox.engine import Runtime
 from tests.processes import me
+from tests.steps import not_none
 from tests.waiting import eventually
 from workers.sandbox import client, container_template, docker, ownership, runner
 from workers.sandbox.container_template import container_config
@@ -41,13 +43,6 @@ ROOT = Path(workers.__file__).parent.parent
 GIGABYTE = 1024 * MEBIBYTE
 SMALL = Shape(memory_mib=256)
 FORGED = b'{"outcome":"ok","result":{"value":{"$x":1},"type":"x"}}\n'
-
-
-@pytest.fixture
-def mine() -> Iterator[Containers]:
-    """The containers that this test creates."""
-    with Containers() as containers:
-        yield containers
 
 
 @pytest.fixture
@@ -66,25 +61,9 @@ def forgetful() -> Iterator[None]:
     forget()
 
 
-def evaluate(sandbox: Sandbox, code: str, **limits: Any) -> Any:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
-
-
-def reconfigure(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
-    """Create containers from a changed template."""
-    original = container_config
-
-    def changed(image: str, hash_seed: int, shape: Shape) -> dict[str, Any]:
-        config = original(image, hash_seed, shape)
-        change(config)
-        return config
-
-    monkeypatch.setattr(docker, "container_config", changed)
-
-
 def assert_usable(sandbox: Sandbox) -> None:
     assert sandbox.alive
-    assert evaluate(sandbox, "[len(trips), 1 + 1]") == [3, 2]
+    assert value_of(sandbox, "[len(trips), 1 + 1]") == [3, 2]
 
 
 # --- limits
@@ -120,11 +99,8 @@ def assert_usable(sandbox: Sandbox) -> None:
 def test_each_limit_has_its_outcome_and_harms_nothing_else(
     small: Sandbox, code: str, limits: dict[str, Any], outcome: str, message: str
 ) -> None:
-    with pytest.raises(SandboxError) as raised:
-        evaluate(small, code, **limits)
-    assert raised.value.outcome == outcome
-    assert message in raised.value.message
-    assert not raised.value.infrastructure
+    with sandbox_error(outcome, message, infrastructure=False):
+        value_of(small, code, **limits)
     assert_usable(small)
 
 
@@ -142,9 +118,8 @@ def small(docker_image: str, runtime: Runtime) -> Iterator[Sandbox]:
 def test_a_project_that_outgrows_its_share_is_told_so() -> None:
     source = {"domains/a/state.py": "x = b'x' * 2 ** 27"}
     with docker.open_sandbox(shape=SMALL) as sandbox:
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("out_of_memory") as raised:
             sandbox.load(source)
-        assert raised.value.outcome == "out_of_memory"
         assert not raised.value.infrastructure  # another sandbox would not help
         assert sandbox.alive
         sandbox.load(PROJECT)
@@ -159,7 +134,7 @@ def test_a_project_and_a_query_that_take_all_they_may_fit_into_the_container() -
         sandbox.load({"domains/a/state.py": "x = bytearray(70 * 2 ** 20)"})
         # The fork has its own copy of the pages that it writes to.
         code = "from domains.a.state import x\nfor n in range(0, len(x), 4096): x[n] = 1\nlen(x)"
-        assert evaluate(sandbox, code, memory_bytes=GIGABYTE) == 70 * 2**20
+        assert value_of(sandbox, code, memory_bytes=GIGABYTE) == 70 * 2**20
         assert sandbox.alive
 
 
@@ -170,7 +145,7 @@ FILL = "x = b'x' * 2 ** 28"
     "do",
     [
         lambda sandbox: sandbox.load({"domains/a/state.py": FILL}),
-        lambda sandbox: evaluate(sandbox, FILL, memory_bytes=GIGABYTE),
+        lambda sandbox: value_of(sandbox, FILL, memory_bytes=GIGABYTE),
     ],
     ids=["load", "evaluate"],
 )
@@ -180,10 +155,8 @@ def test_a_machine_without_memory_is_no_fault_of_the_user(
     """Here the container has too little memory: no process was given a lower limit."""
     monkeypatch.setattr(Shape, "process_memory_bytes", GIGABYTE)
     with docker.open_sandbox(shape=Shape(memory_mib=64)) as sandbox:
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("killed", infrastructure=True):
             do(sandbox)
-        assert raised.value.outcome == "killed"
-        assert raised.value.infrastructure
         assert not sandbox.alive
     assert mine.all() == []
 
@@ -221,13 +194,11 @@ def test_a_container_that_others_end_is_no_fault_of_the_user(
     with docker.open_sandbox() as sandbox:
         (container,) = mine.all()
         getattr(container, way)(**options.get(way, {}))
-        with pytest.raises(SandboxError) as raised:
-            evaluate(sandbox, "1", **limits)
-        assert raised.value.outcome == ("timeout" if way == "pause" else "killed")
-        assert raised.value.infrastructure
+        with sandbox_error("timeout" if way == "pause" else "killed", infrastructure=True):
+            value_of(sandbox, "1", **limits)
         assert not sandbox.alive
         with pytest.raises(SandboxError, match="open another one"):
-            evaluate(sandbox, "1")
+            value_of(sandbox, "1")
     assert mine.all() == []
 
 
@@ -235,7 +206,7 @@ def test_every_sandbox_is_a_new_container_that_is_gone_afterwards(mine: Containe
     seen: set[str] = set()
     for _ in range(3):
         with docker.open_sandbox() as sandbox:
-            assert evaluate(sandbox, "1") == 1
+            assert value_of(sandbox, "1") == 1
             (container,) = mine.running()
             assert container.id not in seen
             seen.add(str(container.id))
@@ -259,10 +230,7 @@ def test_leaving_by_an_exception_removes_it_too(
 def test_an_interruption_while_it_is_started_leaves_nothing(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*arguments: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(docker, "Sandbox", interrupt)
+    monkeypatch.setattr(docker, "Sandbox", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt), docker.open_sandbox():
         pass
     assert mine.all() == []
@@ -272,7 +240,7 @@ def test_threads_use_containers_side_by_side_and_leak_nothing(mine: Containers) 
     def work(number: int) -> object:
         with docker.open_sandbox() as sandbox:
             sandbox.load({**PROJECT, "domains/travel/trips_0002.py": "trips = []"})
-            return evaluate(sandbox, f"len(trips) + {number}")
+            return value_of(sandbox, f"len(trips) + {number}")
 
     def held() -> tuple[int, int]:
         gc.collect()
@@ -368,10 +336,8 @@ def test_what_is_loaded_may_take_over_the_runner_but_not_the_host(
         # The test waits for an answer that never comes; other answers may be late on a busy
         # machine.
         limits = Limits(wall_seconds=1 if outcome == "timeout" else 30)
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error(outcome, infrastructure=True):
             sandbox.load({"domains/a/state.py": code}, limits=limits)
-        assert raised.value.outcome == outcome
-        assert raised.value.infrastructure
         assert not sandbox.alive
     assert mine.all() == []
 
@@ -412,11 +378,8 @@ def test_a_profile_that_the_engine_cannot_read_is_noticed(
     profile = tmp_path / "seccomp.json"
     profile.write_text('{"x": 1}')
     monkeypatch.setattr(container_template, "SECCOMP_PROFILE", profile)
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error(None, "the container is not confined", "'seccomp': 0", infrastructure=True):
         docker.open_sandbox().__enter__()
-    assert "the container is not confined" in raised.value.message
-    assert "'seccomp': 0" in raised.value.message
-    assert raised.value.infrastructure
     assert mine.all() == []
 
 
@@ -435,11 +398,9 @@ def test_a_container_that_is_not_confined_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reconfigure(monkeypatch, change)
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error(None, "the container is not confined", infrastructure=True) as raised:
         docker.open_sandbox().__enter__()
-    assert "the container is not confined" in raised.value.message
     assert shown in raised.value.message.partition("instead of")[0]
-    assert raised.value.infrastructure
     assert mine.all() == []
 
 
@@ -466,11 +427,8 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_unavailable(message: str) -> None:
     for attempt in (lambda: docker.open_sandbox().__enter__(), docker.image_digest, docker.reap):
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("killed", message, infrastructure=True):
             attempt()
-        assert raised.value.outcome == "killed"
-        assert message in raised.value.message
-        assert raised.value.infrastructure
     assert message in (docker.unavailable() or "")
 
 
@@ -488,11 +446,10 @@ def test_an_engine_that_hangs_is_given_up() -> None:
 @pytest.mark.usefixtures("forgetful")
 @override_settings(UAC_SANDBOX_IMAGE="uac-no-such-image:1")
 def test_an_image_that_is_missing_is_named_with_the_command_that_makes_it() -> None:
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error(
+        None, "no image uac-no-such-image:1", "python -m workers.sandbox.build", infrastructure=True
+    ):
         docker.open_sandbox().__enter__()
-    assert "no image uac-no-such-image:1" in raised.value.message
-    assert "python -m workers.sandbox.build" in raised.value.message
-    assert raised.value.infrastructure
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -525,7 +482,7 @@ def test_an_engine_that_fails_meanwhile_does_not_hide_the_result(
         docker.open_sandbox() as sandbox,
     ):
         no_engine(patch)
-        assert evaluate(sandbox, "1 + 1") == 2
+        assert value_of(sandbox, "1 + 1") == 2
     assert [log["event"] for log in logs] == ["sandbox_not_removed"]
     assert eventually(lambda: not mine.running())  # it ended with its connection
     docker._thread.__dict__.clear()
@@ -662,8 +619,7 @@ def worker_at_work(label: str, runtime: str = "") -> Iterator[None]:
     code = WORKER.format(root=str(ROOT), label=label, runtime=runtime)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         try:
-            assert worker.stdout is not None
-            assert [worker.stdout.readline() for _ in range(6)] == [b"ready\n"] * 6
+            assert [not_none(worker.stdout).readline() for _ in range(6)] == [b"ready\n"] * 6
             yield
         finally:
             worker.send_signal(signal.SIGKILL)
@@ -692,13 +648,12 @@ def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
             assert docker.reap() == 0  # whatever the clocks say: its worker lives
         of_another_machine(monkeypatch)
         assert docker.reap() == 0
-        assert evaluate(sandbox, "1") == 1
+        assert value_of(sandbox, "1") == 1
         monkeypatch.setattr(ownership, "LONGEST_LIFE_SECONDS", -1)
         assert docker.reap() == 1
         assert mine.all() == []
-        with pytest.raises(SandboxError) as raised:
-            evaluate(sandbox, "1")
-        assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
+        with sandbox_error("killed", infrastructure=True):
+            value_of(sandbox, "1")
     assert docker.reap() == 0
     channel.close()
 

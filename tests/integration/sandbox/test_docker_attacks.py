@@ -20,12 +20,13 @@ from docker.models.containers import Container
 
 from sandbox_image.uac import protocol
 from tests.docker_engine import gateway_of
-from tests.integration.sandbox.conftest import NOW
-from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.conftest import NOW, sandbox_error, value_of
+from tests.integration.sandbox.containers import Containers, reconfigure
 from tests.processes import Process, gone
+from tests.steps import not_none
 from tests.waiting import eventually
 from workers.sandbox import container_template, docker
-from workers.sandbox.container_template import USER_IDS, container_config
+from workers.sandbox.container_template import USER_IDS
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape
@@ -36,22 +37,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 
 
 @pytest.fixture
-def mine() -> Iterator[Containers]:
-    """The containers that this test creates."""
-    with Containers() as containers:
-        yield containers
-
-
-@pytest.fixture
 def sandbox(mine: Containers) -> Iterator[Sandbox]:
     """A container for one test, removed afterwards whatever was done in it."""
     with docker.open_sandbox() as one:
         yield one
     assert mine.all() == []
-
-
-def ask(sandbox: Sandbox, code: str, **limits: Any) -> Any:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
 
 
 def load(sandbox: Sandbox, code: str, **limits: Any) -> None:
@@ -61,7 +51,7 @@ def load(sandbox: Sandbox, code: str, **limits: Any) -> None:
 
 def assert_another_works() -> None:
     with docker.open_sandbox() as other:
-        assert ask(other, "1 + 1") == 2
+        assert value_of(other, "1 + 1") == 2
 
 
 def channel_of(sandbox: Sandbox) -> ContainerChannel:
@@ -198,18 +188,12 @@ def test_nobody_is_called(
         without_a_filter(monkeypatch)
     with docker.open_sandbox() as sandbox:
         assert sandbox.hello["seccomp"] == (2 if filtered else 0)  # type: ignore[attr-defined]
-        assert ask(sandbox, given + CALL_OUT, wall_seconds=20) == []
+        assert value_of(sandbox, given + CALL_OUT, wall_seconds=20) == []
 
 
 def without_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = container_config
-
-    def changed(*arguments: Any) -> dict[str, Any]:
-        config = original(*arguments)
-        config["HostConfig"]["SecurityOpt"] = ["no-new-privileges:true", "seccomp=unconfined"]
-        return config
-
-    monkeypatch.setattr(docker, "container_config", changed)
+    options = ["no-new-privileges:true", "seccomp=unconfined"]
+    reconfigure(monkeypatch, lambda config: config["HostConfig"].update(SecurityOpt=options))
     monkeypatch.setattr(docker, "CONFINED", {"no_new_privileges": 1, "capabilities": 0})
 
 
@@ -245,20 +229,18 @@ while sum(map(str.isdigit, os.listdir("/proc"))) < 1 + 10 + 10:
 def test_a_fork_bomb_in_a_query_never_has_a_second_process(
     sandbox: Sandbox, mine: Containers
 ) -> None:
-    with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
-        ask(sandbox, BOMB, wall_seconds=0.5)
-    assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", False)
+    with Watch(*mine.all()) as watch, sandbox_error("timeout", infrastructure=False):
+        value_of(sandbox, BOMB, wall_seconds=0.5)
     assert watch.most_processes == 2  # the runner, and the query
-    assert ask(sandbox, "1 + 1") == 2
+    assert value_of(sandbox, "1 + 1") == 2
     assert eventually(lambda: gone(watch.seen - {watch.runner}))
 
 
 def test_a_fork_bomb_in_what_is_loaded_is_contained_and_gone(
     sandbox: Sandbox, mine: Containers
 ) -> None:
-    with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
+    with Watch(*mine.all()) as watch, sandbox_error("timeout", infrastructure=True):
         load(sandbox, UNBOUND + BOMB, wall_seconds=10)
-    assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", True)
     assert 2 < watch.most_processes <= 32  # it did explode, within the container
     assert eventually(lambda: gone(watch.seen))
     assert_another_works()
@@ -268,7 +250,7 @@ def test_daemons_do_not_see_the_next_request(sandbox: Sandbox, mine: Containers)
     # The load does not end before all of them exist.
     load(sandbox, UNBOUND + DAEMONS, wall_seconds=60)
     assert len(runner_of(*mine.all()).descendants()) <= 1  # one may wait for the next request
-    assert ask(sandbox, "import os\n{n for n in os.listdir('/proc') if n.isdigit()} == {'1', "
+    assert value_of(sandbox, "import os\n{n for n in os.listdir('/proc') if n.isdigit()} == {'1', "
                "str(os.getpid())}")  # fmt: skip
 
 
@@ -289,7 +271,7 @@ def test_others_under_the_same_user_id_have_processes_left(
         thread.start()
         assert eventually(lambda: len(runner.descendants()) >= 30)
         for number in range(5):
-            assert ask(other, f"{number}", wall_seconds=60) == number
+            assert value_of(other, f"{number}", wall_seconds=60) == number
         assert len(runner.descendants()) >= 30
         container.kill()
         thread.join()
@@ -311,32 +293,24 @@ except MemoryError:
 
 def test_a_memory_bomb_takes_no_more_than_its_limit(sandbox: Sandbox, mine: Containers) -> None:
     allowed = 64 * MEBIBYTE
-    with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
-        ask(sandbox, GROW, memory_bytes=allowed, wall_seconds=60)
-    assert (raised.value.outcome, raised.value.infrastructure) == ("out_of_memory", False)
+    with Watch(*mine.all()) as watch, sandbox_error("out_of_memory", infrastructure=False):
+        value_of(sandbox, GROW, memory_bytes=allowed, wall_seconds=60)
     assert 32 * MEBIBYTE < watch.most_memory < allowed + 32 * MEBIBYTE  # with the runner's
-    assert ask(sandbox, "1 + 1") == 2
+    assert value_of(sandbox, "1 + 1") == 2
 
 
 def test_a_memory_bomb_in_many_processes_takes_no_more_than_the_container(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = container_config
-
-    def small(*arguments: Any) -> dict[str, Any]:
-        config = original(*arguments)
-        config["HostConfig"] |= {"Memory": 128 * MEBIBYTE, "MemorySwap": 128 * MEBIBYTE}
-        return config
-
-    monkeypatch.setattr(docker, "container_config", small)
+    small = {"Memory": 128 * MEBIBYTE, "MemorySwap": 128 * MEBIBYTE}
+    reconfigure(monkeypatch, lambda config: config["HostConfig"].update(small))
     bombs = (
         "for _ in range(8):\n    if os.fork() == 0:\n        x = []\n"
         "        while True: x.append(b'x' * 2 ** 20)\ntime.sleep(99)"
     )
     with docker.open_sandbox() as sandbox:
-        with Watch(*mine.all()) as watch, pytest.raises(SandboxError) as raised:
+        with Watch(*mine.all()) as watch, sandbox_error(infrastructure=True):
             load(sandbox, UNBOUND + bombs, wall_seconds=10)
-        assert raised.value.infrastructure
         assert not sandbox.alive
     assert 64 * MEBIBYTE < watch.most_memory <= 128 * MEBIBYTE
     assert eventually(lambda: gone(watch.seen))
@@ -380,11 +354,10 @@ GIGABYTE_TO = "import os\nfor _ in range(1024): os.write({}, b'x' * 2 ** 20)"
 def test_of_a_gigabyte_next_to_nothing_arrives(
     sandbox: Sandbox, received: list[int], code: str, outcome: str
 ) -> None:
-    with pytest.raises(SandboxError) as raised:
-        ask(sandbox, code)
-    assert (raised.value.outcome, raised.value.infrastructure) == (outcome, False)
+    with sandbox_error(outcome, infrastructure=False):
+        value_of(sandbox, code)
     assert sum(received) < 64 * 1024
-    assert ask(sandbox, "1 + 1") == 2
+    assert value_of(sandbox, "1 + 1") == 2
 
 
 @pytest.mark.parametrize("descriptor", ["1", "2", "n"])
@@ -395,13 +368,12 @@ def test_a_gigabyte_in_place_of_an_answer_is_not_read(
     write = GIGABYTE_TO.format(descriptor).replace("\n", "\n        ")
     code = f"for n in range(10, 32):\n    try:\n        {write}\n    except OSError: pass\n"
     if descriptor == "n":
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("protocol_error", infrastructure=True):
             load(sandbox, code)
-        assert (raised.value.outcome, raised.value.infrastructure) == ("protocol_error", True)
         assert not sandbox.alive
     else:
         load(sandbox, code)
-        assert ask(sandbox, "1 + 1") == 2
+        assert value_of(sandbox, "1 + 1") == 2
     assert sum(received) < 4 * MEBIBYTE  # what is read at a time, and what was under way
 
 
@@ -420,10 +392,9 @@ def check(path):
 def test_an_answer_of_many_values_does_not_exhaust_a_small_container(mine: Containers) -> None:
     """Each value takes twenty times its two bytes in the memory of the runner."""
     with docker.open_sandbox(shape=Shape(memory_mib=128)) as sandbox:
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("result_limit", infrastructure=False):
             sandbox.run_foreign("check", {"c.py": VALUES}, ["c.py"], now=NOW, time_zone="UTC")
-        assert (raised.value.outcome, raised.value.infrastructure) == ("result_limit", False)
-        assert ask(sandbox, "1 + 1") == 2
+        assert value_of(sandbox, "1 + 1") == 2
 
 
 # --- the protocol, and a runner that is not to be trusted
@@ -450,14 +421,9 @@ def read():
 @contextmanager
 def impostor(monkeypatch: pytest.MonkeyPatch, code: str) -> Iterator[Sandbox]:
     """A container with a different program, which says hello as the runner does."""
-    original = container_config
-    program = HELLO.format(version=protocol.VERSION) + ANSWER + code
-
-    def changed(*arguments: Any) -> dict[str, Any]:
-        return {**original(*arguments), "Entrypoint": ["python3", "-S", "-c", program]}
-
+    program = ["python3", "-S", "-c", HELLO.format(version=protocol.VERSION) + ANSWER + code]
     with monkeypatch.context() as patch:
-        patch.setattr(docker, "container_config", changed)
+        reconfigure(patch, lambda config: config.update(Entrypoint=program))
         sandbox = docker.start()
     try:
         yield sandbox
@@ -481,9 +447,9 @@ def test_an_answer_to_another_request_is_believed_by_nobody(
 ) -> None:
     with impostor(monkeypatch, code) as sandbox:
         for _ in range(asked - 1):
-            assert ask(sandbox, "1") == "another's"  # an answer in order
+            assert value_of(sandbox, "1") == "another's"  # an answer in order
         with pytest.raises(SandboxError, match="id is not that of the request") as raised:
-            ask(sandbox, "1")
+            value_of(sandbox, "1")
         assert (raised.value.outcome, raised.value.infrastructure) == ("protocol_error", True)
         assert not sandbox.alive
         assert mine.all() == []
@@ -492,9 +458,8 @@ def test_an_answer_to_another_request_is_believed_by_nobody(
 def test_what_is_loaded_may_close_the_protocol_and_only_ends_itself(
     sandbox: Sandbox, mine: Containers
 ) -> None:
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error("killed", infrastructure=True):
         load(sandbox, "import os\nos.closerange(0, 128)")
-    assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
     assert mine.all() == []
     assert_another_works()
 
@@ -507,9 +472,8 @@ def test_a_runner_that_does_not_read_keeps_nobody(
 ) -> None:
     """All buffers on the way to it are full, and more is to be sent."""
     with impostor(monkeypatch, "time.sleep(99)") as sandbox:
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("timeout", infrastructure=True):
             sandbox.load(LARGE, limits=Limits(wall_seconds=1))
-        assert (raised.value.outcome, raised.value.infrastructure) == ("timeout", True)
         assert mine.all() == []
     assert_another_works()
 
@@ -522,11 +486,10 @@ def test_a_runner_that_nobody_reads_can_be_ended(
         (container,) = mine.all()
         runner = runner_of(container)
         channel = channel_of(sandbox)
-        assert channel._socket is not None
         waiting = [-1, 0]
         while waiting[-1] != waiting[-2] or not waiting[-1]:
             time.sleep(0.1)
-            answer = fcntl.ioctl(channel._socket, termios.FIONREAD, bytes(4))
+            answer = fcntl.ioctl(not_none(channel._socket), termios.FIONREAD, bytes(4))
             waiting.append(*struct.unpack("i", answer))
         assert runner.runs
         sandbox.close()
@@ -624,7 +587,7 @@ def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
             if not lease.tree:
                 load(lease.sandbox, code)
                 lease.tree = {"domains/a/state.py": "hash"}
-            seen = ask(lease.sandbox, look, **limits)
+            seen = value_of(lease.sandbox, look, **limits)
             assert isinstance(seen, dict)
             return seen
 
@@ -634,7 +597,7 @@ def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
         assert any("memory" in where for where in ada["found"])
         assert ada["left"] == [True] * 3
         with pool.lease("ada") as lease:
-            assert ask(lease.sandbox, "from domains.a.state import left\nleft") == []
+            assert value_of(lease.sandbox, "from domains.a.state import left\nleft") == []
         meanwhile = use("bob", "x = 1")
         (adas,) = (one for one in mine.all() if used.get(str(one.id)) == {"ada"})
         assert not adas.diff()  # nothing was written to what the engine keeps of it
@@ -643,7 +606,7 @@ def test_a_user_finds_no_trace_of_another(mine: Containers) -> None:
         assert eventually(lambda: adas.id not in {one.id for one in mine.all()})
         afterwards = use("cleo", "x = 1")
         with pool.fresh() as sandbox:
-            untouched = ask(sandbox, look, **limits)
+            untouched = value_of(sandbox, look, **limits)
     finally:
         pool.close()
     for seen in (meanwhile, afterwards, untouched):

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import docker as engine
 import pytest
@@ -20,6 +21,7 @@ from docker.errors import ImageNotFound
 from docker.models.images import ImageCollection
 
 import workers
+from tests.steps import not_none
 from tests.waiting import scaled
 from workers.sandbox import build, docker
 from workers.sandbox.build import ImageNotBuilt, ensure_image
@@ -68,9 +70,7 @@ def names(archive: tarfile.TarFile) -> set[str]:
 
 
 def test_an_image_is_built_once(docker_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("it is there already")
-
+    refuse = Mock(side_effect=AssertionError("it is there already"))
     monkeypatch.setattr(ImageCollection, "build", refuse)
     monkeypatch.setattr(ImageCollection, "pull", refuse)
     said: list[str] = []
@@ -111,8 +111,7 @@ def test_it_holds_the_package_and_none_of_the_hosts_leavings(contents: tarfile.T
     compiled = [name for name in ours if name.endswith(".pyc")]
     assert len(compiled) == len([name for name in ours if name.endswith(".py")])
     for name in compiled:  # in the image, not on the host: that never looks at a source again
-        file = contents.extractfile(name)
-        assert file is not None
+        file = not_none(contents.extractfile(name))
         _, flags = struct.unpack("<4sI", file.read(8))
         assert flags == 0b01
 

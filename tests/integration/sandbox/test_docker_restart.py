@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from tests.docker_engine import Engine, missing, running_engine, skip_or_fail
-from tests.integration.sandbox.conftest import NOW
+from tests.integration.sandbox.conftest import value_of
 from tests.integration.sandbox.engine import engine_at
 from tests.processes import gone, me
 from tests.waiting import eventually, scaled
@@ -93,14 +93,14 @@ class Load:
             with self.pool.fresh() as sandbox:
                 self.served[container_of(sandbox)].add(user)
                 sandbox.load(state)
-                assert sandbox.evaluate(OWNER, now=NOW, time_zone="UTC").value == user
+                assert value_of(sandbox, OWNER) == user
             return
         with self.pool.lease(user) as lease:
             self.served[container_of(lease.sandbox)].add(user)
             if not lease.tree:
                 lease.sandbox.load(state)
                 lease.tree = state
-            assert lease.sandbox.evaluate(OWNER, now=NOW, time_zone="UTC").value == user
+            assert value_of(lease.sandbox, OWNER) == user
 
 
 @pytest.mark.parametrize("end", [Engine.kill, Engine.stop], ids=["killed", "stopped"])
@@ -136,6 +136,6 @@ def test_everybody_is_told_and_then_served_again(
             lambda: pool.settled and len(own_engine.containers()) == sum(pool.size.values())
         )
         with pool.fresh() as sandbox:
-            assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
+            assert value_of(sandbox, "1 + 1") == 2
     assert own_engine.containers() == set()
     assert eventually(lambda: held() == at_first)

@@ -1,12 +1,11 @@
 """Properties of a container from its creation: memory, processes, and where it can write."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from memory.workspace_settings.table import SETTINGS
-from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker
 from workers.sandbox.interface import Sandbox, SandboxError
@@ -26,14 +25,9 @@ def writable(docker_image: str) -> Iterator[Sandbox]:
         assert sandbox.alive
 
 
-def ask(sandbox: Sandbox, code: str, **limits: Any) -> Any:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=Limits(**limits)).value
-
-
 def error_of(sandbox: Sandbox, code: str) -> str:
-    with pytest.raises(SandboxError) as raised:
-        ask(sandbox, code)
-    assert raised.value.outcome == "user_error"
+    with sandbox_error("user_error") as raised:
+        value_of(sandbox, code)
     return raised.value.message
 
 
@@ -48,8 +42,8 @@ def control_group(name: str) -> str:
 
 
 def test_the_kernel_holds_it_to_its_shape(writable: Sandbox) -> None:
-    assert ask(writable, control_group("memory")) == [256 * MEBIBYTE]
-    assert ask(writable, control_group("pids")) == [20]
+    assert value_of(writable, control_group("memory")) == [256 * MEBIBYTE]
+    assert value_of(writable, control_group("pids")) == [20]
 
 
 def least(name: str) -> int:
@@ -85,21 +79,21 @@ def test_the_deepest_result_that_may_be_allowed_fits_the_protocol(writable: Sand
     depth = int(SETTINGS["UAC_SANDBOX_RESULT_DEPTH_MOST"].maximum or 0)
     code = f"value = 1\nfor n in range({depth}): value = {{n: value}}\nvalue"
 
-    assert "$dict" in ask(writable, code, result_depth=depth)
+    assert "$dict" in value_of(writable, code, result_depth=depth)
     with pytest.raises(SandboxError, match=f"nested more than {depth} levels deep"):
-        ask(writable, code.replace(f"range({depth}", f"range({depth + 1}"), result_depth=depth)
+        value_of(writable, code.replace(f"range({depth}", f"range({depth + 1}"), result_depth=depth)
 
 
 def test_only_the_tmpfs_can_be_written(writable: Sandbox) -> None:
-    found, seen = ask(writable, WRITABLE)
+    found, seen = value_of(writable, WRITABLE)
     assert found == ["/tmp"]
     assert seen > 500  # it did look
 
 
 def test_what_was_written_can_be_read_and_is_gone_afterwards(writable: Sandbox) -> None:
     written = "open('/tmp/a', 'w').write('x' * 1000)\nlen(open('/tmp/a').read())"
-    assert ask(writable, written) == 1000
-    assert ask(writable, "import os\nos.listdir('/tmp')") == []
+    assert value_of(writable, written) == 1000
+    assert value_of(writable, "import os\nos.listdir('/tmp')") == []
 
 
 def test_one_constraint_leaves_no_file_for_the_next() -> None:
@@ -120,7 +114,7 @@ def check(today):
 def test_what_is_loaded_leaves_no_file() -> None:
     with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
         sandbox.load({"domains/a/state.py": "open('/tmp/left', 'w').write('x')"})
-        assert ask(sandbox, "import os\nos.listdir('/tmp')") == []
+        assert value_of(sandbox, "import os\nos.listdir('/tmp')") == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +133,7 @@ def test_what_is_loaded_leaves_no_file() -> None:
 )
 def test_more_cannot_be_done_with_it(writable: Sandbox, code: str, told: str) -> None:
     assert told in error_of(writable, code)
-    assert ask(writable, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]
+    assert value_of(writable, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]
 
 
 def test_nothing_in_it_can_be_executed(writable: Sandbox) -> None:
@@ -166,8 +160,7 @@ def test_a_full_one_and_all_the_memory_there_may_be_fit_into_the_container() -> 
     )
     with docker.open_sandbox(shape=shape) as sandbox:
         sandbox.load({**PROJECT, **large})
-        with pytest.raises(SandboxError) as raised:
-            ask(sandbox, fill)
+        with sandbox_error("out_of_memory", infrastructure=False):
+            value_of(sandbox, fill)
         # Python stops it, and not the kernel.
-        assert (raised.value.outcome, raised.value.infrastructure) == ("out_of_memory", False)
-        assert ask(sandbox, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]
+        assert value_of(sandbox, "import os\n[os.listdir('/tmp'), len(trips)]") == [[], 3]

@@ -14,14 +14,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from tests.integration.sandbox.containers import Containers
+from tests.integration.sandbox.containers import Containers, reconfigure
 from tests.integration.sandbox.engine import Runtime
-from tests.integration.sandbox.test_docker import reconfigure, unconfined
+from tests.integration.sandbox.test_docker import unconfined
 from workers.sandbox import doctor, doctor_outside, image
 from workers.sandbox.doctor import CheckResult
 from workers.sandbox.doctor_inside import CHECKS_INSIDE
 from workers.sandbox.doctor_outside import CHECKS_OUTSIDE
-from workers.sandbox.interface import Sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 
@@ -47,11 +46,8 @@ def examine() -> dict[str, CheckResult]:
 def without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the checks of limits, which take seconds."""
 
-    def be_well(sandbox: Sandbox) -> str:
-        return "not looked at"
-
     for name in LIMITS:
-        monkeypatch.setitem(CHECKS_INSIDE, name, be_well)
+        monkeypatch.setitem(CHECKS_INSIDE, name, lambda sandbox: "not looked at")
 
 
 def failed(findings: dict[str, CheckResult]) -> list[str]:

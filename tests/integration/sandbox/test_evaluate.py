@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sandbox.conftest import NOW
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import Evaluation
@@ -82,8 +83,7 @@ def test_today_is_the_users_date(loaded: Sandbox, time_zone: str, today: str) ->
 
 
 def test_a_name_of_two_domains_is_found_in_them_alone(loaded: Sandbox) -> None:
-    error = failure(loaded, "plans").error
-    assert error is not None
+    error = not_none(failure(loaded, "plans").error)
     assert error.type == "NameError"
     assert error.message.startswith(
         "name 'plans' is not defined: did you mean 'notes.plans' or 'travel.plans'? known names are"
@@ -144,8 +144,7 @@ def test_an_error_of_the_user_is_told_in_their_terms(
 ) -> None:
     raised = failure(loaded, code)
     assert raised.outcome == "user_error"
-    error = raised.error
-    assert error is not None
+    error = not_none(raised.error)
     assert (error.type, error.path, error.line) == (kind, "<query>", line)
     assert message in error.message
     assert len(error.message) <= 2000

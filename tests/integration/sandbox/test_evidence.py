@@ -8,6 +8,7 @@ import pytest
 from sandbox_image.evaluation import MAX_EVIDENCE, MAX_READ
 from sandbox_image.selection import Selection
 from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import RestsOn
@@ -218,5 +219,4 @@ def test_hostile_names_are_no_trouble(loaded: Sandbox) -> None:
     )
     with pytest.raises(SandboxError) as raised:
         rests_on(loaded, code)
-    assert raised.value.error is not None
-    assert raised.value.error.message == "odd"
+    assert not_none(raised.value.error).message == "odd"

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.test_workspace_constraints import BINDINGS, PATH, SOURCE
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintForecast
@@ -120,8 +121,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
     limits = Limits(wall_seconds=3, cpu_seconds=3)  # of which it looks for one half
     found = look_ahead(sandbox, {"slow": slow}, limits=limits)["slow"]
     assert found.error is None
-    assert found.until is not None
-    assert found.until < "2027-03-01"
+    assert not_none(found.until) < "2027-03-01"
 
 
 def test_one_of_the_workspace_is_given_its_records(sandbox: Sandbox) -> None:

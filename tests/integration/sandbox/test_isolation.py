@@ -10,29 +10,25 @@ from pathlib import Path
 import pytest
 
 import workers
-from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES, Runner
+from tests.integration.sandbox.conftest import PROJECT, WITHOUT_NAMESPACES, Runner, value_of
+from tests.steps import not_none
 from tests.waiting import scaled
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.limits import Limits
 
 # Environment variables of an ordinary Python image.
 PYTHON_IMAGE = {"GPG_KEY", "LANG", "PYTHON_SHA256", "PYTHON_VERSION"}
 
 
-def value(sandbox: Sandbox, code: str, limits: Limits | None = None) -> object:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC", limits=limits or Limits()).value
-
-
 def attempt(sandbox: Sandbox, code: str, **limits: float) -> str:
     """Return the value, or the error that the user sees."""
     try:
-        return str(value(sandbox, code, Limits(**limits)))  # type: ignore[arg-type]
+        return str(value_of(sandbox, code, **limits))
     except SandboxError as error:
         return error.error.type if error.error else error.outcome
 
 
 def test_globals_modules_and_state_are_as_before(loaded: Sandbox) -> None:
-    value(
+    value_of(
         loaded,
         "import builtins, sys, math\nbuiltins.leak = math.leak = 1\nsys.modules['leak'] = math\n"
         "trips.clear()\npassport.number = 'changed'\nTrip.leak = 1\nimport uac\nuac.leak = 1\n"
@@ -43,8 +39,8 @@ def test_globals_modules_and_state_are_as_before(loaded: Sandbox) -> None:
     assert attempt(loaded, "import leak") == "ModuleNotFoundError"
     assert attempt(loaded, "Trip.leak") == "AttributeError"
     assert attempt(loaded, "import uac\nuac.leak") == "AttributeError"
-    assert value(loaded, "[len(trips), passport.number]") == [3, "X1"]
-    assert value(loaded, "import os\n'LEAK' in os.environ") is False
+    assert value_of(loaded, "[len(trips), passport.number]") == [3, "X1"]
+    assert value_of(loaded, "import os\n'LEAK' in os.environ") is False
 
 
 def test_no_secret_of_the_hosts_environment_comes_along(
@@ -52,7 +48,7 @@ def test_no_secret_of_the_hosts_environment_comes_along(
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
     with runner.open_sandbox() as sandbox:
-        names = value(sandbox, "import os\nsorted(os.environ)")
+        names = value_of(sandbox, "import os\nsorted(os.environ)")
     assert isinstance(names, list)
     # Python sets the second, and the runner the third: it is UTC everywhere.
     ours = {"PYTHONHASHSEED", "LC_CTYPE", "TZ"}
@@ -68,9 +64,8 @@ def test_no_secret_of_the_hosts_environment_comes_along(
 def test_no_file_can_be_written(isolated: Sandbox, folder: str) -> None:
     path = str(Path(folder) / "uac-sandbox-leak")
     with pytest.raises(SandboxError) as raised:
-        value(isolated, f"open({path!r}, 'w').write('x' * 100_000)")
-    assert raised.value.error is not None
-    assert raised.value.error.type in ("FileNotFoundError", "OSError", "PermissionError")
+        value_of(isolated, f"open({path!r}, 'w').write('x' * 100_000)")
+    assert not_none(raised.value.error).type in ("FileNotFoundError", "OSError", "PermissionError")
     assert not Path(path).exists()
 
 
@@ -89,7 +84,7 @@ def test_an_evaluation_starts_no_process_and_no_thread(loaded: Sandbox) -> None:
 
 def test_user_code_runs_as_nobody_important(loaded: Sandbox) -> None:
     identity = "import os\nlist({*os.getresuid(), *os.getresgid(), *os.getgroups()})"
-    users = value(loaded, identity)
+    users = value_of(loaded, identity)
     assert isinstance(users, list)
     assert 0 not in users
     # Either refused, or an id that its user namespace does not have (EINVAL).
@@ -105,9 +100,9 @@ def test_user_code_cannot_stop_or_read_the_runner(loaded: Sandbox) -> None:
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
         "libc.ptrace(16, os.getppid(), 0, 0)"
     )
-    assert value(loaded, trace) == -1
+    assert value_of(loaded, trace) == -1
     assert loaded.alive
-    assert value(loaded, "1") == 1
+    assert value_of(loaded, "1") == 1
 
 
 def test_user_code_holds_no_descriptor_of_the_protocol(loaded: Sandbox) -> None:
@@ -118,7 +113,7 @@ def test_user_code_holds_no_descriptor_of_the_protocol(loaded: Sandbox) -> None:
         "    except OSError: return False\n"
         "[n for n in range(1024) if held(n)]"
     )
-    assert value(loaded, held) == [0, 1, 2, 3]
+    assert value_of(loaded, held) == [0, 1, 2, 3]
 
 
 def test_there_is_no_network(isolated: Sandbox) -> None:
@@ -138,7 +133,7 @@ def test_the_file_system_is_the_standard_library_alone(isolated: Sandbox) -> Non
             "NotADirectoryError",
             "PermissionError",
         )
-    assert value(isolated, "import json\njson.loads('1')") == 1  # late imports still work
+    assert value_of(isolated, "import json\njson.loads('1')") == 1  # late imports still work
     assert attempt(isolated, "import os\nopen(os.__file__, 'a')") in ("OSError", "PermissionError")
 
 
@@ -147,11 +142,11 @@ def test_two_sandboxes_share_nothing(runner: Runner, loaded: Sandbox) -> None:
         other.load({"domains/a/state.py": "x = 1"})
         assert attempt(other, "trips") == "NameError"
         assert attempt(loaded, "import domains.a") == "ModuleNotFoundError"
-        assert value(other, "hash('x')") != value(loaded, "hash('x')")
+        assert value_of(other, "hash('x')") != value_of(loaded, "hash('x')")
     with runner.open_sandbox(hash_seed=7) as again:
-        seven = value(again, "hash('x')")
+        seven = value_of(again, "hash('x')")
     with runner.open_sandbox(hash_seed=7) as again:
-        assert value(again, "hash('x')") == seven
+        assert value_of(again, "hash('x')") == seven
 
 
 SWEEP = """
@@ -194,17 +189,16 @@ print("done")
 """
 
 
+def run_python(code: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=scaled(240), check=False)
+
+
 def test_daemons_orphans_and_the_deaf_are_swept() -> None:
     # Code that cannot fork leaves nothing to sweep, so the sweep is tested by itself.
     code = SWEEP.format(root=str(Path(workers.__file__).parent.parent))
-    swept = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=scaled(240),
-        check=True,
-    )
-    assert swept.stdout == "done\n"
+    swept = run_python(code)
+    assert (swept.returncode, swept.stdout) == (0, "done\n")
 
 
 def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
@@ -227,13 +221,7 @@ def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
             except Exception as error:
                 print(error.error.type)
     """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=scaled(240),
-        check=False,
-    )
+    ran = run_python(textwrap.dedent(code))
     assert ran.stderr == ""
     assert ran.stdout.splitlines() == [
         "[65534, False]",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -21,8 +22,15 @@ from django.test import override_settings
 
 import workers
 from sandbox_image.uac import protocol
-from tests.integration.sandbox.conftest import NOW, PROJECT, WITHOUT_NAMESPACES
+from tests.integration.sandbox.conftest import (
+    NOW,
+    PROJECT,
+    WITHOUT_NAMESPACES,
+    sandbox_error,
+    value_of,
+)
 from tests.processes import Process, gone, me, mine
+from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from workers.sandbox import process
 from workers.sandbox.interface import Sandbox, SandboxError
@@ -59,7 +67,7 @@ def test_the_setting_names_the_runner() -> None:
     ):
         assert sandbox.runner_name == "process"
         assert sandbox.image_digest == image_digest()
-        assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
+        assert value_of(sandbox, "1 + 1") == 2
     with (
         override_settings(UAC_SANDBOX_RUNNER="abacus"),
         pytest.raises(ImproperlyConfigured, match=r"'abacus': set it to one of .*process"),
@@ -92,13 +100,13 @@ def test_nothing_leaks_over_many_evaluations() -> None:
 
     with watched() as (sandbox, _, runner):
         sandbox.load(PROJECT)
-        assert sandbox.evaluate("1", now=NOW, time_zone="UTC").value == 1
+        assert value_of(sandbox, "1") == 1
         before = held()  # with the process that is ready for the next one
         # Only root can inspect the runner: it is not dumpable.
         looks_inside = os.geteuid() == 0
         descriptors = runner.descriptors() if looks_inside else None
         for number in range(50):
-            assert sandbox.evaluate(f"{number}", now=NOW, time_zone="UTC").value == number
+            assert value_of(sandbox, f"{number}") == number
             if number % 10 == 0:
                 with pytest.raises(SandboxError):
                     sandbox.evaluate("import os\nos._exit(1)", now=NOW, time_zone="UTC")
@@ -121,7 +129,7 @@ def test_threads_of_a_pool_use_sandboxes_side_by_side() -> None:
     def work(number: int) -> object:
         with process.open_sandbox() as sandbox:
             sandbox.load({**PROJECT, "domains/travel/trips_0002.py": "trips = []"})
-            return sandbox.evaluate(f"len(trips) + {number}", now=NOW, time_zone="UTC").value
+            return value_of(sandbox, f"len(trips) + {number}")
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(8))) == [number + 2 for number in range(8)]
@@ -142,7 +150,7 @@ def test_a_sandbox_outlives_the_thread_that_opened_it() -> None:
     ((context, sandbox),) = opened
     try:
         for number in range(3):
-            assert sandbox.evaluate(f"{number}", now=NOW, time_zone="UTC").value == number
+            assert value_of(sandbox, f"{number}") == number
     finally:
         context.__exit__(None, None, None)
 
@@ -152,10 +160,8 @@ def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: str) -> None
     with watched() as (sandbox, watcher, runner):
         (watcher if victim == "watcher" else runner).send(signal.SIGKILL)
         assert eventually(lambda: gone([watcher, runner]))
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("killed", infrastructure=True):
             sandbox.evaluate("1", now=NOW, time_zone="UTC")
-        assert raised.value.outcome == "killed"
-        assert raised.value.infrastructure
         assert not sandbox.alive
 
 
@@ -171,9 +177,8 @@ def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
         # When nobody knows where the next one begins
         # Then the runner ends, and says nothing
         assert eventually(lambda: gone([runner]))
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("killed", infrastructure=True):
             sandbox.evaluate("1", now=NOW, time_zone="UTC")
-        assert (raised.value.outcome, raised.value.infrastructure) == ("killed", True)
 
 
 def waiting_bytes(sandbox: Sandbox) -> int:
@@ -191,10 +196,8 @@ def test_a_sandbox_that_hangs_is_given_up_and_killed(
     with watched() as (sandbox, watcher, runner):
         for name in victims:
             {"watcher": watcher, "runner": runner}[name].send(signal.SIGSTOP)
-        with pytest.raises(SandboxError) as raised:
+        with sandbox_error("timeout", infrastructure=True):
             sandbox.load({}, limits=Limits(wall_seconds=0.2))
-        assert raised.value.outcome == "timeout"
-        assert raised.value.infrastructure
         assert not sandbox.alive
         assert eventually(lambda: gone([watcher, runner]))
 
@@ -212,21 +215,16 @@ def test_the_runner_speaks_on_its_standard_streams_as_in_its_image() -> None:
         stderr=subprocess.PIPE,
     )
     with runner:
-        assert runner.stdin is not None
-        assert runner.stdout is not None
-        assert runner.stderr is not None
-        runner.stdin.write(protocol.encode_frame(request) + protocol.encode_frame(unknown))
-        runner.stdin.flush()
-        hello, answer, refusal = (protocol.read_frame(runner.stdout.read) for _ in range(3))
-        runner.stdin.close()  # at which it ends
+        stdin, stdout = not_none(runner.stdin), not_none(runner.stdout)
+        stdin.write(protocol.encode_frame(request) + protocol.encode_frame(unknown))
+        stdin.flush()
+        hello, answer, refusal = (not_none(protocol.read_frame(stdout.read)) for _ in range(3))
+        stdin.close()  # at which it ends
         assert runner.wait(scaled(60)) == 0
-        assert runner.stdout.read() == runner.stderr.read() == b""
-    assert hello is not None
+        assert stdout.read() == not_none(runner.stderr).read() == b""
     assert (hello["hello"], hello["hash_seed"]) == (protocol.VERSION, "0")
-    assert answer is not None
     assert (answer["id"], answer["outcome"]) == (9, "ok")
     assert str(ROOT) not in answer["result"]["value"]
-    assert refusal is not None
     assert (refusal["id"], refusal["outcome"]) == (10, "protocol_error")
 
 
@@ -237,9 +235,9 @@ def test_where_none_is_left_to_fork_from_another_one_is_started() -> None:
         forks.send(signal.SIGKILL)
         assert eventually(lambda: gone([forks]))
         # Sandboxes that were forked before stay.
-        assert sandbox.evaluate("1 + 1", now=NOW, time_zone="UTC").value == 2
+        assert value_of(sandbox, "1 + 1") == 2
         with process.open_sandbox() as another:
-            assert another.evaluate("1 + 2", now=NOW, time_zone="UTC").value == 3
+            assert value_of(another, "1 + 2") == 3
     assert process._starters[0] is not starter
 
 
@@ -257,11 +255,9 @@ def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
 ) -> None:
     monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error(None, "has exited", infrastructure=True) as raised:
         process.open_sandbox().__enter__()
-    assert "has exited" in raised.value.message
     assert "it said" not in raised.value.message
-    assert raised.value.infrastructure
 
 
 @pytest.mark.parametrize(
@@ -270,12 +266,9 @@ def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
 def test_a_machine_that_starts_no_process_is_no_fault_of_the_user(
     refusal: OSError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise refusal
-
     before = me().descriptors()
     monkeypatch.setattr(process, "_starters", {})
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=refusal))
     with pytest.raises(SandboxError, match="did not start: no more processes") as raised:
         process.open_sandbox().__enter__()
     assert raised.value.outcome == "killed"
@@ -329,8 +322,7 @@ def test_a_killed_worker_leaves_no_process(forked: bool, first: str) -> None:
     sibling = None
     try:
         if forked:
-            assert worker.stdout is not None
-            sibling = int(worker.stdout.readline())
+            sibling = int(not_none(worker.stdout).readline())
         processes: list[Process] = []
 
         def are_settled() -> bool:

@@ -6,15 +6,12 @@ import zlib
 
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, sandbox_error, value_of
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 
 STATE = PROJECT["domains/travel/state.py"]
-
-
-def value(sandbox: Sandbox, code: str) -> object:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC").value
 
 
 def test_every_module_of_the_domains_is_executed_and_no_other(sandbox: Sandbox) -> None:
@@ -22,7 +19,7 @@ def test_every_module_of_the_domains_is_executed_and_no_other(sandbox: Sandbox) 
     # domains, and of travel and notes: the package, schema, state and a shard
     assert (loaded.modules, loaded.executed) == (8, 8)
     assert loaded.usage.memory_bytes > 0
-    found = value(sandbox, "import sys\n[n for n in sys.modules if 'today' in n]")
+    found = value_of(sandbox, "import sys\n[n for n in sys.modules if 'today' in n]")
     assert found == ["constraints.today"]  # and no test
 
 
@@ -31,30 +28,27 @@ def test_bytecode_does_what_the_source_does(runner: Runner, sandbox: Sandbox) ->
     with runner.open_sandbox(hash_seed=1) as other:
         assert other.image_digest == sandbox.image_digest
         other.load(bytecode=bytecode)
-        assert value(other, "[t.name for t in trips]") == ["Rome", "Oslo", "Bonn"]
+        assert value_of(other, "[t.name for t in trips]") == ["Rome", "Oslo", "Bonn"]
         assert [test.error for test in other.run_tests().results] == [None, None]
 
 
 def test_compiling_executes_nothing(sandbox: Sandbox) -> None:
     sandbox.compile({"domains/a/state.py": "import os\nos._exit(1)\nwhile True: pass"})
-    assert value(sandbox, "1") == 1
+    assert value_of(sandbox, "1") == 1
 
 
 def test_code_that_does_not_compile_is_named_with_its_line(sandbox: Sandbox) -> None:
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error("user_error") as raised:
         sandbox.compile({"domains/a/schema.py": "x = 1", "domains/a/state.py": "x = 1\ny = ("})
-    assert raised.value.outcome == "user_error"
-    error = raised.value.error
-    assert error is not None
+    error = not_none(raised.value.error)
     assert (error.type, error.path, error.line) == ("SyntaxError", "domains/a/state.py", 2)
 
 
 def test_a_compiler_that_runs_out_of_memory_takes_nothing_along(sandbox: Sandbox) -> None:
     limits = Limits(memory_bytes=64 * 1024 * 1024, wall_seconds=20, cpu_seconds=20)
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error("out_of_memory"):
         sandbox.compile({"domains/a/state.py": "x = [" + "1.5, " * 2_000_000 + "]"}, limits=limits)
-    assert raised.value.outcome == "out_of_memory"
-    assert value(sandbox, "1") == 1
+    assert value_of(sandbox, "1") == 1
 
 
 def test_an_error_while_loading_has_the_line_in_the_users_file(sandbox: Sandbox) -> None:
@@ -63,8 +57,7 @@ def test_an_error_while_loading_has_the_line_in_the_users_file(sandbox: Sandbox)
     for sources, bytecode in ((project, None), (None, sandbox.compile(project))):
         with pytest.raises(SandboxError) as raised:
             sandbox.load(sources, bytecode=bytecode)
-        error = raised.value.error
-        assert error is not None
+        error = not_none(raised.value.error)
         assert (error.type, error.path, error.line) == (
             "ZeroDivisionError",
             "domains/travel/state.py",
@@ -77,17 +70,15 @@ def test_an_error_while_loading_has_the_line_in_the_users_file(sandbox: Sandbox)
 def test_a_syntax_error_while_loading_has_its_line(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError) as raised:
         sandbox.load({"domains/a/schema.py": "x = 1\nclass A(:\n"})
-    error = raised.value.error
-    assert error is not None
+    error = not_none(raised.value.error)
     assert (error.type, error.path, error.line) == ("SyntaxError", "domains/a/schema.py", 2)
 
 
 def test_an_error_in_a_method_of_a_schema_has_the_line_there(sandbox: Sandbox) -> None:
     sandbox.load({"domains/a/schema.py": "class A:\n    def f(self):\n        return 1 / 0\n"})
     with pytest.raises(SandboxError) as raised:
-        value(sandbox, "from domains.a.schema import A\nA().f()")
-    error = raised.value.error
-    assert error is not None
+        value_of(sandbox, "from domains.a.schema import A\nA().f()")
+    error = not_none(raised.value.error)
     assert (error.path, error.line) == ("domains/a/schema.py", 3)
     assert '"<query>", line 2' in error.traceback
     assert "return 1 / 0" in error.traceback
@@ -100,9 +91,9 @@ def test_only_what_changed_and_its_importers_are_executed_again(sandbox: Sandbox
     loaded = sandbox.load({"domains/travel/trips_0002.py": shard})
 
     assert loaded.executed == 2  # the shard, and the state that imports it
-    assert value(sandbox, "[t.name for t in trips]") == ["Rome", "Oslo", "Bergen"]
-    assert value(sandbox, "isinstance(trips[2], Trip)") is True
-    assert value(sandbox, "import domains.travel.state as s\ns.trips is trips") is True
+    assert value_of(sandbox, "[t.name for t in trips]") == ["Rome", "Oslo", "Bergen"]
+    assert value_of(sandbox, "isinstance(trips[2], Trip)") is True
+    assert value_of(sandbox, "import domains.travel.state as s\ns.trips is trips") is True
 
 
 def test_a_changed_schema_reaches_all_records(sandbox: Sandbox) -> None:
@@ -112,8 +103,8 @@ def test_a_changed_schema_reaches_all_records(sandbox: Sandbox) -> None:
     loaded = sandbox.load({"domains/travel/schema.py": schema})
 
     assert loaded.executed == 3  # schema, shard, state; not the other domain
-    assert value(sandbox, "[t.stars for t in trips]") == [5, 5, 5]
-    assert value(sandbox, "trips[1].passport.get() is passport") is True
+    assert value_of(sandbox, "[t.stars for t in trips]") == [5, 5, 5]
+    assert value_of(sandbox, "trips[1].passport.get() is passport") is True
 
 
 def test_constraints_and_tests_are_always_the_newest(sandbox: Sandbox) -> None:
@@ -136,7 +127,7 @@ def test_removed_files_are_gone(sandbox: Sandbox) -> None:
     assert list(sandbox.dump().counts) == ["travel"]
     for code in ("notes", "import domains.notes.state", "import constraints.today"):
         with pytest.raises(SandboxError, match="user_error"):
-            value(sandbox, code)
+            value_of(sandbox, code)
 
 
 def test_a_load_that_fails_leaves_what_was_loaded(sandbox: Sandbox) -> None:
@@ -151,33 +142,30 @@ def test_a_load_that_fails_leaves_what_was_loaded(sandbox: Sandbox) -> None:
         with pytest.raises(SandboxError) as raised:
             sandbox.load(change)
         assert raised.value.outcome in ("user_error", "out_of_memory")
-        assert value(sandbox, "[t.name for t in trips]") == ["Rome", "Oslo", "Bonn"]
-        assert value(sandbox, "all(isinstance(t, Trip) for t in trips)") is True
+        assert value_of(sandbox, "[t.name for t in trips]") == ["Rome", "Oslo", "Bonn"]
+        assert value_of(sandbox, "all(isinstance(t, Trip) for t in trips)") is True
         assert "new" not in sandbox.dump().counts
     with pytest.raises(SandboxError):
         sandbox.load({"domains/b/state.py": "1 / 0"}, removed=["domains/notes/state.py"])
-    assert value(sandbox, "len(notes)") == 1
+    assert value_of(sandbox, "len(notes)") == 1
 
 
 def test_a_load_that_does_not_end_ends_the_sandbox(sandbox: Sandbox) -> None:
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error("timeout"):
         sandbox.load({"domains/a/state.py": "while True: pass"}, limits=Limits(wall_seconds=0.1))
-    assert raised.value.outcome == "timeout"
     assert not sandbox.alive
 
 
 def test_a_module_that_ends_the_process_ends_the_sandbox(sandbox: Sandbox) -> None:
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error("killed"):
         sandbox.load({"domains/a/state.py": "import os\nos._exit(0)"})
-    assert raised.value.outcome == "killed"
     assert not sandbox.alive
 
 
 def test_a_module_can_start_no_process(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError) as raised:
         sandbox.load({"domains/a/state.py": "import os\nos.fork()"})
-    assert raised.value.error is not None
-    assert raised.value.error.type == "BlockingIOError"
+    assert not_none(raised.value.error).type == "BlockingIOError"
 
 
 @pytest.mark.parametrize(
@@ -192,23 +180,22 @@ def test_a_module_can_start_no_process(sandbox: Sandbox) -> None:
     ],
 )
 def test_damaged_bytecode_is_refused(loaded: Sandbox, bytecode: str) -> None:
-    with pytest.raises(SandboxError) as raised:
+    with sandbox_error("protocol_error"):
         loaded.load(bytecode={"domains/a/state.py": bytecode})
-    assert raised.value.outcome == "protocol_error"
-    assert value(loaded, "len(trips)") == 3
+    assert value_of(loaded, "len(trips)") == 3
 
 
 @pytest.mark.parametrize("path", ["../x.py", "/etc/x.py", "domains/a b/state.py", "x.txt", ""])
 def test_a_path_that_is_none_is_refused(loaded: Sandbox, path: str) -> None:
     with pytest.raises(SandboxError, match="not the path of a Python file"):
         loaded.load({path: "x = 1"})
-    assert value(loaded, "len(trips)") == 3
+    assert value_of(loaded, "len(trips)") == 3
 
 
 def test_folders_need_no_init_file(sandbox: Sandbox) -> None:
     sandbox.load({"domains/a/state.py": "from domains.b.schema import X\nx = X",
                   "domains/b/schema.py": "X = 1"})  # fmt: skip
-    assert value(sandbox, "import domains.a.state\ndomains.a.state.x") == 1
+    assert value_of(sandbox, "import domains.a.state\ndomains.a.state.x") == 1
 
 
 def test_the_dump_tells_what_each_file_contributes(sandbox: Sandbox) -> None:
@@ -270,8 +257,8 @@ def test_fifty_thousand_records_load_from_bytecode(runner: Runner, sandbox: Sand
     bytecode = sandbox.compile(project)
     with runner.open_sandbox() as other:
         assert other.load(bytecode=bytecode).modules == 8 - 1 + 100
-        assert value(other, "len(trips)") == 50_000
-        assert value(other, "len({t.key for t in trips})") == 50_000
+        assert value_of(other, "len(trips)") == 50_000
+        assert value_of(other, "len({t.key for t in trips})") == 50_000
         shard = shards["domains/travel/trips_0101.py"].replace(
             "]\n", '    Trip(key="new", name="x")]\n'
         )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sized
 
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, sandbox_error, value_of
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits
 from workers.sandbox.results import ConstraintRun
@@ -19,10 +20,6 @@ def check(today):
     {first}
     yield warning(f"{{len(trips)}} trips, {{trips[0].name}}", evidence=[trips[0]])
 """
-
-
-def value(sandbox: Sandbox, code: str) -> object:
-    return sandbox.evaluate(code, now=NOW, time_zone="UTC").value
 
 
 def run(sandbox: Sandbox, limits: Limits | None = None) -> ConstraintRun:
@@ -59,10 +56,10 @@ def test_bytecode_can_be_prepared_and_only_what_differs(runner: Runner, sandbox:
     changed = sandbox.compile({"domains/travel/state.py": other})
     with runner.open_sandbox() as fresh:
         fresh.prepare(bytecode={path: bytecode[path] for path in PROJECT})
-        assert value(fresh, "trips[1].name") == "Oslo"
+        assert value_of(fresh, "trips[1].name") == "Oslo"
         fresh.prepare(bytecode=changed, removed=["domains/notes/state.py"])
-        assert value(fresh, "trips[1].name") == "Lima"
-        assert value(fresh, "trips[1].name") == "Lima"
+        assert value_of(fresh, "trips[1].name") == "Lima"
+        assert value_of(fresh, "trips[1].name") == "Lima"
         assert "domains/notes/state.py" not in fresh.dump().records
 
 
@@ -88,7 +85,7 @@ def test_constraints_run_on_it_and_each_finds_it_as_it_was_loaded(sandbox: Sandb
         None, "IndexError", None, None,
     ]  # fmt: skip
     assert said(ran) == ["3 trips, Rome", "2 trips, Rome", "3 trips, Rome"]
-    assert value(sandbox, "len(trips)") == 3
+    assert value_of(sandbox, "len(trips)") == 3
 
 
 def test_in_another_version_it_is_noticed_what_a_constraint_changes(sandbox: Sandbox) -> None:
@@ -120,7 +117,7 @@ def test_a_constraint_that_is_stopped_silences_no_other(
     ran = run(sandbox, Limits(wall_seconds=1.5 if error == "timeout" else 20))
     assert [result.error and result.error.type for result in ran.results] == [None, error, None]
     assert said(ran) == ["3 trips, Rome"] * 2
-    assert value(sandbox, "len(trips)") == 3
+    assert value_of(sandbox, "len(trips)") == 3
 
 
 def test_what_cannot_be_loaded_raises_and_leaves_what_was(sandbox: Sandbox) -> None:
@@ -128,16 +125,13 @@ def test_what_cannot_be_loaded_raises_and_leaves_what_was(sandbox: Sandbox) -> N
     broken = {"domains/travel/state.py": STATE.replace('name="Oslo"', "name=1 / 0")}
     sandbox.prepare(broken)
     for _ in range(2):  # it stays what the next request would load
-        with pytest.raises(SandboxError) as raised:
-            value(sandbox, "len(trips)")
-        assert raised.value.outcome == "user_error"
-        assert raised.value.error is not None
-        assert raised.value.error.path == "domains/travel/state.py"
-        assert not raised.value.infrastructure
+        with sandbox_error("user_error", infrastructure=False) as raised:
+            value_of(sandbox, "len(trips)")
+        assert not_none(raised.value.error).path == "domains/travel/state.py"
         assert sandbox.prepared
     sandbox.load({})
     assert not sandbox.prepared
-    assert value(sandbox, "len(trips)") == 3
+    assert value_of(sandbox, "len(trips)") == 3
 
 
 def test_what_a_load_looks_up_is_looked_up_anew(sandbox: Sandbox) -> None:
@@ -149,20 +143,19 @@ def test_what_a_load_looks_up_is_looked_up_anew(sandbox: Sandbox) -> None:
     # When it cannot be loaded, then what was there is found
     with pytest.raises(SandboxError, match="division"):
         sandbox.load({"domains/travel/state.py": f"{changed}\nx = 1 / 0"})
-    assert value(sandbox, code) == "Rome"
+    assert value_of(sandbox, code) == "Rome"
     # When it is loaded, then all that is there is found, the first time and the next
     sandbox.prepare({"domains/travel/state.py": changed})
-    assert [value(sandbox, code) for _ in range(2)] == ["Bari", "Bari"]
+    assert [value_of(sandbox, code) for _ in range(2)] == ["Bari", "Bari"]
 
 
 def test_an_error_of_the_question_is_none_of_the_load(sandbox: Sandbox) -> None:
     sandbox.prepare(PROJECT)
     with pytest.raises(SandboxError) as raised:
-        value(sandbox, "1 / 0")
-    assert raised.value.error is not None
-    assert raised.value.error.type == "ZeroDivisionError"
+        value_of(sandbox, "1 / 0")
+    assert not_none(raised.value.error).type == "ZeroDivisionError"
     assert not sandbox.prepared
-    assert value(sandbox, "len(trips)") == 3
+    assert value_of(sandbox, "len(trips)") == 3
 
 
 @pytest.mark.parametrize("seconds", ["null", '"long"', "-1.0", "1e300", "true"])
@@ -179,7 +172,7 @@ def test_what_is_loaded_cannot_say_how_long_that_took(seconds: str, sandbox: San
 def test_damaged_bytecode_is_nobodys_fault_and_leaves_the_sandbox(sandbox: Sandbox) -> None:
     sandbox.prepare(bytecode={"domains/a.py": "AAAA"})
     with pytest.raises(SandboxError, match="damaged") as raised:
-        value(sandbox, "1")
+        value_of(sandbox, "1")
     assert raised.value.outcome == "protocol_error"
     assert raised.value.infrastructure
     assert sandbox.prepared
@@ -188,7 +181,7 @@ def test_damaged_bytecode_is_nobodys_fault_and_leaves_the_sandbox(sandbox: Sandb
 
 def test_to_load_it_may_take_more_memory_than_a_question(sandbox: Sandbox) -> None:
     sandbox.prepare({"domains/big/state.py": "x: list[int] = [len('x' * 400_000_000)]"})
-    assert value(sandbox, "x") == [400_000_000]
+    assert value_of(sandbox, "x") == [400_000_000]
     assert not sandbox.prepared
 
 

@@ -22,6 +22,7 @@ from django.test import override_settings
 from docker.errors import APIError
 
 from sandbox_image.uac import protocol
+from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from workers.sandbox import docker, ownership, proxy_requests
 from workers.sandbox import proxy as proxying
@@ -112,12 +113,13 @@ def _said(engine: FakeEngine, method: str, path: str) -> tuple[int, bytes]:
 
 
 @contextmanager
-def proxy_to(engine: str, **limits: int) -> Iterator[str]:
-    """Run a proxy to the engine at this path; yield the path of its own socket."""
+def proxy_to(engine: FakeEngine | str, **limits: int) -> Iterator[str]:
+    """Run a proxy to the engine, or that at this path; yield the path of its own socket."""
+    address = engine if isinstance(engine, str) else str(engine.server_address)
     with tempfile.TemporaryDirectory(prefix="uac-proxy-") as folder:
         path = f"{folder}/sock"
         containers = limits.pop("containers", 100)
-        with Proxy(path, Engine(engine, most=containers), **limits) as server:
+        with Proxy(path, Engine(address, most=containers), **limits) as server:
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
             try:
                 yield path
@@ -138,7 +140,7 @@ def fake() -> Iterator[FakeEngine]:
 
 @pytest.fixture
 def proxy(fake: FakeEngine) -> Iterator[str]:
-    with proxy_to(str(fake.server_address)) as path:
+    with proxy_to(fake) as path:
         yield path
 
 
@@ -277,18 +279,18 @@ def changed(config: Config, *path: str | int, value: Any) -> Config:
 
 
 class TestWhatDiffers:
-    @pytest.mark.parametrize("field", HOST)
-    def test_in_what_the_host_gives_is_refused(
-        self, proxy: str, fake: FakeEngine, field: str
+    @pytest.mark.parametrize(
+        ("path", "value"),
+        [
+            *((("HostConfig", field), HOST[field]) for field in HOST),
+            *(((field,), TOP[field]) for field in TOP),
+        ],
+        ids=[*HOST, *TOP],
+    )
+    def test_in_a_field_is_refused(
+        self, proxy: str, fake: FakeEngine, path: tuple[str, ...], value: Any
     ) -> None:
-        status, body = create(proxy, changed(template(), "HostConfig", field, value=HOST[field]))
-
-        assert status in (403, 404), body
-        assert created(fake) == []
-
-    @pytest.mark.parametrize("field", TOP)
-    def test_in_the_container_is_refused(self, proxy: str, fake: FakeEngine, field: str) -> None:
-        status, body = create(proxy, changed(template(), field, value=TOP[field]))
+        status, body = create(proxy, changed(template(), *path, value=value))
 
         assert status in (403, 404), body
         assert created(fake) == []
@@ -344,39 +346,23 @@ class TestWhatDiffers:
         assert f"refused: POST /containers/create: {message}" in caplog.text
 
 
+TEMPLATE = json.dumps(template()).encode()
+BODIES = {
+    "none": b"",
+    "list": b"[]",
+    "null": b"null",
+    "cut": b"{",
+    "NaN": b'{"Image": NaN}',
+    "no text": b"\xff\xfe",
+    "deep": b"[" * 50_000,
+    **{str(n): TEMPLATE[:-1] + b', "x": ' + b"[" * n + b"]" * n + b"}" for n in (100, 900, 970)},
+    "twice": TEMPLATE[:-1] + b', "User": "0:0"}',
+    "twice first": b'{"HostConfig": {"Privileged": true}, ' + TEMPLATE[1:],
+}
+
+
 class TestBodies:
-    @pytest.mark.parametrize(
-        "body",
-        [
-            b"",
-            b"[]",
-            b"null",
-            b"{",
-            b'{"Image": NaN}',
-            b"\xff\xfe",
-            b"[" * 50_000,
-            *(
-                json.dumps(template())[:-1].encode() + b', "x": ' + b"[" * n + b"]" * n + b"}"
-                for n in (100, 900, 970)
-            ),
-            json.dumps(template())[:-1].encode() + b', "User": "0:0"}',
-            b'{"HostConfig": {"Privileged": true}, ' + json.dumps(template())[1:].encode(),
-        ],
-        ids=[
-            "none",
-            "list",
-            "null",
-            "cut",
-            "NaN",
-            "no text",
-            "deep",
-            "100",
-            "900",
-            "970",
-            "twice",
-            "twice first",
-        ],
-    )
+    @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
     def test_that_are_no_plain_object_are_refused(
         self, proxy: str, fake: FakeEngine, body: bytes
     ) -> None:
@@ -466,10 +452,7 @@ class TestRequests:
         [
             ("POST", f"/containers/{DATABASE}/start"),
             ("DELETE", f"/containers/{DATABASE}?force=True"),
-            (
-                "POST",
-                f"/containers/{DATABASE}/attach?stdin=1&stdout=1&stderr=1&stream=1",
-            ),
+            ("POST", f"/containers/{DATABASE}/attach?stdin=1&stdout=1&stderr=1&stream=1"),
         ],
     )
     def test_about_what_is_no_sandbox_are_refused(
@@ -536,7 +519,7 @@ class TestRequests:
 
 class TestBounds:
     def test_of_containers_hold_until_one_is_removed(self, fake: FakeEngine) -> None:
-        with proxy_to(str(fake.server_address), containers=2) as path:
+        with proxy_to(fake, containers=2) as path:
             assert create(path, template())[0] == 201
             assert send(path, LIST)[0] == 200  # and with it one that it did not know
             assert create(path, template())[0] == 429
@@ -547,7 +530,7 @@ class TestBounds:
     def test_of_containers_do_not_count_what_is_gone_without_the_proxy(
         self, fake: FakeEngine
     ) -> None:
-        with proxy_to(str(fake.server_address), containers=2) as path:
+        with proxy_to(fake, containers=2) as path:
             assert [create(path, template())[0] for _ in range(2)] == [201, 201]
             assert create(path, template())[0] == 429
             fake.sandboxes.clear()
@@ -556,7 +539,7 @@ class TestBounds:
     def test_of_containers_do_not_count_what_the_engine_did_not_make(
         self, fake: FakeEngine
     ) -> None:
-        with proxy_to(str(fake.server_address), containers=2) as path:
+        with proxy_to(fake, containers=2) as path:
             fake.creates = False
             assert [create(path, template())[0] for _ in range(3)] == [500, 500, 500]
             fake.creates = True
@@ -566,7 +549,7 @@ class TestBounds:
         fake.sandboxes.clear()
         fake.takes = 0.2
         with (
-            proxy_to(str(fake.server_address), containers=3) as path,
+            proxy_to(fake, containers=3) as path,
             ThreadPoolExecutor(8) as threads,
         ):
             said = list(threads.map(lambda _: create(path, template())[0], range(8)))
@@ -579,7 +562,7 @@ class TestBounds:
         monkeypatch.setattr(
             proxy_requests, "CLIENT_SECONDS", scaled(120)
         )  # the slow one keeps its place so long
-        with proxy_to(str(fake.server_address), connections=1) as path:
+        with proxy_to(fake, connections=1) as path:
             with socket.socket(socket.AF_UNIX) as slow:
                 slow.connect(path)
                 slow.sendall(b"GET /_ping")
@@ -592,7 +575,7 @@ class TestBounds:
     ) -> None:
         monkeypatch.setattr(proxy_requests, "CLIENT_SECONDS", 0.5)
         with (
-            proxy_to(str(fake.server_address)) as path,
+            proxy_to(fake) as path,
             socket.socket(socket.AF_UNIX) as slow,
         ):
             slow.connect(path)
@@ -608,7 +591,7 @@ class TestBounds:
         self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(proxying, "DRAIN_SECONDS", scaled(120))
-        with proxy_to(str(fake.server_address), connections=1) as path:
+        with proxy_to(fake, connections=1) as path:
             with socket.socket(socket.AF_UNIX) as one:
                 one.connect(path)
                 one.sendall(request("GET", "/_ping"))
@@ -656,8 +639,7 @@ class TestWithTheEngine:
         deadline = time.monotonic() + scaled(60)
         assert protocol.read_frame(lambda count: channel.receive(count, deadline), 4096)
         with closing(client_library.DockerClient(ENGINE)) as direct:
-            assert channel._socket is not None
-            channel._socket.shutdown(socket.SHUT_RDWR)
+            not_none(channel._socket).shutdown(socket.SHUT_RDWR)
             ended = direct.api.wait(channel.container, timeout=int(scaled(60)))
         channel.close()
         assert ended["StatusCode"] == 0

@@ -4,7 +4,7 @@ import json
 
 from memory.project import render
 from memory.project.typed import encode
-from tests.integration.sandbox.conftest import NOW
+from tests.integration.sandbox.conftest import NOW, value_of
 from tests.unit.project.examples import rich_project
 from workers.policy.checks import check_policy
 from workers.sandbox.interface import Sandbox
@@ -36,5 +36,5 @@ def test_a_project_that_uses_everything(sandbox: Sandbox) -> None:
 def test_a_reference_finds_the_class_of_its_own_domain(sandbox: Sandbox) -> None:
     sandbox.load(render(rich_project()))  # both domains have a Passport "p-1"
     code = "[type(trips[0].passport.get()).__module__, type(trips[0].own.get()).__module__]"
-    found = sandbox.evaluate(code, now=NOW, time_zone="UTC").value
+    found = value_of(sandbox, code)
     assert found == ["domains.identity.schema", "domains.travel.schema"]

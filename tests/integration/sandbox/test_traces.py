@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.sandbox.conftest import NOW
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.limits import Limits
 
@@ -204,6 +205,5 @@ def test_answers_forged_for_others_are_noticed(sandbox: Sandbox) -> None:
     sandbox.load({**PROJECT, "constraints/a_forges.py": forges, "constraints/zz.py": TELLS})
     ran = sandbox.run_constraints(now=NOW, time_zone="UTC")
     forged, *others = ran.results
-    assert forged.error is not None
-    assert forged.error.type == "protocol_error"
+    assert not_none(forged.error).type == "protocol_error"
     assert [(len(other.alerts), other.error) for other in others] == [(2, None)] * 2

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
+from tests.steps import not_none
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.limits import DEFAULT_LIMITS, Limits
 from workers.sandbox.results import ConstraintResult
@@ -171,8 +172,7 @@ def test_a_new_shape_object_is_no_evidence(sandbox: Sandbox) -> None:
 
     result = run(sandbox, BINDINGS)[PATH]
 
-    assert result.error is not None
-    assert "not a record in the state" in result.error.message
+    assert "not a record in the state" in not_none(result.error).message
 
 
 def test_a_changed_set_of_files_is_loaded_by_the_next_run(sandbox: Sandbox) -> None:

@@ -24,21 +24,24 @@ from memory.models.log import Outcome
 from memory.operations import verification
 from memory.privacy import redaction
 from memory.work import leases
+from tests.edits import rename_field
 from tests.factories import redacted
 from tests.integration.alerts.test_duplicates import OURS
 from tests.integration.alerts.test_life import finding, run_finds
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.checkpointing.conftest import BUDGET, BUDGET_TESTS, trip
+from tests.steps import not_none
 from workers import tasks
 from workers.checkpointing import gate
 
 pytestmark = pytest.mark.django_db
 
 USER = "/v1/users/ada/"
+Say = Callable[..., int]
 Work = Callable[[], None]
 
 
 @pytest.fixture
-def say(api: APIClient, user: MemoryUser, work: Work) -> Callable[..., int]:
+def say(api: APIClient, user: MemoryUser, work: Work) -> Say:
     """Append one trip and settle it, one version each; return its number."""
 
     def do(to: str, **values: Any) -> int:
@@ -65,9 +68,19 @@ def ask(api: APIClient, work: Work, code: str, **body: Any) -> Any:
     return run["output"]["value"]
 
 
-def test_a_query_is_answered_with_what_was_known_then(
-    api: APIClient, say: Callable[..., int], work: Work
-) -> None:
+def pending(api: APIClient, *moments: str) -> list[list[int]]:
+    """Return the entries that were pending as of each of these moments."""
+    states = [api.get(f"{USER}state/", {"as_of": moment}).data for moment in moments]
+    return [state["as_of"]["pending"] for state in states]
+
+
+def cover(user: MemoryUser, *seqs: int) -> None:
+    """Settle messages as a model does that has found their facts."""
+    lane = not_none(leases.claim(Lane.objects.filter(user=user, name="structure")))
+    checkpoints.decide(lane, user, [Decision(seq, Outcome.COVERED) for seq in seqs])
+
+
+def test_a_query_is_answered_with_what_was_known_then(api: APIClient, say: Say, work: Work) -> None:
     first = say("Rome")
     between = timezone.now().isoformat()
     second = say("Oslo")
@@ -79,7 +92,7 @@ def test_a_query_is_answered_with_what_was_known_then(
     assert ask(api, work, count, as_of=str(second)) == 2
 
 
-def test_every_read_takes_it(api: APIClient, say: Callable[..., int]) -> None:
+def test_every_read_takes_it(api: APIClient, say: Say) -> None:
     first = say("Rome")
     say("Oslo")
 
@@ -94,9 +107,7 @@ def test_every_read_takes_it(api: APIClient, say: Callable[..., int]) -> None:
     assert api.get(f"{USER}constraints/?as_of=v1").data["results"] == []
 
 
-def test_what_was_pending_then_is_named(
-    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
-) -> None:
+def test_what_was_pending_then_is_named(api: APIClient, say: Say, work: Work) -> None:
     """The entry came before the moment, the version that holds it after."""
     say("Rome")
     statement = {"kind": "record", **trip("Oslo", key="oslo", cost=1, on="2026-06-01")}
@@ -111,26 +122,21 @@ def test_what_was_pending_then_is_named(
 
 
 def test_what_was_settled_before_there_was_a_version_is_not_pending_in_it(
-    api: APIClient, user: MemoryUser, say: Callable[..., int]
+    api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     """For example, messages whose facts a model has extracted before the first checkpoint."""
     said = {"kind": "message", "role": "user", "content": "I was in Rome.", "session_id": "s"}
     api.post(f"{USER}entries/", {"entries": [said]})
     waiting = timezone.now().isoformat()
-    lane = leases.claim(Lane.objects.filter(user=user, name="structure"))
-    assert lane is not None
-    checkpoints.decide(lane, user, [Decision(1, Outcome.COVERED)])
+    cover(user, 1)
     settled = timezone.now().isoformat()
     say("Rome")
 
-    def pending(moment: str) -> Any:
-        return api.get(f"{USER}state/", {"as_of": moment}).data["as_of"]["pending"]
-
-    assert [pending(moment) for moment in (waiting, settled, "v1", "2")] == [[1], [], [], []]
+    assert pending(api, waiting, settled, "v1", "2") == [[1], [], [], []]
 
 
 def test_what_was_settled_after_a_version_was_pending_in_it(
-    api: APIClient, user: MemoryUser, say: Callable[..., int]
+    api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     """For example, messages that a model is working on: the version does not contain them."""
     said = {"kind": "message", "role": "user", "content": "I was in Oslo.", "session_id": "s"}
@@ -138,21 +144,15 @@ def test_what_was_settled_after_a_version_was_pending_in_it(
     say("Rome")
     api.post(f"{USER}entries/", {"entries": [said]})
     waiting = timezone.now().isoformat()
-    lane = leases.claim(Lane.objects.filter(user=user, name="structure"))
-    assert lane is not None
-    checkpoints.decide(lane, user, [Decision(1, Outcome.COVERED), Decision(3, Outcome.COVERED)])
+    cover(user, 1, 3)
     settled = timezone.now().isoformat()
 
-    def pending(moment: str) -> Any:
-        return api.get(f"{USER}state/", {"as_of": moment}).data["as_of"]["pending"]
-
-    assert [pending(moment) for moment in ("v1", "2", "3", waiting, settled)] == [
-        *([1], [1], [1, 3], [1, 3], []),
-    ]
+    found = pending(api, "v1", "2", "3", waiting, settled)
+    assert found == [[1], [1], [1, 3], [1, 3], []]
 
 
 def test_what_was_settled_at_once_is_not_pending_as_of_itself(
-    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+    api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     """For example, a typed entry that was rejected, and a redaction with its unread message."""
     say("Rome")
@@ -166,10 +166,7 @@ def test_what_was_settled_at_once_is_not_pending_as_of_itself(
     work()
     say("Bonn")
 
-    def pending(moment: str) -> Any:
-        return api.get(f"{USER}state/", {"as_of": moment}).data["as_of"]["pending"]
-
-    assert [pending(moment) for moment in ("1", "2", "4", "5")] == [[], [], [], []]
+    assert pending(api, "1", "2", "4", "5") == [[], [], [], []]
 
 
 def test_what_was_pending_before_there_was_a_version_is_named(
@@ -177,9 +174,7 @@ def test_what_was_pending_before_there_was_a_version_is_named(
 ) -> None:
     said = {"kind": "message", "role": "user", "content": "I was in Oslo.", "session_id": "s"}
     api.post(f"{USER}entries/", {"entries": [said]})
-    lane = leases.claim(Lane.objects.filter(user=user, name="structure"))
-    assert lane is not None
-    checkpoints.decide(lane, user, [Decision(1, Outcome.COVERED)])
+    cover(user, 1)
 
     then = api.get(f"{USER}state/", {"as_of": "1"}).data["as_of"]
 
@@ -187,9 +182,7 @@ def test_what_was_pending_before_there_was_a_version_is_named(
     assert (then["pending_count"], then["pending"]) == (1, [1])
 
 
-def test_the_clock_of_a_query_can_be_set(
-    api: APIClient, say: Callable[..., int], work: Work
-) -> None:
+def test_the_clock_of_a_query_can_be_set(api: APIClient, say: Say, work: Work) -> None:
     say("Rome")
 
     assert ask(api, work, "today", at="2031-02-03") == {"$date": "2031-02-03"}
@@ -201,9 +194,7 @@ def test_the_clock_of_a_query_can_be_set(
 @pytest.mark.parametrize("as_of", ["0", "3", "v0", "v9", "yesterday", "", "2026-13-01T00:00:00Z",
                                    "2020-01-01T00:00:00", "2020-01-01T00:00:00Z",
                                    "2999-01-01T00:00:00Z", "-1", "9" * 30])  # fmt: skip
-def test_a_moment_that_was_never_known_is_refused(
-    api: APIClient, say: Callable[..., int], as_of: str
-) -> None:
+def test_a_moment_that_was_never_known_is_refused(api: APIClient, say: Say, as_of: str) -> None:
     say("Rome")
 
     for answer in (
@@ -228,7 +219,7 @@ def test_a_moment_that_was_never_known_is_refused(
         "9999-12-31T23:00:00-05:00",
     ],
 )
-def test_a_clock_that_cannot_be_set_so(api: APIClient, say: Callable[..., int], at: str) -> None:
+def test_a_clock_that_cannot_be_set_so(api: APIClient, say: Say, at: str) -> None:
     say("Rome")
 
     answer = api.post(f"{USER}query/", {"code": "1", "at": at})
@@ -246,9 +237,7 @@ def test_before_the_first_version_nothing_can_be_asked(api: APIClient, user: Mem
     assert (then["version"], then["domains"], then["as_of"]["pending"]) == (None, {}, [1])
 
 
-def test_what_was_redacted_since_is_not_told(
-    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
-) -> None:
+def test_what_was_redacted_since_is_not_told(api: APIClient, user: MemoryUser, say: Say) -> None:
     first = say("Rome")
     say("Oslo")
     redacted(user, first, timezone.now())
@@ -265,7 +254,7 @@ def test_what_was_redacted_since_is_not_told(
 
 
 def test_as_of_an_entry_that_was_redacted_nothing_is_told(
-    api: APIClient, user: MemoryUser, say: Callable[..., int]
+    api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     """Even if no version relies on it: three came at once, and the second was redacted."""
     say("Rome")
@@ -283,9 +272,7 @@ def test_as_of_an_entry_that_was_redacted_nothing_is_told(
     assert api.get(f"{USER}state/?as_of=3").data["version"] == 1
 
 
-def test_a_difference_names_the_entries_that_caused_it(
-    api: APIClient, say: Callable[..., int], work: Work
-) -> None:
+def test_a_difference_names_the_entries_that_caused_it(api: APIClient, say: Say) -> None:
     say("Rome")
     say("Oslo")
     changed = say("Rome", cost=150)  # the same key: an update
@@ -308,9 +295,7 @@ def test_a_difference_names_the_entries_that_caused_it(
     assert back["added"] == []
 
 
-def test_records_of_a_class_that_gets_a_field_have_not_changed(
-    api: APIClient, say: Callable[..., int]
-) -> None:
+def test_records_of_a_class_that_gets_a_field_have_not_changed(api: APIClient, say: Say) -> None:
     say("Rome")
     say("Oslo", hotel="Bristol")
 
@@ -323,18 +308,11 @@ def test_records_of_a_class_that_gets_a_field_have_not_changed(
 
 
 def test_a_field_that_was_renamed_names_the_entry_behind_it(
-    api: APIClient, say: Callable[..., int], work: Work
+    api: APIClient, say: Say, work: Work
 ) -> None:
     say("Rome")
     why = say("Oslo")
-    edit = {
-        "op": "rename_field",
-        "domain": "travel",
-        "class_name": "Trip",
-        "name": "cost",
-        "new_name": "price",
-        "sources": [why],
-    }
+    edit = rename_field("travel.Trip.cost", "price", why)
     proposed = api.post(f"{USER}checkpoints/?wait=0", {"edits": [edit]})
     assert proposed.status_code == 202, proposed.data
     work()
@@ -348,7 +326,7 @@ def test_a_field_that_was_renamed_names_the_entry_behind_it(
 
 
 def test_an_earlier_version_is_restored_and_the_log_stays(
-    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+    api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Rome")
     mistaken = say("Oslo")
@@ -374,22 +352,17 @@ def test_an_earlier_version_is_restored_and_the_log_stays(
 
 
 def test_what_a_version_held_is_not_pending_in_it_because_it_was_undone_later(
-    api: APIClient, say: Callable[..., int]
+    api: APIClient, say: Say
 ) -> None:
     say("Rome")
     say("Oslo")
     api.post(f"{USER}checkpoints/1/restore/", {"reopen": False})
 
-    pending = {
-        version: api.get(f"{USER}state/?as_of={version}").data["as_of"]["pending"]
-        for version in ("v1", "v2", "v3")
-    }
-
-    assert pending == {"v1": [], "v2": [], "v3": []}
+    assert pending(api, "v1", "v2", "v3") == [[], [], []]
 
 
 def test_a_return_is_undone_by_going_back_to_what_was_before_it(
-    api: APIClient, user: MemoryUser, say: Callable[..., int]
+    api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     # Given Oslo in v2, undone in v3, and Bonn in v4
     say("Rome")
@@ -412,7 +385,7 @@ def test_a_return_is_undone_by_going_back_to_what_was_before_it(
 
 
 def test_reopened_entries_are_worked_on_again_under_their_keys(
-    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+    api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Rome")
     say("Oslo")
@@ -438,7 +411,7 @@ def test_reopened_entries_are_worked_on_again_under_their_keys(
 
 
 def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
-    api: APIClient, user: MemoryUser, say: Callable[..., int]
+    api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     say("Rome")
     say("Rome", cost=150)
@@ -456,7 +429,7 @@ def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
 
 
 def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(
-    api: APIClient, user: MemoryUser, say: Callable[..., int]
+    api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     say("Rome")
     say("Oslo")
@@ -470,7 +443,7 @@ def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(
 
 
 def test_after_a_restore_nothing_that_was_answered_before_is_given_again(
-    api: APIClient, say: Callable[..., int], work: Work
+    api: APIClient, say: Say, work: Work
 ) -> None:
     say("Rome")
     say("Oslo")
@@ -485,42 +458,25 @@ def test_after_a_restore_nothing_that_was_answered_before_is_given_again(
 
 
 def test_alerts_follow_a_restored_version(
-    api: APIClient, user: MemoryUser, say: Callable[..., int], work: Work
+    api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Rome")
-    source = (
-        "import datetime\nfrom collections.abc import Iterator\nfrom uac import Alert, warning\n"
-        "from domains.travel.state import trips\n\n\n"
-        "def check(today: datetime.date) -> Iterator[Alert]:\n"
-        '    """No trip costs more than a thousand."""\n'
-        "    for trip in trips:\n        if trip.cost > 1000:\n"
-        '            yield warning(f"{trip.to} is too dear", evidence=[trip])\n'
-    )
-    tests = (
-        "import datetime\nfrom constraints import dear\nfrom domains.travel.schema import Trip\n"
-        "from uac.testing import run_check\n\nDAY = datetime.date(2026, 1, 1)\n\n\n"
-        "def test_speaks() -> None:\n"
-        '    trip = Trip(key="t", to="Rome", cost=1001, on=DAY)\n'
-        "    assert run_check(dear, today=DAY, trips=[trip])\n\n\n"
-        "def test_is_silent() -> None:\n"
-        '    trip = Trip(key="t", to="Rome", cost=1000, on=DAY)\n'
-        "    assert not run_check(dear, today=DAY, trips=[trip])\n"
-    )
-    put = api.put(f"{USER}constraints/dear/?wait=0", {"source": source, "tests": tests})
+    body = {"source": BUDGET, "tests": BUDGET_TESTS.replace("cost=", "on=TODAY, cost=")}
+    put = api.put(f"{USER}constraints/budget/?wait=0", body)
     assert put.status_code == 202, put.data
     work()
     say("Oslo", cost=2000)
     assert Alert.objects.get(user=user).state == "open"
 
     (resolving,) = api.get(f"{USER}checkpoints/2/restore/").data["alerts"]
-    assert resolving["message"] == "Oslo is too dear"
+    assert resolving["message"] == "Oslo costs 2000"
     api.post(f"{USER}checkpoints/2/restore/", {"reopen": False})
     work()
 
     assert Alert.objects.get(user=user).state == "resolved"
 
 
-def test_a_repeated_restore_is_done_once(api: APIClient, say: Callable[..., int]) -> None:
+def test_a_repeated_restore_is_done_once(api: APIClient, say: Say) -> None:
     say("Rome")
     say("Oslo")
 
@@ -531,7 +487,7 @@ def test_a_repeated_restore_is_done_once(api: APIClient, say: Callable[..., int]
     assert [(one.status_code, one.data["version"]) for one in answers] == [(201, 3), (201, 3)]
 
 
-def test_there_is_nothing_to_restore(api: APIClient, say: Callable[..., int]) -> None:
+def test_there_is_nothing_to_restore(api: APIClient, say: Say) -> None:
     say("Rome")
 
     assert api.post(f"{USER}checkpoints/1/restore/", {}).status_code == 409
@@ -541,11 +497,7 @@ def test_there_is_nothing_to_restore(api: APIClient, say: Callable[..., int]) ->
 
 
 def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
-    api: APIClient,
-    user: MemoryUser,
-    say: Callable[..., int],
-    work: Work,
-    monkeypatch: pytest.MonkeyPatch,
+    api: APIClient, user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a batch at the gate, when the head is restored, then it is built again on that."""
     say("Rome")
@@ -571,7 +523,7 @@ def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
     assert ask(api, work, "[t.to for t in trips]") == ["Rome", "Bonn"]
 
 
-def test_the_newest_moment_is_now(api: APIClient, say: Callable[..., int]) -> None:
+def test_the_newest_moment_is_now(api: APIClient, say: Say) -> None:
     say("Rome")
     moment = (timezone.now() - datetime.timedelta(microseconds=1)).isoformat()
 

@@ -41,6 +41,7 @@ from tests.factories import redacted
 from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
 from tests.integration.time.test_forecast import settle
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS
+from tests.steps import Killed, append_records, head_of, not_none
 from workers import tasks
 from workers.execution import backtesting
 from workers.execution.loading import LoadPlan, loaded
@@ -118,16 +119,11 @@ def passed(workspace: Workspace, source: str = NOTICE) -> WorkspaceConstraintVer
     return constraint.versions.get()
 
 
-def tell(user: MemoryUser, *statements: dict[str, Any]) -> None:
-    drafts = [Draft(kind=EntryKind.RECORD, data=data) for data in statements]
-    log.append(user, drafts, source="test")
-
-
 def say(user: MemoryUser, work: Work, history: History) -> None:
     """Append entries on these days, while no constraint runs."""
     for number, statements in history.items():
         with time_machine.travel(START + number * DAY, tick=False):
-            tell(user, *statements)
+            append_records(user, *statements)
             work()
 
 
@@ -395,8 +391,7 @@ def test_versions_of_workers_whose_clocks_differ_follow_each_other(
 
     # Then the alert is not resolved before it opened
     (found,) = backtest_reports.findings_of(backtest)
-    assert found.resolved_at is not None
-    assert found.resolved_at > found.opened_at
+    assert not_none(found.resolved_at) > found.opened_at
     (row,) = backtest.users.all()
     assert (row.versions, row.looks) == (2, 2)
 
@@ -443,9 +438,6 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
     looked_at: list[int] = []
     real = backtesting._History
 
-    class Killed(BaseException):
-        """An exception like kill -9: nothing catches it or writes anything."""
-
     def look(backtest: Backtest, user: MemoryUser) -> Any:
         looked_at.append(user.pk)
         if len(looked_at) == 3:
@@ -488,11 +480,7 @@ def tried(version: WorkspaceConstraintVersion, times: int) -> Backtest:
     """Try so many times to backtest a version at the end of the history."""
     with time_machine.travel(END, tick=False):
         backtest = backtests.start(version, by="test")
-        for _ in range(times):
-            Backtest.objects.update(run_after=END)
-            with suppress(SandboxError):
-                tasks.backtest(str(backtest.pk))
-        for _ in range(times):  # it may have stood back, on a machine that is busy
+        for _ in range(2 * times):  # it may have stood back, on a machine that is busy
             Backtest.objects.update(run_after=END)
             with suppress(SandboxError):
                 tasks.backtest(str(backtest.pk))
@@ -671,9 +659,7 @@ class TestWhom:
     def crowd(self, workspace: Workspace, user: MemoryUser, work: Work) -> list[MemoryUser]:
         """Two thousand users, every second of whom has a lease."""
         say(user, work, {0: [rental("main", "2027-03-20")]})
-        user.refresh_from_db()
-        assert user.head is not None
-        lease = user.head.outline
+        lease = head_of(user).outline
         MemoryUser.objects.filter(pk=user.pk).update(head=None)
         users = MemoryUser.objects.bulk_create(
             MemoryUser(workspace=workspace, user_id=f"u{number}") for number in range(2000)
@@ -695,8 +681,7 @@ class TestWhom:
 
     def picked(self, backtest: Backtest) -> set[int]:
         """Choose the users to test."""
-        claimed = leases.claim(backtests.waiting().filter(pk=backtest.pk))
-        assert claimed is not None
+        claimed = not_none(leases.claim(backtests.waiting().filter(pk=backtest.pk)))
         while not claimed.picked:
             backtest_sampling.pick(claimed)
         backtest.refresh_from_db()
@@ -737,8 +722,7 @@ class TestWhom:
         self, workspace: Workspace, crowd: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         backtest = backtests.start(passed(workspace), by="test", most_users=2000)
-        dead = leases.claim(backtests.waiting())
-        assert dead is not None
+        dead = not_none(leases.claim(backtests.waiting()))
         write = leases.write
 
         def killed(row: Any, **columns: Any) -> None:

@@ -5,19 +5,17 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import time_machine
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log, reopening
-from memory.canonical import sha256
-from memory.log import Draft
+from memory import reopening
 from memory.models import (
     Alert,
     AlertEvent,
-    Blob,
     Checkpoint,
     EntryOutcome,
     Forecast,
@@ -25,7 +23,7 @@ from memory.models import (
     Run,
     Workspace,
 )
-from memory.models.log import EntryKind, Outcome
+from memory.models.log import Outcome
 from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project import Outline
 from memory.project.outline import Domain
@@ -34,7 +32,8 @@ from memory.temporal import forecasts
 from memory.users import change_user, create_user, next_daily_run
 from memory.work import leases, runs
 from memory.workspaces import create_key
-from tests.factories import make_checkpoint
+from tests.factories import make_checkpoint, store_files
+from tests.steps import append_texts, due
 from tests.waiting import scaled
 from workers import tasks
 from workers.execution import forecasting
@@ -44,8 +43,10 @@ from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
+Begin = Callable[..., None]
 Work = Callable[[], None]
 DAY = datetime.timedelta(days=1)
+NO_SANDBOX = SandboxError("killed", "no sandbox", infrastructure=True)
 # 10:00 in Berlin; the daily hour, 06:00, is 05:00 UTC in winter and 04:00 in summer.
 START = datetime.datetime(2027, 3, 1, 9, tzinfo=datetime.UTC)
 
@@ -141,15 +142,11 @@ def settle(
     for name, source in constraints.items():
         outline = outline.with_constraint(name, "")
         files[f"constraints/{name}.py"] = source.format(domain=name.partition("_")[0])
-    Blob.objects.bulk_create(
-        [Blob(user=user, hash=sha256(text), content=text) for text in set(files.values())],
-        ignore_conflicts=True,
-    )
     version = make_checkpoint(
         user,
         user.head.version + 1 if user.head else 1,
         outline=outline.to_json(),
-        tree={path: sha256(text) for path, text in files.items()},
+        tree=store_files(user, files),
     )
     user.head = version
     user.save(update_fields=["head"])
@@ -158,13 +155,13 @@ def settle(
 
 
 @pytest.fixture
-def settled(work: Work) -> Callable[[], None]:
-    """Do the waiting work: the runs first, then the forecasts."""
+def begin(user: MemoryUser, settled: Work) -> Begin:
+    """Give the user a version at the start, as `settle` does, and do the waiting work."""
 
-    def do() -> None:
-        work()
-        for waiting in forecasts.waiting():
-            tasks.forecast(waiting.user_id)
+    def do(constraints: Mapping[str, str] | None = None, **ends: str) -> None:
+        with time_machine.travel(START, tick=False):
+            settle(user, constraints or {"home_notice": NOTICE}, ends)
+            settled()
 
     return do
 
@@ -173,21 +170,14 @@ def forecast_of(user: MemoryUser) -> Forecast:
     return Forecast.objects.get(user=user)
 
 
-def due(user: MemoryUser) -> datetime.datetime | None:
-    user.refresh_from_db()
-    return user.constraints_due_at
-
-
 def told(user: MemoryUser) -> list[tuple[str, str, str | None]]:
     return [(one["at"][:10], one["kind"], one["severity"]) for one in forecast_of(user).timeline]
 
 
 def test_an_alert_opens_changes_and_resolves_on_its_day_from_beat_alone(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, begin: Begin, settled: Work
 ) -> None:
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE})
-        settled()
+    begin()
     assert told(user) == [
         ("2027-05-02", "opens", "warning"),
         ("2027-05-25", "changes", "critical"),
@@ -213,11 +203,9 @@ def test_an_alert_opens_changes_and_resolves_on_its_day_from_beat_alone(
     assert [*triggers] == [RunTrigger.CHECKPOINT, *[RunTrigger.FORECAST] * 3]
 
 
-def test_the_version_of_a_reopening_is_looked_ahead_at(
-    user: MemoryUser, settled: Callable[[], None]
-) -> None:
+def test_the_version_of_a_reopening_is_looked_ahead_at(user: MemoryUser, settled: Work) -> None:
     with time_machine.travel(START, tick=False):
-        log.append(user, [Draft(kind=EntryKind.MESSAGE, content="Hello!")], source="test")
+        append_texts(user, "Hello!")
         version = settle(user, {"home_notice": NOTICE})
         EntryOutcome.objects.create(
             user=user, seq=1, outcome=Outcome.DISMISSED, checkpoint=version, decided_at=START
@@ -234,11 +222,9 @@ def test_the_version_of_a_reopening_is_looked_ahead_at(
 
 
 def test_a_constraint_on_the_moment_is_woken_at_that_moment(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, begin: Begin, settled: Work
 ) -> None:
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_soon": SOON})
-        settled()
+    begin({"home_soon": SOON})
     # Noon in Berlin is 10:00 UTC in summer.
     opens = datetime.datetime(2027, 6, 1, 8, 0, 0, 1, tzinfo=datetime.UTC)
     assert due(user) == opens
@@ -260,10 +246,7 @@ def test_without_a_forecast_the_daily_run_stays(
         work()
         assert due(user) == tomorrow
 
-        def broken(*arguments: object) -> Any:
-            raise SandboxError("killed", "no sandbox", infrastructure=True)
-
-        monkeypatch.setattr(forecasting, "loaded", broken)
+        monkeypatch.setattr(forecasting, "loaded", Mock(side_effect=NO_SANDBOX))
         tasks.forecast(user.pk)
         assert due(user) == tomorrow
     given_up = forecast_of(user)
@@ -272,7 +255,7 @@ def test_without_a_forecast_the_daily_run_stays(
 
 
 def test_a_new_version_of_which_nothing_is_foreseen_runs_daily_whatever_the_last_one_would_do(
-    user: MemoryUser, work: Work, settled: Callable[[], None]
+    user: MemoryUser, work: Work, settled: Work
 ) -> None:
     tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
     with time_machine.travel(START, tick=False):
@@ -290,22 +273,16 @@ def test_a_new_version_of_which_nothing_is_foreseen_runs_daily_whatever_the_last
     assert Alert.objects.get().severity == "warning"
 
 
-def test_it_can_be_switched_off(
-    user: MemoryUser, settled: Callable[[], None], settings: Settings
-) -> None:
+def test_it_can_be_switched_off(user: MemoryUser, begin: Begin, settings: Settings) -> None:
     settings.UAC_FORECAST_DAYS = 0
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE})
-        settled()
+    begin()
     assert not Forecast.objects.exists()
 
 
 def test_what_raises_on_29_february_alone_is_told_and_ends_nothing(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, begin: Begin
 ) -> None:
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_leap": LEAP, "home_notice": NOTICE}, {"home": "2028-03-05"})
-        settled()
+    begin({"home_leap": LEAP, "home_notice": NOTICE}, home="2028-03-05")
     days = [(one["day"], one["kind"], one["constraint"]) for one in forecast_of(user).timeline]
     assert days == [
         ("2028-02-04", "opens", "constraints/home_notice.py"),
@@ -316,12 +293,8 @@ def test_what_raises_on_29_february_alone_is_told_and_ends_nothing(
 
 
 @pytest.mark.parametrize("ends_on", ["0001-01-01", "9999-12-31"])
-def test_the_ends_of_the_calendar(
-    user: MemoryUser, settled: Callable[[], None], ends_on: str
-) -> None:
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE, "home_soon": SOON}, {"home": ends_on})
-        settled()
+def test_the_ends_of_the_calendar(user: MemoryUser, begin: Begin, ends_on: str) -> None:
+    begin({"home_notice": NOTICE, "home_soon": SOON}, home=ends_on)
     assert {run.outcome for run in Run.objects.all()} == {RunOutcome.OK}
     found = forecast_of(user)
     assert (found.timeline, found.needs_daily, found.last_error) == ([], False, "")
@@ -330,7 +303,7 @@ def test_the_ends_of_the_calendar(
 
 
 def test_only_what_reads_a_changed_record_is_looked_at_again(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, settled: Work
 ) -> None:
     ends = {f"d{number}": "2027-06-01" for number in range(10)}
     rules = {
@@ -358,7 +331,7 @@ def test_only_what_reads_a_changed_record_is_looked_at_again(
     ["domains . {domain} . state", "domains.\\\n    {domain}.state", "\uff44omains.{domain}.state"],
 )
 def test_what_reads_a_changed_record_is_looked_at_again_however_it_names_it(
-    user: MemoryUser, settled: Callable[[], None], spelling: str
+    user: MemoryUser, settled: Work, spelling: str
 ) -> None:
     rules = {"home_notice": NOTICE.replace("domains.{domain}.state", spelling)}
     with time_machine.travel(START, tick=False):
@@ -372,13 +345,11 @@ def test_what_reads_a_changed_record_is_looked_at_again_however_it_names_it(
 
 
 def test_what_was_foreseen_and_has_happened_is_told_no_more(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, begin: Begin, settled: Work
 ) -> None:
     # Given a lease of which everything is foreseen
     rules = {"home_notice": NOTICE, "garden_notice": NOTICE}
-    with time_machine.travel(START, tick=False):
-        settle(user, rules, {"home": "2027-04-10", "garden": "2027-06-01"})
-        settled()
+    begin(rules, home="2027-04-10", garden="2027-06-01")
     assert len(told(user)) == 6
     # When it has ended, and another record changes
     with time_machine.travel(START + 50 * DAY, tick=False):
@@ -394,7 +365,7 @@ def test_what_was_foreseen_and_has_happened_is_told_no_more(
 
 
 def test_a_newer_version_takes_the_place_of_a_forecast_that_is_under_way(
-    user: MemoryUser, work: Work, settled: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, work: Work, settled: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with time_machine.travel(START, tick=False):
         settle(user, {"home_notice": NOTICE})
@@ -418,7 +389,7 @@ def test_a_newer_version_takes_the_place_of_a_forecast_that_is_under_way(
     assert due(user) == datetime.datetime(2027, 3, 3, 5, tzinfo=datetime.UTC)
 
 
-def test_a_new_time_zone_is_looked_ahead_in(user: MemoryUser, settled: Callable[[], None]) -> None:
+def test_a_new_time_zone_is_looked_ahead_in(user: MemoryUser, settled: Work) -> None:
     with time_machine.travel(START, tick=False):
         settle(user, {"home_notice": NOTICE})
         settled()
@@ -432,11 +403,9 @@ def test_a_new_time_zone_is_looked_ahead_in(user: MemoryUser, settled: Callable[
 
 
 def test_a_clock_that_is_set_back_opens_nothing_early_and_misses_nothing(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, begin: Begin, settled: Work
 ) -> None:
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE})
-        settled()
+    begin()
     with time_machine.travel(START - 3 * DAY, tick=False):
         assert dispatching.queue_runs_by_the_clock() == 0
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
@@ -449,12 +418,10 @@ def test_a_clock_that_is_set_back_opens_nothing_early_and_misses_nothing(
 
 
 def test_a_clock_that_was_a_year_ahead_is_forgotten(
-    user: MemoryUser, settled: Callable[[], None]
+    user: MemoryUser, begin: Begin, settled: Work
 ) -> None:
     # Given constraints that ran by a clock that was a year ahead, and alerts of that day
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE}, {"home": "2027-03-20"})
-        settled()
+    begin(home="2027-03-20")
     assert Alert.objects.get().state == "open"
     with time_machine.travel(START + 365 * DAY, tick=False):
         dispatching.queue_runs_by_the_clock()
@@ -477,7 +444,7 @@ def test_a_clock_that_was_a_year_ahead_is_forgotten(
 
 
 def test_who_sleeps_is_run_daily_where_forecasts_are_switched_off(
-    user: MemoryUser, settled: Callable[[], None], settings: Settings
+    user: MemoryUser, settled: Work, settings: Settings
 ) -> None:
     with time_machine.travel(START, tick=False):
         settle(user, {"home_notice": NOTICE})
@@ -550,18 +517,14 @@ class TestTroubles:
     def test_a_new_version_of_which_nothing_is_foreseen_is_run_daily(
         self,
         user: MemoryUser,
-        settled: Callable[[], None],
+        begin: Begin,
+        settled: Work,
         monkeypatch: pytest.MonkeyPatch,
         settings: Settings,
         trouble: str,
     ) -> None:
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_notice": NOTICE})
-            settled()
+        begin()
         assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
-
-        def broken(*arguments: object) -> Any:
-            raise SandboxError("killed", "no sandbox", infrastructure=True)
 
         def unforeseen(*arguments: Any) -> list[ConstraintForecast]:
             error = UserError(type="timeout", message="took too long")
@@ -571,7 +534,7 @@ class TestTroubles:
             settings.UAC_FORECAST_DAYS = 0
         elif trouble == "given up":
             settings.UAC_MAX_ATTEMPTS = 1
-            monkeypatch.setattr(forecasting, "loaded", broken)
+            monkeypatch.setattr(forecasting, "loaded", Mock(side_effect=NO_SANDBOX))
         elif trouble == "unforeseen":
             monkeypatch.setattr(forecasting, "_look_ahead", unforeseen)
         with time_machine.travel(self.TOMORROW - DAY / 2, tick=False):
@@ -602,13 +565,10 @@ class TestTroubles:
         module: Any,
         name: str,
     ) -> None:
-        def killed(*arguments: object, **options: object) -> Any:
-            raise KeyboardInterrupt
-
         with time_machine.travel(START, tick=False):
             settle(user, {"home_notice": NOTICE})
             work()
-            monkeypatch.setattr(module, name, killed)
+            monkeypatch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 tasks.forecast(user.pk)
             monkeypatch.undo()
@@ -629,13 +589,7 @@ class TestTroubles:
         settings: Settings,
     ) -> None:
         settings.UAC_MAX_ATTEMPTS = 2
-        killed = 0
-
-        def kill(*arguments: object) -> Any:
-            nonlocal killed
-            killed += 1
-            raise KeyboardInterrupt
-
+        kill = Mock(side_effect=KeyboardInterrupt)
         monkeypatch.setattr(forecasting, "_look_ahead", kill)
         with time_machine.travel(START, tick=False):
             settle(user, {"home_notice": NOTICE})
@@ -644,22 +598,20 @@ class TestTroubles:
             later = time_machine.travel(START + hour * DAY / 24, tick=False)
             with later, suppress(KeyboardInterrupt):
                 tasks.forecast(user.pk)
-        assert killed == 2
+        assert kill.call_count == 2
         assert forecast_of(user).due_at is None
         assert "killed" in forecast_of(user).last_error
         assert due(user) == datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
 
     def test_what_is_known_for_a_minute_alone_is_run_no_more_often_than_without(
-        self, user: MemoryUser, settled: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+        self, user: MemoryUser, begin: Begin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def slow(*arguments: Any) -> list[ConstraintForecast]:
             until = (arguments[2] + datetime.timedelta(minutes=1)).isoformat()
             return [ConstraintForecast(path=path, error=None, until=until) for path in arguments[1]]
 
         monkeypatch.setattr(forecasting, "_look_ahead", slow)
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_soon": SOON})
-            settled()
+        begin({"home_soon": SOON})
         assert forecast_of(user).known_until == START + datetime.timedelta(minutes=1)
         assert due(user) == START + datetime.timedelta(minutes=5)
 
@@ -667,7 +619,7 @@ class TestTroubles:
         self,
         user: MemoryUser,
         work: Work,
-        settled: Callable[[], None],
+        settled: Work,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         look_ahead = forecasting._look_ahead
@@ -692,11 +644,9 @@ class TestTroubles:
         assert due(user) == datetime.datetime(2027, 5, 1, 21, tzinfo=datetime.UTC)
 
     def test_another_horizon_counts_from_the_next_run_on(
-        self, user: MemoryUser, settled: Callable[[], None], settings: Settings
+        self, user: MemoryUser, begin: Begin, settled: Work, settings: Settings
     ) -> None:
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_notice": NOTICE})
-            settled()
+        begin()
         settings.UAC_FORECAST_DAYS = 10
         woken = datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
         with time_machine.travel(woken, tick=False):
@@ -707,13 +657,11 @@ class TestTroubles:
         assert Alert.objects.get().severity == "warning"
 
     def test_what_raises_in_2031_alone_is_told_four_years_ahead(
-        self, user: MemoryUser, settled: Callable[[], None], settings: Settings
+        self, user: MemoryUser, begin: Begin, settings: Settings
     ) -> None:
         settings.UAC_FORECAST_DAYS = 1830
         raises = NOTICE.replace("    for lease", "    1 // (today.year - 2031)\n    for lease")
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_raises": raises, "home_notice": NOTICE})
-            settled()
+        begin({"home_raises": raises, "home_notice": NOTICE})
         years = [(one["day"], one["kind"]) for one in forecast_of(user).timeline[6:]]
         assert years == [("2031-01-01", "fails"), ("2032-01-01", "recovers")]
         assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
@@ -723,7 +671,7 @@ class TestReading:
     URL = "/v1/users/ada/forecast/"
 
     def test_what_is_foreseen_is_told_with_days_and_records(
-        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+        self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         with time_machine.travel(START, tick=False):
             settle(user, {"home_notice": NOTICE})
@@ -748,7 +696,7 @@ class TestReading:
         assert Alert.objects.get().fingerprint == first["fingerprint"]
 
     def test_what_both_kinds_of_constraints_find_is_told_once_with_two_causes(
-        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+        self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         with time_machine.travel(START, tick=False):
             settle(user, {"home_notice": NOTICE})
@@ -777,7 +725,7 @@ class TestReading:
         assert (body["version"], body["current"], body["events"]) == (None, False, [])
 
     def test_it_is_not_current_after_a_newer_version(
-        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+        self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         with time_machine.travel(START, tick=False):
             settle(user, {"home_notice": NOTICE})
@@ -787,7 +735,7 @@ class TestReading:
         assert (body["version"], body["current"]) == (1, False)
 
     def test_a_constraint_that_cannot_be_looked_ahead_at_is_named_and_runs_daily(
-        self, user: MemoryUser, api: APIClient, settled: Callable[[], None]
+        self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         endless = (
             IMPORTS
@@ -813,12 +761,8 @@ def check(today: datetime.date) -> Iterator[Alert]:
         assert unforeseen["error"]["type"] == "timeout"
         assert body["events"][0]["day"] == "2027-05-02"
 
-    def test_another_workspace_reads_nothing(
-        self, user: MemoryUser, settled: Callable[[], None]
-    ) -> None:
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_notice": NOTICE})
-            settled()
+    def test_another_workspace_reads_nothing(self, user: MemoryUser, begin: Begin) -> None:
+        begin()
         _, text = create_key(Workspace.objects.create(name="other"), "tests")
         stranger = APIClient(headers={"Authorization": f"Bearer {text}"})
         assert stranger.get(self.URL).status_code == 404

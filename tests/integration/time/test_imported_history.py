@@ -13,10 +13,12 @@ from memory.models.log import Outcome
 from memory.models.runs import RunKind
 from memory.temporal import states
 from memory.temporal.instants import instant_of
+from tests.edits import add
 from tests.factories import make_checkpoint
 from tests.integration.time.test_as_of import ask
 from tests.integration.time.test_forecast import NOTICE
 from tests.integration.time.test_forecast import settle as settle_rules
+from tests.steps import head_of
 
 pytestmark = pytest.mark.django_db
 
@@ -46,9 +48,7 @@ def loaded(api: APIClient, user: MemoryUser, work: Work) -> MemoryUser:
     """A user whose history was posted in bulk, and settled as one version."""
     assert api.post(f"{USER}entries/", {"entries": HISTORY}).status_code == 202
     work()
-    user.refresh_from_db()
-    assert user.head is not None
-    assert user.head.version == 1
+    assert head_of(user).version == 1
     return user
 
 
@@ -91,9 +91,7 @@ def test_what_was_settled_together_by_something_else_is_refused_and_never_older(
 ) -> None:
     said = {"kind": "fact", "content": "She takes insulin."}
     api.post(f"{USER}entries/", {"entries": [said, said]})
-    loaded.refresh_from_db()
-    assert loaded.head is not None
-    head = loaded.head
+    head = head_of(loaded)
     version = make_checkpoint(
         loaded, 2, seen_seq=7, origin="llm", tree=head.tree, outline=head.outline
     )
@@ -201,23 +199,16 @@ def test_a_field_that_was_widened_by_hand_is_as_wide_at_all_times(
 def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
     api: APIClient, loaded: MemoryUser
 ) -> None:
-    add = {
-        "op": "add",
-        "domain": "health",
-        "class_name": "Medication",
-        "fields": {},
-        "sources": [1],
-    }
-    for number, (origin, edits) in enumerate(
-        [("proposed", [{"op": "write_constraint", "name": "x"}]), ("llm", [add])], 2
-    ):
+    rule: dict[str, Any] = {"op": "write_constraint", "name": "x"}
+    made = {"proposed": rule, "llm": add("health.Medication", 1)}
+    for number, (origin, edit) in enumerate(made.items(), 2):
         assert loaded.head is not None
         loaded.head = make_checkpoint(
             loaded,
             number,
             seen_seq=5,
             origin=origin,
-            edits=edits,
+            edits=[edit],
             tree=loaded.head.tree,
             outline=loaded.head.outline,
         )

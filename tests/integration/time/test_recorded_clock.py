@@ -17,16 +17,12 @@ from pytest_django.fixtures import Settings
 
 from benchmarks.harness import data_file
 from benchmarks.library_scenarios import RETELLINGS, Day, Entry
-from memory import log
 from memory.constraints import constraint_library, workspace_constraints
-from memory.log import Draft
 from memory.models import Alert, AlertEvent, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.workspace_constraints import VersionState
-from memory.temporal import forecasts
 from memory.users import create_user
-from workers import tasks
+from tests.steps import append_records
 from workers.service import dispatching
 
 CASES, SCENARIOS = data_file("active_service.jsonl"), data_file("scenarios.jsonl")
@@ -150,18 +146,15 @@ def enable(workspace: Workspace, name: str, source: str) -> None:
     workspace_constraints.change(constraint, by="boss", percentage=100)
 
 
-def live(user: MemoryUser, case: Case, work: Work, *, every_day: bool = False) -> None:
+def live(user: MemoryUser, case: Case, settled: Work, *, every_day: bool = False) -> None:
     """Let the time pass: entries are appended at noon, and beat ticks when it is due."""
     for at, entries in times(user, case, every_day=every_day):
         with time_machine.travel(at, tick=False):
             if entries:
-                drafts = [Draft(kind=EntryKind.RECORD, data=data) for data in entries]
-                log.append(user, drafts, source="test")
+                append_records(user, *entries)
             else:
                 dispatching.dispatch()
-            work()
-            for forecast in forecasts.waiting():
-                tasks.forecast(forecast.user_id)
+            settled()
 
 
 def times(
@@ -202,11 +195,11 @@ RECORDED = recorded()
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.name)
 def test_the_alert_comes_on_its_day_and_goes_when_its_cause_does(
-    workspace: Workspace, case: Case, work: Work
+    workspace: Workspace, case: Case, settled: Work
 ) -> None:
     user = person(workspace, case)
 
-    live(user, case, work)
+    live(user, case, settled)
 
     told = [one for one in events(user) if one[0] != "changed"]  # one conflict becomes critical
     assert told == [("opened", case.due), ("resolved", case.over)]
@@ -220,7 +213,7 @@ def test_the_alert_comes_on_its_day_and_goes_when_its_cause_does(
 
 
 def test_who_is_looked_at_every_day_is_told_the_same(
-    workspace: Workspace, work: Work, settings: Settings
+    workspace: Workspace, settled: Work, settings: Settings
 ) -> None:
     settings.UAC_FORECAST_DAYS = 0
     (case,) = [one for one in RECORDED if one.name == "deadline_03"]
@@ -228,7 +221,7 @@ def test_who_is_looked_at_every_day_is_told_the_same(
     case = replace(case, said={case.due - 14 * DAY: next(iter(case.said.values()))})
     user = person(workspace, case)
 
-    live(user, case, work, every_day=True)
+    live(user, case, settled, every_day=True)
 
     assert events(user) == [("opened", case.due), ("resolved", case.over)]
     assert Run.objects.filter(user=user).count() > 20

@@ -12,70 +12,56 @@ from rest_framework.test import APIClient
 from memory import checkpoints, log, reopening
 from memory.checkpoints import Decision
 from memory.log import Draft
-from memory.models import Checkpoint, EntryOutcome, Lane, LlmCall, MemoryUser
+from memory.models import Checkpoint, EntryOutcome, Lane, MemoryUser
 from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
+from memory.models.runs import RunTrigger
 from memory.models.workspaces import Scope
 from memory.operations.verification import problems
 from memory.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
 from memory.temporal import rollback
-from memory.work import lanes, leases, runs
+from memory.work import lanes, leases
 from memory.workspaces import create_key
-from workers import tasks
+from tests.edits import dismiss, note
+from tests.factories import make_session
+from tests.steps import append_texts, head_of, not_none, propose, settle_records
 
 pytestmark = pytest.mark.django_db
 
 REOPEN = "/v1/users/ada/outcomes/reopen/"
 
 
-def dismiss(*seqs: int) -> dict[str, Any]:
-    return {"op": "dismiss", "reason": "small talk", "sources": list(seqs)}
+Settle = Callable[..., Checkpoint | None]
 
 
 @pytest.fixture
-def settle(user: MemoryUser) -> Callable[..., Checkpoint | None]:
+def settle(user: MemoryUser) -> Settle:
     """Have a language model settle entries by edits."""
 
     def do(*edits: dict[str, Any], considered: Sequence[int]) -> Checkpoint | None:
-        user.refresh_from_db()
-        run = runs.queue(
-            user,
-            RunKind.PROPOSAL,
-            RunTrigger.MODEL,
-            checkpoint=user.head,
-            input={"edits": list(edits), "considered": list(considered)},
-        )
-        tasks.execute_run(str(run.pk))
-        run.refresh_from_db()
+        run = propose(user, *edits, considered=considered, trigger=RunTrigger.MODEL)
         assert run.outcome == "ok", run.error
-        user.refresh_from_db()
         return user.head
 
     return do
 
 
 @pytest.fixture
-def told(user: MemoryUser, settle: Callable[..., Checkpoint | None]) -> MemoryUser:
+def told(user: MemoryUser, settle: Settle) -> MemoryUser:
     """Three facts of two sessions that a model has settled: a note, and two that it dismissed.
 
     There are also a message with the fact that was found in it, and a typed entry.
     """
-    facts = [("I have a dog, Rex.", "s"), ("I moved to Bern.", "s"), ("Hello!", "t")]
-    drafts = [
-        Draft(kind=EntryKind.FACT, content=text, session_id=session) for text, session in facts
-    ]
-    log.append(user, drafts, source="test")
-    note = {"op": "note", "text": "has a dog, Rex", "sources": [1]}
-    settle(note, dismiss(2), considered=[1, 2])
+    append_texts(
+        user, "I have a dog, Rex.", "I moved to Bern.", kind=EntryKind.FACT, session_id="s"
+    )
+    append_texts(user, "Hello!", kind=EntryKind.FACT, session_id="t")
+    settle(note("has a dog, Rex", 1), dismiss(2), considered=[1, 2])
     settle(dismiss(3), considered=[3])
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="I sing.")], source="test")
+    append_texts(user, "I sing.")
     sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[4])
     log.append(user, [sings], source="memorize")
-    settle({"op": "note", "text": "sings", "sources": [4, 5]}, considered=[4, 5])
-    pet = {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex"}}
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=pet)], source="test")
-    tasks.checkpoint_records(user.pk)
-    user.refresh_from_db()
+    settle(note("sings", 4, 5), considered=[4, 5])
+    settle_records(user, {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex"}})
     return user
 
 
@@ -83,14 +69,7 @@ def outcomes(user: MemoryUser) -> dict[int, str]:
     return dict(EntryOutcome.objects.filter(user=user).values_list("seq", "outcome"))
 
 
-BEFORE = {
-    1: "covered",
-    2: "dismissed",
-    3: "dismissed",
-    4: "covered",
-    5: "covered",
-    6: "covered",
-}
+BEFORE = {**dict.fromkeys(range(1, 7), "covered"), 2: "dismissed", 3: "dismissed"}
 
 
 @pytest.mark.parametrize(
@@ -108,8 +87,7 @@ BEFORE = {
 def test_what_is_chosen_is_pending_again(
     told: MemoryUser, selection: Selection, seqs: set[int]
 ) -> None:
-    head = told.head
-    assert head is not None
+    head = head_of(told)
     # When it is reopened
     done = reopening.reopen(told, selection, by="me", reason="wrong")
     # Then it waits, and the model's lane is due
@@ -130,33 +108,30 @@ def test_what_is_chosen_is_pending_again(
 
 
 def test_it_says_which_versions_had_settled_what_is_reopened(
-    user: MemoryUser, settle: Callable[..., Checkpoint | None]
+    user: MemoryUser, settle: Settle
 ) -> None:
     # Given a version of a fact, a message that was remembered while that was the newest, and the
     # version of the fact that was found in it
-    log.append(user, [Draft(kind=EntryKind.FACT, content="I have a dog.")], source="test")
-    settle({"op": "note", "text": "has a dog", "sources": [1]}, considered=[1])
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="I sing.")], source="test")
-    lane = leases.claim(Lane.objects.filter(user=user, name="structure"))
-    assert lane is not None
+    append_texts(user, "I have a dog.", kind=EntryKind.FACT)
+    settle(note("has a dog", 1), considered=[1])
+    append_texts(user, "I sing.")
+    lane = not_none(leases.claim(Lane.objects.filter(user=user, name="structure")))
     user.refresh_from_db()
     checkpoints.decide(lane, user, [Decision(2, "covered")])
     lanes.release(lane)
     sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[2])
     log.append(user, [sings], source="memorize")
-    settle({"op": "note", "text": "sings", "sources": [3]}, considered=[3])
+    settle(note("sings", 3), considered=[3])
     # When the message is reopened, then it is the second version's work that is undone
     done = reopening.reopen(user, Selection(entries=[2]), by="me")
-    assert done.checkpoint is not None
-    assert done.checkpoint.verdict["reopened"]["versions"] == [2]
+    assert not_none(done.checkpoint).verdict["reopened"]["versions"] == [2]
 
 
 def test_reopening_is_undone_by_the_return_to_the_version_before(
-    told: MemoryUser, settle: Callable[..., Checkpoint | None]
+    told: MemoryUser, settle: Settle
 ) -> None:
     # Given entries that were reopened, of which one was settled otherwise since
-    head = told.head
-    assert head is not None
+    head = head_of(told)
     reopening.reopen(told, Selection(), by="me")
     settle(dismiss(1), considered=[1])
     # When somebody goes back to the version before
@@ -171,11 +146,10 @@ def test_reopening_is_undone_by_the_return_to_the_version_before(
 
 
 def test_what_was_remembered_together_is_reopened_together(
-    user: MemoryUser, settle: Callable[..., Checkpoint | None]
+    user: MemoryUser, settle: Settle
 ) -> None:
     # Given a fact of two messages, and one that corrects it
-    said = [Draft(kind=EntryKind.MESSAGE, content=text) for text in ("I sing.", "In a choir.")]
-    log.append(user, [*said, Draft(kind=EntryKind.MESSAGE, content="No more.")], source="test")
+    append_texts(user, "I sing.", "In a choir.", "No more.")
     facts = [("She sings in a choir.", [1, 2]), ("She sings no more.", [3, 4])]
     drafts = [Draft(kind=EntryKind.FACT, content=text, derived_from=seqs) for text, seqs in facts]
     log.append(user, drafts, source="memorize")
@@ -189,17 +163,13 @@ def test_what_was_remembered_together_is_reopened_together(
     assert (set(done.entries), set(done.dismissed)) == ({4}, set())
 
 
-def test_the_return_to_a_reopening_undoes_none(
-    told: MemoryUser, settle: Callable[..., Checkpoint | None]
-) -> None:
+def test_the_return_to_a_reopening_undoes_none(told: MemoryUser) -> None:
     # Given an entry that was reopened and waits, and a return to the version that says so
     done = reopening.reopen(told, Selection(entries=[2]), by="me", reason="secret")
     assert done.checkpoint is not None
     for key in ("bo", "kim"):
         pet = {"domain": "pets", "type": "Dog", "key": key, "data": {"name": key}}
-        log.append(told, [Draft(kind=EntryKind.RECORD, data=pet)], source="test")
-        tasks.checkpoint_records(told.pk)
-        told.refresh_from_db()
+        settle_records(told, pet)
         rollback.restore(told, done.checkpoint.version, reopen=False, by="me")
     # Then it waits still
     assert 2 not in outcomes(told)
@@ -227,19 +197,7 @@ def test_what_a_model_settled_since_a_day(told: MemoryUser) -> None:
         decided_at=now - datetime.timedelta(days=3)
     )
     for model, days in (("openai:a", 4), ("openai:b", 1)):
-        LlmCall.objects.create(
-            workspace=told.workspace,
-            user=told,
-            purpose="structure",
-            work="00000000-0000-0000-0000-000000000001",
-            turn=1,
-            attempt=days,
-            model=model,
-            prompt_hash="",
-            reserved_tokens=0,
-            started_at=now - datetime.timedelta(days=days),
-            expires_at=now,
-        )
+        make_session(told, model=model, at=now - datetime.timedelta(days=days))
 
     def seqs(**chosen: Any) -> set[int]:
         return {one.seq for one in reopening.select(told, Selection(**chosen))}

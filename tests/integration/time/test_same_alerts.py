@@ -13,14 +13,14 @@ from django.db import transaction
 from pytest_django.fixtures import Settings
 
 from memory.models import AlertEvent, MemoryUser, Run, Workspace
-from memory.temporal import forecasts
 from memory.users import create_user, next_daily_run
 from tests.integration.time.test_forecast import DAY, IMPORTS, START, settle
 from tests.properties import examples
-from workers import tasks
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
 
 SEEDS = range(examples(1))
 DAYS = 20
@@ -67,13 +67,13 @@ def drawn(draw: random.Random) -> tuple[dict[str, str], dict[str, str]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_same_happens_on_the_same_days(
-    workspace: Workspace, work: Callable[[], None], settings: Settings, seed: int
+    workspace: Workspace, settled: Work, settings: Settings, seed: int
 ) -> None:
     found = []
     for horizon in (365, 0):
         settings.UAC_FORECAST_DAYS = horizon
         with transaction.atomic():
-            found.append(live(workspace, work, seed))
+            found.append(live(workspace, settled, seed))
             transaction.set_rollback(True)
 
     (told, runs), (told_daily, runs_daily) = found
@@ -81,7 +81,7 @@ def test_the_same_happens_on_the_same_days(
     assert runs < runs_daily
 
 
-def live(workspace: Workspace, work: Callable[[], None], seed: int) -> tuple[list[str], int]:
+def live(workspace: Workspace, settled: Work, seed: int) -> tuple[list[str], int]:
     """Return the events of a user whose state changes now and then, and the number of runs."""
     draw = random.Random(seed)
     zone = draw.choice(["Europe/Berlin", "America/Los_Angeles", "Asia/Tokyo"])
@@ -96,9 +96,7 @@ def live(workspace: Workspace, work: Callable[[], None], seed: int) -> tuple[lis
                 daily = next_daily_run(user, at)
                 MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=daily)
             dispatching.dispatch()
-            work()
-            for forecast in forecasts.waiting():
-                tasks.forecast(forecast.user_id)
+            settled()
         at += DAY / 2
     told = [
         f"{one.at:%m-%d %H} {one.alert.constraint} {one.kind}"

@@ -25,6 +25,7 @@ from memory.project.typed import encode
 from memory.temporal import history, states
 from memory.users import create_user
 from tests.properties import examples
+from tests.steps import not_none
 from tests.unit.project.strategies import histories, statements
 from workers import tasks
 from workers.checkpointing import gate
@@ -153,9 +154,8 @@ def test_by_occurred_time_it_is_what_is_known_to_who_was_told_when_it_occurred(
         known = history.by_occurred(user, moment.isoformat())
 
         assert state_of(known.checkpoint) == state_of(other.head, numbers)
-        assert known.checkpoint is not None
         rejected = sorted(set(numbers) - set(covered(other)))
-        assert known.checkpoint.left_out == sorted(numbers[seq] for seq in rejected)
+        assert not_none(known.checkpoint).left_out == sorted(numbers[seq] for seq in rejected)
 
     # And the states of the whole period are the same ones
     walked = list(states.occurrences(user.head, DAY, DAY + datetime.timedelta(days=99)))

@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,6 +21,7 @@ from memory.project import Outline
 from memory.users import create_user, next_daily_run
 from memory.work import runs
 from tests.factories import make_checkpoint
+from tests.steps import due
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
@@ -33,11 +35,6 @@ TOMORROW = datetime.datetime(2026, 3, 3, 5, 0, tzinfo=datetime.UTC)
 
 def minutes(number: float) -> datetime.timedelta:
     return datetime.timedelta(minutes=number)
-
-
-def due(user: MemoryUser) -> datetime.datetime | None:
-    user.refresh_from_db()
-    return user.constraints_due_at
 
 
 @pytest.fixture
@@ -113,7 +110,7 @@ class TestDefaultZone:
         assert created.json()["time_zone"] == expected
         assert MemoryUser.objects.get(user_id="ben").time_zone == expected
 
-    def test_a_zone_that_is_none_is_refused(self, workspace: Workspace, api: APIClient) -> None:
+    def test_a_zone_that_is_none_is_refused(self, api: APIClient) -> None:
         refused = api.post(
             "/v1/users/", {"user_id": "ben", "time_zone": "Mars/Olympus"}, format="json"
         )
@@ -169,10 +166,7 @@ class TestOneForWhomNothingCanBeQueued:
         run = runs.queue(users[0], RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=users[0].head)
         Run.objects.update(hinted_at=None)
 
-        def broken(most: int) -> int:
-            raise ValueError("no such alert")
-
-        monkeypatch.setattr(lifecycle, "wake", broken)
+        monkeypatch.setattr(lifecycle, "wake", Mock(side_effect=ValueError("no such alert")))
         with pytest.raises(ValueError, match="no such alert"):
             dispatching.dispatch()
         run.refresh_from_db()

@@ -1,48 +1,39 @@
 """A constraint run that fails because of the machine is retried; it resolves nothing."""
 
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import transaction
 from django.utils import timezone
 
 from memory.canonical import sha256
-from memory.models import Alert, Blob, MemoryUser, PausedConstraint, Run
+from memory.models import Alert, MemoryUser, PausedConstraint, Run
 from memory.models.alerts import AlertKind, AlertState
 from memory.models.runs import RunOutcome, RunStatus
 from memory.project import Outline
 from memory.work import leases, runs
-from tests.factories import make_checkpoint, make_run
+from tests.factories import make_checkpoint, make_run, store_files
 from tests.integration.alerts.test_life import finding, record, run_finds
-from workers import tasks
+from tests.steps import attempt
 from workers.execution import constraints
-from workers.execution.loading import LoadPlan
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
 
 
-def sandbox_that(error: SandboxError) -> Any:
-    def loaded(plan: LoadPlan) -> None:
-        raise error
-
-    return loaded
-
-
-def attempt(run: Run) -> None:
-    Run.objects.filter(pk=run.pk).update(run_after=timezone.now())
-    tasks.execute_run(str(run.pk))
+@pytest.fixture
+def run(user: MemoryUser) -> Run:
+    """A run of a version with a constraint, which has an open alert."""
+    version = make_checkpoint(user, outline=Outline().with_constraint("allergy", "").to_json())
+    run_finds(user, finding(record("m-1", 1)))
+    return make_run(version)
 
 
 def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outline = Outline().with_constraint("allergy", "").to_json()
-    version = make_checkpoint(user, outline=outline)
-    run_finds(user, finding(record("m-1", 1)))
-    run = make_run(version)
     broken = SandboxError("killed", "the sandbox was killed", infrastructure=True)
-    monkeypatch.setattr(constraints, "loaded", sandbox_that(broken))
+    monkeypatch.setattr(constraints, "loaded", Mock(side_effect=broken))
 
     for _ in range(constraints.ATTEMPTS_BEFORE_ALERT - 1):
         with pytest.raises(SandboxError):
@@ -62,7 +53,6 @@ def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
 
     monkeypatch.undo()
     attempt(run)
-    run.refresh_from_db()
     failed.refresh_from_db()
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.OK)
     assert failed.state == AlertState.RESOLVED
@@ -84,18 +74,13 @@ def test_who_has_lost_the_run_tells_the_staff_of_no_failure(user: MemoryUser) ->
 
 
 def test_a_project_that_does_not_load_resolves_nothing_and_is_not_tried_again(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outline = Outline().with_constraint("allergy", "").to_json()
-    version = make_checkpoint(user, outline=outline)
-    run_finds(user, finding(record("m-1", 1)))
-    run = make_run(version)
     broken = SandboxError("out_of_memory", "needs more than 1 GiB")
-    monkeypatch.setattr(constraints, "loaded", sandbox_that(broken))
+    monkeypatch.setattr(constraints, "loaded", Mock(side_effect=broken))
 
     attempt(run)
 
-    run.refresh_from_db()
     assert (run.status, run.outcome, run.attempts) == ("done", "out_of_memory", 1)
     assert Alert.objects.get(user=user, kind=AlertKind.FINDING).state == AlertState.OPEN
 
@@ -123,11 +108,8 @@ def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
     user: MemoryUser,
 ) -> None:
     sources = {"constraints/flood.py": FLOOD, "constraints/quiet.py": QUIET}
-    for text in sources.values():
-        Blob.objects.create(user=user, hash=sha256(text), content=text)
     outline = Outline().with_constraint("flood", "").with_constraint("quiet", "").to_json()
-    tree = {path: sha256(text) for path, text in sources.items()}
-    version = make_checkpoint(user, outline=outline, tree=tree)
+    version = make_checkpoint(user, outline=outline, tree=store_files(user, sources))
     user.workspace.alerts_per_constraint = 7
     user.workspace.wall_seconds = user.workspace.cpu_seconds = user.workspace.total_seconds = 60
     user.workspace.save()
@@ -135,7 +117,6 @@ def test_a_constraint_without_end_is_paused_at_once_and_the_others_speak(
 
     attempt(run)
 
-    run.refresh_from_db()
     # It is stopped by the number of alerts, not by the time.
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.ALERT_LIMIT)
     told = {alert.kind: alert for alert in Alert.objects.filter(user=user)}

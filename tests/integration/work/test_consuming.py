@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from celery.contrib.testing.worker import start_worker
 from kombu.asynchronous import Hub, get_event_loop
 
 from memory.work.hints import redis_client, send_hint
+from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
 from workers.service import turns
@@ -35,6 +36,17 @@ def task(whose: str = "") -> None:
     _done.release()
 
 
+def started(threads: int, queue: str) -> AbstractContextManager[Any]:
+    return start_worker(
+        app,
+        pool="threads",
+        concurrency=threads,
+        queues=[queue],
+        perform_ping_check=False,
+        shutdown_timeout=scaled(60),
+    )
+
+
 @contextmanager
 def worker(threads: int = 1, queue: str = QUEUE) -> Iterator[None]:
     """A worker with so many threads."""
@@ -43,14 +55,7 @@ def worker(threads: int = 1, queue: str = QUEUE) -> Iterator[None]:
     while _done.acquire(blocking=False):
         pass  # what an earlier test's tasks have released
     redis_client().delete(queue)
-    with start_worker(
-        app,
-        pool="threads",
-        concurrency=threads,
-        queues=[queue],
-        perform_ping_check=False,
-        shutdown_timeout=scaled(60),
-    ):
+    with started(threads, queue):
         yield
         _go.set()
 
@@ -109,8 +114,7 @@ def test_the_next_hint_is_taken_as_soon_as_a_thread_is_free(
                 assert _done.acquire(timeout=scaled(30)), f"{number} of {HINTS} hints were taken"
         finally:
             unprompted.clear()
-            hub = get_event_loop()
-            assert hub is not None
+            hub = not_none(get_event_loop())
             hub.call_soon(lambda: None)  # lest nothing stops the worker
 
 
@@ -138,5 +142,4 @@ def test_a_workspace_leaves_a_thread_to_others_and_what_is_held_is_done_later() 
 
 def hints_held() -> Sequence[turns.Hint]:
     """Return the hints that the worker of this process holds."""
-    assert turns._turns is not None
-    return list(turns._turns._held)
+    return list(not_none(turns._turns)._held)

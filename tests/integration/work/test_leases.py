@@ -4,6 +4,7 @@ import datetime
 import socket
 import threading
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 import time_machine
@@ -13,7 +14,6 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memory import log
-from memory.log import Draft
 from memory.models import Alert, EntryOutcome, Lane, LogEntry, MemoryUser, Run
 from memory.models.alerts import AlertKind
 from memory.models.log import EntryKind, Outcome
@@ -24,16 +24,25 @@ from memory.users import next_daily_run
 from memory.work import lanes, leases, runs
 from memory.work.leases import LeaseLost
 from tests.factories import make_checkpoint, make_run
+from tests.steps import append_records, append_texts, not_none
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
 
 DUE = Lane.objects.filter(name=LaneName.RECORDS, due_at__isnull=False)
 
 
 def append_record(user: MemoryUser) -> int:
-    (entry,) = log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
-    return entry.seq
+    return append_records(user, {"type": "Trip"})[0]
+
+
+@pytest.fixture
+def lane(user: MemoryUser) -> Lane:
+    """A lane in which an entry waits, as a worker has claimed it."""
+    append_record(user)
+    return not_none(leases.claim(DUE))
 
 
 def later(seconds: float) -> time_machine.travel:
@@ -45,22 +54,19 @@ def test_a_lane_with_nothing_pending_cannot_be_claimed(user: MemoryUser) -> None
 
 
 def test_an_expired_lease_is_claimed_by_another_and_the_first_can_write_no_more(
-    user: MemoryUser, settings: Settings
+    lane: Lane, settings: Settings
 ) -> None:
-    append_record(user)
-    dead = leases.claim(DUE)
-    assert dead is not None
     assert leases.claim(DUE) is None
 
     with later(settings.UAC_LEASE_SECONDS + 1):
         successor = leases.claim(DUE)
 
     assert successor is not None
-    assert successor.token == dead.token + 1
+    assert successor.token == lane.token + 1
     with pytest.raises(LeaseLost), transaction.atomic():
-        leases.check(dead)
+        leases.check(lane)
     with pytest.raises(LeaseLost):
-        lanes.release(dead)
+        lanes.release(lane)
     with transaction.atomic():
         leases.check(successor)
 
@@ -70,8 +76,7 @@ def test_a_claim_that_a_crash_of_the_database_forgot_does_not_share_its_token_wi
 ) -> None:
     append_record(user)
     before = DUE.values("token", "attempts", "lease_owner", "lease_expires_at").get()
-    forgotten = leases.claim(DUE)
-    assert forgotten is not None
+    forgotten = not_none(leases.claim(DUE))
     DUE.update(**before)
 
     monkeypatch.setattr(socket, "gethostname", lambda: "another")
@@ -92,8 +97,7 @@ def test_a_run_is_claimed_with_what_its_execution_needs_in_two_statements(
     waiting = make_run(version)
 
     with django_assert_num_queries(2):
-        run = runs.claim(str(waiting.pk), host="one")
-        assert run is not None
+        run = not_none(runs.claim(str(waiting.pk), host="one"))
         assert run.checkpoint is not None
         assert (run.host, run.token, run.attempts) == ("one", 1, 1)
         assert (run.checkpoint.tree, run.checkpoint.outline) == (version.tree, version.outline)
@@ -115,8 +119,7 @@ def test_a_failure_is_kept_and_tried_again_later_and_later(user: MemoryUser) -> 
     moment = timezone.now()
     for _ in range(4):
         with time_machine.travel(moment, tick=False):
-            lane = leases.claim(DUE)
-            assert lane is not None
+            lane = not_none(leases.claim(DUE))
             leases.fail(lane, "RuntimeError: no sandbox")
             assert leases.claim(DUE) is None
         lane.refresh_from_db()
@@ -130,34 +133,29 @@ def test_a_failure_is_kept_and_tried_again_later_and_later(user: MemoryUser) -> 
 
 
 def test_a_failure_of_a_worker_that_lost_its_lease_changes_nothing(
-    user: MemoryUser, settings: Settings
+    lane: Lane, settings: Settings
 ) -> None:
-    append_record(user)
-    dead = leases.claim(DUE)
-    assert dead is not None
     with later(settings.UAC_LEASE_SECONDS + 1):
         successor = leases.claim(DUE)
     assert successor is not None
 
-    leases.fail(dead, "too late")
+    leases.fail(lane, "too late")
 
-    lane = Lane.objects.get(pk=dead.pk)
+    lane = Lane.objects.get(pk=lane.pk)
     assert lane.lease_owner == successor.lease_owner != ""
     assert lane.last_error == ""
 
 
 def test_a_released_lane_is_due_again_only_if_entries_wait(user: MemoryUser) -> None:
     seq = append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
+    lane = not_none(leases.claim(DUE))
     append_record(user)
 
     EntryOutcome.objects.create(user=user, seq=seq, outcome=Outcome.COVERED)
     assert lanes.release(lane)
     assert Lane.objects.get(pk=lane.pk).due_at is not None
 
-    again = leases.claim(DUE)
-    assert again is not None
+    again = not_none(leases.claim(DUE))
     assert [entry.seq for entry in lanes.pending(again, 10)] == [2]
     EntryOutcome.objects.create(user=user, seq=2, outcome=Outcome.REJECTED)
     assert not lanes.release(again)
@@ -165,11 +163,8 @@ def test_a_released_lane_is_due_again_only_if_entries_wait(user: MemoryUser) -> 
     assert Lane.objects.get(pk=lane.pk).attempts == 0
 
 
-def test_a_lane_that_is_given_back_is_not_renewed_by_who_was_about_to(user: MemoryUser) -> None:
+def test_a_lane_that_is_given_back_is_not_renewed_by_who_was_about_to(lane: Lane) -> None:
     """A renewed lease without an owner could not be claimed by anybody."""
-    append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
     assert lanes.release(lane)
 
     leases._renew(lane)
@@ -179,17 +174,11 @@ def test_a_lane_that_is_given_back_is_not_renewed_by_who_was_about_to(user: Memo
 
 
 def test_a_lane_that_could_not_be_given_back_is_kept_with_the_error_until_it_is_tried_again(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
-
-    def fails(lane: Lane) -> None:
-        raise OperationalError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(lanes, "undecided", fails)
+        patched.setattr(lanes, "undecided", Mock(side_effect=OperationalError("gone")))
         with pytest.raises(OperationalError):
             lanes.release(lane)
     leases.fail(lane, "gone")
@@ -201,8 +190,7 @@ def test_a_lane_that_could_not_be_given_back_is_kept_with_the_error_until_it_is_
 def test_the_cursor_only_shortens_the_search(user: MemoryUser) -> None:
     for _ in range(3):
         append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
+    lane = not_none(leases.claim(DUE))
     EntryOutcome.objects.create(user=user, seq=1, outcome=Outcome.COVERED)
 
     lanes.advance(lane, 1)
@@ -212,18 +200,16 @@ def test_the_cursor_only_shortens_the_search(user: MemoryUser) -> None:
 
 
 def test_messages_never_enter_the_records_lane(user: MemoryUser) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="t")
+    append_texts(user, "hi")
     append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
+    lane = not_none(leases.claim(DUE))
 
     assert [entry.kind for entry in lanes.pending(lane, 10)] == [EntryKind.RECORD]
 
 
 def test_a_finished_run_cannot_be_claimed_again(user: MemoryUser) -> None:
     run = make_run(make_checkpoint(user))
-    claimed = runs.claim(str(run.pk))
-    assert claimed is not None
+    claimed = not_none(runs.claim(str(run.pk)))
     assert claimed.status == RunStatus.RUNNING
 
     runs.finish(claimed, runs.Result(outcome=RunOutcome.OK, output={"value": 1}))
@@ -237,8 +223,7 @@ def test_a_run_of_a_dead_worker_is_finished_once_by_its_successor(
     user: MemoryUser, settings: Settings
 ) -> None:
     run = make_run(make_checkpoint(user))
-    dead = runs.claim(str(run.pk))
-    assert dead is not None
+    dead = not_none(runs.claim(str(run.pk)))
     with later(settings.UAC_LEASE_SECONDS + 1):
         successor = runs.claim(str(run.pk))
     assert successor is not None
@@ -319,10 +304,7 @@ def test_what_a_clock_that_had_leapt_put_off_is_done_today(user: MemoryUser) -> 
     assert failed.run_after == tomorrow
 
 
-def test_the_dispatcher_leaves_claimed_and_waiting_work_alone(user: MemoryUser) -> None:
-    append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
+def test_the_dispatcher_leaves_claimed_and_waiting_work_alone(lane: Lane) -> None:
     assert dispatching.dispatch()["lanes"] == 0
 
     for _ in range(5):
@@ -374,7 +356,7 @@ def test_without_constraints_and_alerts_there_is_no_daily_run(user: MemoryUser) 
 
 
 def test_the_clock_of_a_user_goes_on_with_the_first_constraint(
-    user: MemoryUser, work: Callable[[], None]
+    user: MemoryUser, work: Work
 ) -> None:
     user.head = make_checkpoint(user)
     user.constraints_due_at = None
@@ -414,8 +396,7 @@ def test_the_daily_run_is_queued_once_at_the_users_own_hour(
 
 def test_entries_stay_whatever_happens_to_the_work(user: MemoryUser) -> None:
     seq = append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
+    lane = not_none(leases.claim(DUE))
     leases.fail(lane, "boom")
 
     assert LogEntry.objects.filter(user=user, seq=seq).exists()
@@ -423,23 +404,16 @@ def test_entries_stay_whatever_happens_to_the_work(user: MemoryUser) -> None:
 
 
 def test_a_thread_that_could_not_be_started_is_started_for_the_next_piece_of_work(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+    user: MemoryUser, lane: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append_record(user)
-    lane = leases.claim(DUE)
-    assert lane is not None
 
-    class Refused(threading.Thread):
-        def start(self) -> None:
-            raise RuntimeError("can't start new thread")
-
+    refused = Mock(side_effect=RuntimeError("can't start new thread"))
     with monkeypatch.context() as limited:
         limited.setattr(leases._keeper, "_thread", None)
-        limited.setattr(threading, "Thread", Refused)
+        limited.setattr(threading.Thread, "start", refused)
         with pytest.raises(RuntimeError, match="new thread"), leases.kept(lane):
             pytest.fail("it is not kept")
     assert not leases.works_on(user.pk)
 
     with leases.kept(lane):
-        assert leases._keeper._thread is not None
-        assert leases._keeper._thread.is_alive()
+        assert not_none(leases._keeper._thread).is_alive()

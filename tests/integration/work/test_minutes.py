@@ -1,33 +1,23 @@
 """A constraint that takes the moment runs again after minutes, besides the daily run."""
 
-import datetime
 from collections.abc import Callable
 
 import pytest
 import time_machine
 
-from memory import log
 from memory.constraints import constraint_library, workspace_constraints
-from memory.log import Draft
 from memory.models import Alert, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
 from memory.models.runs import RunTrigger
 from memory.users import change_user, create_user, next_daily_run
 from tests.conftest import finish_work
+from tests.integration.work.test_clock import MORNING, TOMORROW, minutes
+from tests.steps import append_records, due
 from workers import tasks
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
 Work = Callable[[], None]
-
-# 09:00 in Berlin; the daily hour, 06:00, strikes next at 05:00 UTC.
-MORNING = datetime.datetime(2026, 3, 2, 8, 0, tzinfo=datetime.UTC)
-TOMORROW = datetime.datetime(2026, 3, 3, 5, 0, tzinfo=datetime.UTC)
-
-
-def minutes(number: float) -> datetime.timedelta:
-    return datetime.timedelta(minutes=number)
 
 
 def tell_appointments(user: MemoryUser) -> None:
@@ -45,7 +35,7 @@ def tell_appointments(user: MemoryUser) -> None:
         }
         for hour in (10, 11)
     ]
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data) for data in entries], source="test")
+    append_records(user, *entries)
 
 
 def enable(workspace: Workspace, name: str) -> None:
@@ -60,11 +50,6 @@ def enable(workspace: Workspace, name: str) -> None:
     version.refresh_from_db()
     workspace_constraints.approve(version, by="boss")
     workspace_constraints.change(constraint, by="boss", percentage=100)
-
-
-def due(user: MemoryUser) -> datetime.datetime | None:
-    user.refresh_from_db()
-    return user.constraints_due_at
 
 
 def triggers(user: MemoryUser) -> list[str]:
@@ -163,12 +148,8 @@ def test_a_run_does_not_take_the_place_of_the_daily_one_that_is_due(
 def test_others_are_looked_at_daily(user: MemoryUser, work: Work) -> None:
     with time_machine.travel(MORNING, tick=False):
         enable(user.workspace, "deadline_window")
-        data = {
-            "domain": "home",
-            "type": "Lease",
-            "data": {"title": "Flat", "ends_on": "2026-03-20"},
-        }
-        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        lease = {"title": "Flat", "ends_on": "2026-03-20"}
+        append_records(user, {"domain": "home", "type": "Lease", "data": lease})
         work()
     assert Alert.objects.filter(user=user).count() == 1
     assert due(user) == TOMORROW

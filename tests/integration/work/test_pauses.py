@@ -12,7 +12,6 @@ from rest_framework.test import APIClient
 
 from memory import log
 from memory.admission import pauses
-from memory.log import Draft
 from memory.models import (
     Backtest,
     Forecast,
@@ -25,7 +24,6 @@ from memory.models import (
     StaffAccess,
     Workspace,
 )
-from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.models.users import LaneName
 from memory.operations import alarms
@@ -35,24 +33,22 @@ from memory.users import create_user
 from memory.work import lanes, runs
 from memory.work.lanes import LaneState
 from tests.factories import make_checkpoint, make_run
+from tests.steps import append_records, append_texts, not_none
 from workers import tasks
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
+Work = Callable[[], None]
+
 PAGES = "admin:memory_memoryuser_changelist", "admin:memory_workspace_changelist"
 HOUR = datetime.timedelta(hours=1)
-TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "a", "data": {"to": "Rome"}}
+TRIP = {"domain": "travel", "type": "Trip", "key": "a", "data": {"to": "Rome"}}
 
 
 @pytest.fixture
 def other(workspace: Workspace) -> MemoryUser:
     return create_user(workspace, "other", metadata=None)
-
-
-def tell(user: MemoryUser) -> None:
-    data = {"domain": "travel", "type": "Trip", "key": "a", "data": {"to": "Rome"}}
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
 
 
 def pending(user: MemoryUser) -> int:
@@ -61,12 +57,12 @@ def pending(user: MemoryUser) -> int:
 
 @pytest.mark.parametrize("whole", [False, True], ids=["user", "workspace"])
 def test_what_is_sent_is_taken_and_waits_until_it_is_resumed(
-    api: APIClient, user: MemoryUser, work: Callable[[], None], whole: bool
+    api: APIClient, user: MemoryUser, work: Work, whole: bool
 ) -> None:
     of = user.workspace if whole else user
     assert pauses.pause(of, by="staff:eve", reason="too loud")
 
-    answer = api.post(f"/v1/users/{user.user_id}/entries/", TRIP)
+    answer = api.post(f"/v1/users/{user.user_id}/entries/", {"kind": "record", **TRIP})
     tasks.checkpoint_records(user.pk)
 
     assert answer.status_code == 202
@@ -119,9 +115,9 @@ def test_nothing_of_a_paused_user_is_executed_foreseen_or_backtested(
 
 
 def test_a_question_waits_too_and_is_answered_when_it_is_resumed(
-    api: APIClient, user: MemoryUser, work: Callable[[], None]
+    api: APIClient, user: MemoryUser, work: Work
 ) -> None:
-    tell(user)
+    append_records(user, TRIP)
     work()
     pauses.pause(user, by="staff:eve", reason="")
 
@@ -137,8 +133,8 @@ def test_a_question_waits_too_and_is_answered_when_it_is_resumed(
     assert (run.outcome, run.output["value"]) == ("ok", 1)
 
 
-def test_what_somebody_has_a_right_to_goes_on(user: MemoryUser, work: Callable[[], None]) -> None:
-    tell(user)
+def test_what_somebody_has_a_right_to_goes_on(user: MemoryUser, work: Work) -> None:
+    append_records(user, TRIP)
     work()
     user.refresh_from_db()
     pauses.pause(user, by="staff:eve", reason="")
@@ -151,7 +147,7 @@ def test_what_somebody_has_a_right_to_goes_on(user: MemoryUser, work: Callable[[
 
 def test_what_is_paused_raises_no_alarm(user: MemoryUser, other: MemoryUser) -> None:
     for one in (user, other):
-        tell(one)
+        append_records(one, TRIP)
     Lane.objects.filter(name=LaneName.RECORDS).update(
         due_at=timezone.now() - HOUR, run_after=timezone.now() - HOUR
     )
@@ -172,8 +168,7 @@ def test_pausing_twice_is_pausing_once(user: MemoryUser) -> None:
 
     assert pauses.resume(user, by="staff:eve")
     assert not pauses.resume(user, by="staff:eve")
-    still = pauses.of_user(user)
-    assert still is not None
+    still = not_none(pauses.of_user(user))
     assert still.reason == "all of them"
     assert pauses.resume(user.workspace, by="staff:bob")
     assert pauses.of_user(user) is None
@@ -181,7 +176,7 @@ def test_pausing_twice_is_pausing_once(user: MemoryUser) -> None:
 
 
 def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="test")
+    append_texts(user, "hi")
     pauses.pause(user.workspace, by="staff:eve", reason="its import runs wild")
 
     standing = lanes.standing(user)

@@ -4,36 +4,32 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from memory.models import MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.work import hosts
+from memory.work import hosts, runs
 from tests.factories import make_checkpoint
-from workers import tasks
+from tests.steps import attempt, not_none
 from workers.execution import queries
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
 
 NO_ENGINE = SandboxError("killed", "the Docker engine does not answer", infrastructure=True)
+Failing = Callable[..., list[SandboxError]]
+
 ENDED = SandboxError("killed", "the sandbox exited")
 
 
 @pytest.fixture
 def question(user: MemoryUser) -> Run:
-    return Run.objects.create(
-        user=user,
-        kind=RunKind.QUERY,
-        trigger=RunTrigger.API,
-        checkpoint=make_checkpoint(user),
-        instant=timezone.now(),
-        input={"code": "6 * 7"},
-    )
+    asked = {"code": "6 * 7"}
+    version = make_checkpoint(user)
+    return runs.queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=version, input=asked)
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[SandboxError]]:
+def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     """Make the next evaluations raise these errors; the list has those that are left."""
 
     def do(*errors: SandboxError) -> list[SandboxError]:
@@ -51,21 +47,10 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[SandboxError]
     return do
 
 
-def other_hosts(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(hosts, "live", lambda: names)
-
-
-def attempt(run: Run) -> None:
-    Run.objects.filter(pk=run.pk).update(run_after=timezone.now())
-    tasks.execute_run(str(run.pk))
-
-
 def test_where_another_host_has_sandboxes_it_is_given_back_and_answered_there(
-    question: Run,
-    failing: Callable[..., list[SandboxError]],
-    monkeypatch: pytest.MonkeyPatch,
+    question: Run, failing: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other_hosts(monkeypatch, "another")
+    monkeypatch.setattr(hosts, "live", lambda: ("another",))
     failing(NO_ENGINE, NO_ENGINE)
 
     with pytest.raises(SandboxError, match="does not answer"):
@@ -75,22 +60,18 @@ def test_where_another_host_has_sandboxes_it_is_given_back_and_answered_there(
     assert (question.status, question.lease_expires_at) == (RunStatus.RUNNING, None)
     assert "does not answer" in question.last_error
     attempt(question)
-    question.refresh_from_db()
     assert (question.status, question.outcome) == (RunStatus.DONE, RunOutcome.OK)
     assert question.output["value"] == 42
 
 
 def test_where_there_is_no_other_the_answer_says_that_the_server_failed(
-    question: Run,
-    failing: Callable[..., list[SandboxError]],
-    monkeypatch: pytest.MonkeyPatch,
+    question: Run, failing: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other_hosts(monkeypatch)
+    monkeypatch.setattr(hosts, "live", lambda: ())
     failing(NO_ENGINE, NO_ENGINE)
 
     attempt(question)
 
-    question.refresh_from_db()
     assert (question.status, question.outcome) == (RunStatus.DONE, RunOutcome.KILLED)
     assert question.error is not None
     assert question.error["infrastructure"] is True
@@ -98,35 +79,29 @@ def test_where_there_is_no_other_the_answer_says_that_the_server_failed(
 
 
 def test_a_sandbox_that_ended_may_have_ended_with_its_engine_and_another_is_asked(
-    question: Run, failing: Callable[..., list[SandboxError]]
+    question: Run, failing: Failing
 ) -> None:
     failing(ENDED)
 
     attempt(question)
 
-    question.refresh_from_db()
     assert (question.outcome, question.output["value"]) == (RunOutcome.OK, 42)
 
 
 def test_code_that_ends_its_sandbox_is_run_twice_and_no_more(
-    question: Run, failing: Callable[..., list[SandboxError]]
+    question: Run, failing: Failing
 ) -> None:
     left = failing(ENDED, ENDED, ENDED)
 
     attempt(question)
 
-    question.refresh_from_db()
     assert (question.outcome, len(left)) == (RunOutcome.KILLED, 1)
-    assert question.error is not None
-    assert not question.error["infrastructure"]
+    assert not not_none(question.error)["infrastructure"]
 
 
-def test_what_failed_by_a_limit_is_not_tried_again(
-    question: Run, failing: Callable[..., list[SandboxError]]
-) -> None:
+def test_what_failed_by_a_limit_is_not_tried_again(question: Run, failing: Failing) -> None:
     left = failing(SandboxError("timeout", "no response within 2 s"), ENDED)
 
     attempt(question)
 
-    question.refresh_from_db()
     assert (question.outcome, len(left)) == (RunOutcome.TIMEOUT, 1)

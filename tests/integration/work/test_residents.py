@@ -4,25 +4,27 @@ import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.utils import timezone
 
 from memory import checkpoints
-from memory.canonical import sha256
 from memory.constraints import workspace_constraints
-from memory.models import Blob, Checkpoint, MemoryUser, Run
+from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 from memory.work import runs
-from tests.factories import make_checkpoint
-from tests.integration.checkpointing.conftest import Append, append, checkpoint, trip
+from tests.factories import make_checkpoint, store_files
+from tests.integration.checkpointing.conftest import Append, checkpoint, trip
 from tests.integration.work.test_workspace_constraints import (
     PATH,
     SOURCE,
     TESTS,
+    judged,
     live,
     rental,
 )
+from tests.steps import execute, head_of, not_none, propose
 from workers import tasks
 from workers.execution.loading import loaded, plan_load
 from workers.sandbox import runner
@@ -31,18 +33,18 @@ from workers.sandbox.interface import SandboxError
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
 
-__all__ = ["append", "checkpoint"]  # fixtures
+__all__ = ["checkpoint"]  # the fixture
 
 pytestmark = pytest.mark.django_db
 
 
-class Loads(list[tuple[list[str], list[str]]]):
-    """The files sent and removed by each load of a sandbox, at once or with the next request."""
+# The files sent and removed by each load of a sandbox, at once or with the next request.
+Loads = list[tuple[list[str], list[str]]]
 
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    seen = Loads()
+    seen: Loads = []
 
     def watch(name: str) -> None:
         method = getattr(Sandbox, name)
@@ -70,14 +72,12 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     kept.close()
 
 
-def ask(user: MemoryUser, code: str) -> Run:
-    user.refresh_from_db()
-    run = runs.queue(
-        user, RunKind.QUERY, RunTrigger.API, checkpoint=user.head, input={"code": code}
+def ask(user: MemoryUser, code: str, version: Checkpoint | None = None) -> Run:
+    """Ask about a version, which is the newest unless told otherwise."""
+    about = version or head_of(user)
+    return execute(
+        runs.queue(user, RunKind.QUERY, RunTrigger.API, checkpoint=about, input={"code": code})
     )
-    tasks.execute_run(str(run.pk))
-    run.refresh_from_db()
-    return run
 
 
 def value(run: Run) -> Any:
@@ -127,11 +127,8 @@ def test_what_was_redacted_is_refused_and_the_sandbox_stays(
     checkpoint(trip(key="a"))
     user.refresh_from_db()
 
-    def redacted(version: Checkpoint, *arguments: Any, **options: Any) -> None:
-        raise checkpoints.Redacted(f"version {version.version}")
-
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "read_modules", redacted)
+        patched.setattr(checkpoints, "read_modules", Mock(side_effect=checkpoints.Redacted("v1")))
         with pytest.raises(checkpoints.Redacted), loaded(plan_load(user, user.head)):
             pass
 
@@ -155,13 +152,7 @@ def test_of_another_version_only_what_differs_is_sent(
     checkpoint(trip(key="b"))
     loads.clear()
 
-    run = runs.queue(
-        user, RunKind.QUERY, RunTrigger.API, checkpoint=older, input={"code": "len(trips)"}
-    )
-    tasks.execute_run(str(run.pk))
-    run.refresh_from_db()
-
-    assert value(run) == 1
+    assert value(ask(user, "len(trips)", older)) == 1
     assert value(ask(user, "[len(trips), len(notes)]")) == [2, 1]
     changed = ["domains/travel/state.py", "manifest.py"]
     assert loads == [(changed, []), (changed, [])]
@@ -190,15 +181,9 @@ def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
         "tests_source": "def test_it() -> None:\n    raise ValueError\n",
         "sources": [],
     }
-    user.refresh_from_db()
-    run = runs.queue(
-        user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": [edit]}
-    )
-    tasks.execute_run(str(run.pk))
-    run.refresh_from_db()
+    run = propose(user, edit)
     assert run.outcome == "rejected"
-    assert run.error is not None
-    assert run.error["message"].startswith("tests: ")
+    assert not_none(run.error)["message"].startswith("tests: ")
 
     (lease,) = pool._leases.values()
     assert not [path for path in lease.tree if "broken" in path]
@@ -206,11 +191,8 @@ def test_a_version_that_the_gate_refuses_is_not_what_the_next_question_sees(
 
 
 def run_constraints(user: MemoryUser) -> None:
-    user.refresh_from_db()
-    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
-    tasks.execute_run(str(run.pk))
-    run.refresh_from_db()
-    assert run.outcome == "ok", run.error
+    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=head_of(user))
+    assert execute(run).outcome == "ok", run.error
 
 
 def test_of_workspace_constraints_only_what_is_not_there_yet_is_sent(
@@ -238,12 +220,8 @@ def test_a_sandbox_that_has_executed_other_code_is_not_used(
     assert "other code" not in pool.counts.destroyed
 
     # A workspace's constraint is changed, and taken away
-    version = workspace_constraints.propose(
-        constraint, source=SOURCE + "# more\n", tests=TESTS, by="x"
-    )
-    tasks.judge_workspace_constraint(str(version.pk))
-    tasks.backtest(str(version.backtests.get().pk))
-    workspace_constraints.approve(version, by="x")
+    workspace_constraints.propose(constraint, source=SOURCE + "# more\n", tests=TESTS, by="x")
+    workspace_constraints.approve(judged(constraint), by="x")
     run_constraints(user)
     assert pool.counts.destroyed["other code"] == 1
     workspace_constraints.change(constraint, by="x", enabled=False)
@@ -252,12 +230,7 @@ def test_a_sandbox_that_has_executed_other_code_is_not_used(
 
     # The user's own project gets a class, and a question is about the version before it
     checkpoint({"domain": "notes", "type": "Note", "data": {"text": "x"}})
-    run = runs.queue(
-        user, RunKind.QUERY, RunTrigger.API, checkpoint=older, input={"code": "len(rentals)"}
-    )
-    tasks.execute_run(str(run.pk))
-    run.refresh_from_db()
-    assert value(run) == 1
+    assert value(ask(user, "len(rentals)", older)) == 1
     assert pool.counts.destroyed["other code"] == 3
 
     # But data may come and go
@@ -288,8 +261,7 @@ def test_bytecode_that_makes_no_sense_is_forgotten_and_the_next_run_works(
     constraint = live(user.workspace)
     constraint.versions.update(bytecode="nonsense")
     checkpoint(rental())
-    user.refresh_from_db()
-    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=user.head)
+    run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=head_of(user))
 
     with pytest.raises(SandboxError, match="damaged"):
         tasks.execute_run(str(run.pk))
@@ -323,10 +295,7 @@ def stored(user: MemoryUser, version: int, schema: str, state: str) -> Checkpoin
         f"{folder}/schema.py": schema,
         f"{folder}/state.py": state,
     }
-    for text in files.values():
-        Blob.objects.get_or_create(user=user, hash=sha256(text), defaults={"content": text})
-    tree = {path: sha256(text) for path, text in files.items()}
-    return make_checkpoint(user, version, tree=tree)
+    return make_checkpoint(user, version, tree=store_files(user, files))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -22,9 +22,13 @@ from memory.work import lanes, leases
 from memory.work.hints import redis_client
 from memory.work.lanes import LaneState
 from tests.factories import make_checkpoint, make_run
+from tests.steps import append_texts, not_none
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
+
+Work = Callable[[], None]
+Hints = Callable[[], int]
 
 START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 Clock: TypeAlias = time_machine.Traveller
@@ -57,8 +61,7 @@ def hints() -> Iterator[Callable[[], int]]:
 
 
 def say(user: MemoryUser, number: int = 1, **fields: Any) -> list[int]:
-    drafts = [Draft(kind=EntryKind.MESSAGE, content="hi", **fields) for _ in range(number)]
-    return [entry.seq for entry in log.append(user, drafts, source="t")]
+    return append_texts(user, *["hi"] * number, **fields)
 
 
 def lane_of(user: MemoryUser) -> Lane:
@@ -72,9 +75,7 @@ def due_in(user: MemoryUser) -> float | None:
 
 
 def claimed(user: MemoryUser) -> Lane:
-    lane = leases.claim(lanes.due(LaneName.STRUCTURE).filter(user=user))
-    assert lane is not None
-    return lane
+    return not_none(leases.claim(lanes.due(LaneName.STRUCTURE).filter(user=user)))
 
 
 def settle(user: MemoryUser, *seqs: int) -> None:
@@ -108,7 +109,7 @@ def test_where_nothing_was_said_nothing_is_due(user: MemoryUser) -> None:
 def test_work_is_due_when_nothing_has_come_for_a_while(
     user: MemoryUser, clock: Clock, kind: EntryKind
 ) -> None:
-    log.append(user, [Draft(kind=kind, content="hi")], source="t")
+    say(user, kind=kind)
     assert due_in(user) == 60
 
     clock.shift(40)
@@ -329,7 +330,7 @@ def test_a_failure_that_will_last_is_not_tried_before_its_end(user: MemoryUser) 
 
 
 def test_workers_are_told_when_it_becomes_due_and_once(
-    user: MemoryUser, hints: Callable[[], int], django_capture_on_commit_callbacks: OnCommit
+    user: MemoryUser, hints: Hints, django_capture_on_commit_callbacks: OnCommit
 ) -> None:
     with django_capture_on_commit_callbacks(execute=True):
         say(user, 4)
@@ -344,7 +345,7 @@ def test_without_a_model_nobody_is_told(
     user: MemoryUser,
     workspace: Workspace,
     settings: Settings,
-    hints: Callable[[], int],
+    hints: Hints,
     django_capture_on_commit_callbacks: OnCommit,
 ) -> None:
     settings.UAC_LLM_MODEL = ""
@@ -360,7 +361,7 @@ def test_without_a_model_nobody_is_told(
 
 
 def test_the_dispatcher_tells_of_what_has_become_due(
-    user: MemoryUser, clock: Clock, hints: Callable[[], int]
+    user: MemoryUser, clock: Clock, hints: Hints
 ) -> None:
     say(user)
     clock.shift(59)
@@ -373,7 +374,7 @@ def test_the_dispatcher_tells_of_what_has_become_due(
 
 
 def test_the_dispatcher_leaves_alone_what_is_worked_on_or_has_failed(
-    user: MemoryUser, hints: Callable[[], int]
+    user: MemoryUser, hints: Hints
 ) -> None:
     say(user, 5)
     lane = claimed(user)

@@ -6,11 +6,11 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from memory import log
-from memory.log import Draft
 from memory.models import EntryOutcome, Lane, MemoryUser
-from memory.models.log import EntryKind, Outcome
+from memory.models.log import Outcome
 from memory.models.users import LaneName
 from memory.work import lanes, leases
+from tests.steps import append_texts
 
 WRITERS = 4
 ENTRIES = 25
@@ -28,12 +28,7 @@ def test_no_entry_is_forgotten_between_an_append_and_the_end_of_the_work(
     def write() -> None:
         number = 0
         while number < ENTRIES or not was_often_settled.is_set():
-            written.extend(
-                entry.seq
-                for entry in log.append(
-                    user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="t"
-                )
-            )
+            written.extend(append_texts(user, "hi"))
             number += 1
         connection.close()
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from celery.contrib.testing.worker import start_worker
 from django.utils import timezone
 
-from memory import checkpoints, log
+from memory import checkpoints
 from memory.models import Lane, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
 from memory.users import create_user
 from memory.work import hints
 from memory.work.hints import IN_FRONT, redis_client, send_hint
 from tests.factories import make_checkpoint
+from tests.integration.work.test_consuming import started
+from tests.steps import append_records
 from tests.waiting import scaled
 from uac_site import broker
 from uac_site.celery import app
@@ -103,14 +103,7 @@ def test_a_worker_takes_what_is_in_front_first_and_gives_the_places_back() -> No
     send(*much, workspace=MUCH)
     send("l", workspace=LITTLE)
 
-    with start_worker(
-        app,
-        pool="threads",
-        concurrency=1,
-        queues=["default"],
-        perform_ping_check=False,
-        shutdown_timeout=scaled(60),
-    ):
+    with started(1, "default"):
         for _ in range(len(much) + 1):
             assert _done.acquire(timeout=scaled(60))
 
@@ -148,11 +141,9 @@ def test_nor_do_the_ticks_of_beat_pile_up(short: int) -> None:
 def test_the_hint_of_an_append_is_its_workspaces(
     user: MemoryUser, django_capture_on_commit_callbacks: Callable[..., object]
 ) -> None:
-    record = log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
-
     for _ in range(IN_FRONT + 3):
         with django_capture_on_commit_callbacks(execute=True):  # type: ignore[attr-defined]
-            log.append(user, [record], source="test")
+            append_records(user, {"type": "Trip", "data": {"to": "Rome"}})
 
     assert waiting("sandbox") == [user.pk] * IN_FRONT
     assert waiting("sandbox" + BEHIND) == [user.pk] * 3

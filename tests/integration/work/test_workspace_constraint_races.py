@@ -5,14 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
-from memory import log
 from memory.constraints.workspace_constraints import approve, change, create, propose
-from memory.log import Draft
 from memory.models import Alert, MemoryUser, Workspace
 from memory.models.alerts import AlertState
-from memory.models.log import EntryKind
 from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
 from memory.work import runs
@@ -27,32 +24,11 @@ from tests.integration.work.test_workspace_constraints import (
     rental,
     tell,
 )
+from tests.steps import append_texts, at_once
 from tests.waiting import eventually
 from workers.service import dispatching
 
 Work = Callable[[], None]
-
-
-def at_once(*acts: Callable[[], object]) -> list[Exception]:
-    """Run all of it at the same time, each in a thread; return the exceptions."""
-    failed: list[Exception] = []
-    gate = threading.Barrier(len(acts))
-
-    def do(act: Callable[[], object]) -> None:
-        try:
-            gate.wait()
-            act()
-        except Exception as error:
-            failed.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=do, args=(act,)) for act in acts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return failed
 
 
 def test_versions_that_are_written_at_once_are_numbered_without_gap(
@@ -93,8 +69,7 @@ def test_changes_of_several_constraints_beside_appends_do_not_deadlock(
 
     def append() -> None:
         for user in reversed(users):
-            draft = Draft(kind=EntryKind.MESSAGE, content="x", role="user")
-            log.append(user, [draft], source="test")
+            append_texts(user, "x", role="user")
 
     def dispatch() -> None:
         for _ in range(5):

@@ -3,13 +3,13 @@
 import uuid
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log
 from memory.constraints import applicability
 from memory.constraints.applicability import includes
 from memory.constraints.workspace_constraints import (
@@ -21,7 +21,6 @@ from memory.constraints.workspace_constraints import (
     create,
     propose,
 )
-from memory.log import Draft
 from memory.models import (
     Alert,
     MemoryUser,
@@ -32,11 +31,12 @@ from memory.models import (
     WorkspaceConstraintVersion,
 )
 from memory.models.alerts import AlertEventKind, AlertKind, AlertState
-from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunStatus, RunTrigger
 from memory.models.workspace_constraints import VersionState
+from memory.project import Outline
 from memory.recall import retrieval
 from memory.users import create_user
+from tests.steps import append_records, head_of, not_none
 from workers import tasks
 from workers.checkpointing import workspace_constraints as judging
 from workers.execution import constraints
@@ -101,6 +101,7 @@ def test_is_silent() -> None:
     )
 '''
 PATH = "workspace/constraints/lease_end.py"
+CHECKS = ["policy", "shape", "types", "execution", "tests", "mutants"]
 
 
 def rental(flat: str = "Main Street", until: str = "2020-01-01", **fields: Any) -> dict[str, Any]:
@@ -108,9 +109,7 @@ def rental(flat: str = "Main Street", until: str = "2020-01-01", **fields: Any) 
 
 
 def tell(user: MemoryUser, *statements: dict[str, Any]) -> None:
-    log.append(
-        user, [Draft(kind=EntryKind.RECORD, data=data) for data in statements], source="test"
-    )
+    append_records(user, *statements)
 
 
 def made(workspace: Workspace, source: str = SOURCE, tests: str = TESTS) -> WorkspaceConstraint:
@@ -149,18 +148,17 @@ def reason_of(user: MemoryUser) -> str:
 
 
 def codes(version: WorkspaceConstraintVersion) -> list[str]:
-    assert version.verdict is not None
-    return [one["code"] for check in version.verdict["checks"] for one in check["findings"]]
+    checks = not_none(version.verdict)["checks"]
+    return [one["code"] for check in checks for one in check["findings"]]
 
 
 class TestJudging:
     def test_one_that_is_in_order_passes_every_check(self, workspace: Workspace) -> None:
         version = judged(made(workspace))
 
-        assert version.verdict is not None
-        assert [(check["name"], check["passed"]) for check in version.verdict["checks"]] == [
-            (name, True) for name in ("policy", "shape", "types", "execution", "tests", "mutants")
-        ]
+        found = not_none(version.verdict)["checks"]
+        assert all(check["passed"] for check in found)
+        assert [check["name"] for check in found] == CHECKS
         assert (version.state, version.attempts, version.lease_owner) == ("passed", 0, "")
         assert version.bytecode
         assert version.image_digest
@@ -241,11 +239,10 @@ class TestJudging:
     ) -> None:
         constraint = made(workspace)
 
-        def broken(*arguments: object, **options: object) -> None:
-            raise SandboxError("killed", "no engine", infrastructure=True)
+        error = SandboxError("killed", "no engine", infrastructure=True)
 
         with monkeypatch.context() as patched:
-            patched.setattr(runner, "open_sandbox", broken)
+            patched.setattr(runner, "open_sandbox", Mock(side_effect=error))
             with pytest.raises(SandboxError):
                 judged(constraint)
         version = constraint.versions.get()
@@ -370,6 +367,25 @@ class TestPercentage:
             change(made(workspace), by="x", percentage=percentage)
 
 
+@pytest.fixture
+def fired(workspace: Workspace, user: MemoryUser, work: Work) -> WorkspaceConstraint:
+    """A live constraint, of which the user has an open alert."""
+    constraint = live(workspace)
+    tell(user, rental())
+    work()
+    return constraint
+
+
+def report_failure(user: MemoryUser) -> None:
+    """Report that the sandbox of the user's last run has failed."""
+    run = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).latest("queued_at")
+    told = {"type": "killed", "message": "no engine", "line": None}
+    with transaction.atomic():
+        constraints.report_failure(
+            Run.objects.select_related("checkpoint", "user").get(pk=run.pk), told
+        )
+
+
 class TestRunning:
     def test_it_alerts_with_the_users_own_records_as_evidence(
         self, workspace: Workspace, user: MemoryUser, work: Work
@@ -405,64 +421,50 @@ class TestRunning:
         assert found.reasons == ("home.Rental.until is int, not datetime.date",)
 
     def test_disabling_resolves_and_enabling_finds_anew(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
-        constraint = live(workspace)
-        tell(user, rental())
-        work()
         assert len(alerts_of(user)) == 1
 
-        change(constraint, by="boss", enabled=False)
+        change(fired, by="boss", enabled=False)
         _catch_up(work)
 
         assert reason_of(user) == "constraint disabled"
         run = Run.objects.filter(user=user).latest("queued_at")
         assert run.trigger == RunTrigger.WORKSPACE
 
-        change(constraint, by="boss", enabled=True)
+        change(fired, by="boss", enabled=True)
         _catch_up(work)
         assert len(alerts_of(user)) == 1
 
     def test_leaving_the_percentage_resolves(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
-        constraint = live(workspace)
-        tell(user, rental())
-        work()
-
-        change(constraint, by="boss", percentage=0)
+        change(fired, by="boss", percentage=0)
         _catch_up(work)
 
         assert reason_of(user) == "user no longer within the rollout percentage"
 
     def test_a_new_version_that_does_not_fit_resolves(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
-        constraint = live(workspace)
-        tell(user, rental())
-        work()
-
         source = SOURCE.replace('("Rental",)', '("Contract",)')
-        propose(constraint, source=source, tests=TESTS, by="x")
-        approve(judged(constraint), by="boss")
+        propose(fired, source=source, tests=TESTS, by="x")
+        approve(judged(fired), by="boss")
         _catch_up(work)
 
         assert reason_of(user) == "no longer applies"
 
     def test_a_new_version_runs_and_keeps_the_alert(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
-        constraint = live(workspace)
-        tell(user, rental())
-        work()
         (before,) = alerts_of(user)
 
         said = (
             SOURCE.replace("ended on", "is over since"),
             TESTS.replace("ended on", "is over since"),
         )
-        propose(constraint, source=said[0], tests=said[1], by="x")
-        approve(judged(constraint), by="boss")
+        propose(fired, source=said[0], tests=said[1], by="x")
+        approve(judged(fired), by="boss")
         _catch_up(work)
 
         (after,) = alerts_of(user)
@@ -564,29 +566,18 @@ class TestRunning:
         assert "cannot be read: line 1" in standing.reasons[0]
 
     def test_a_sandbox_that_fails_resolves_with_the_right_reason(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
-        constraint = live(workspace)
-        tell(user, rental())
-        work()
-        run = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).latest("queued_at")
-        change(constraint, by="boss", enabled=False)
+        change(fired, by="boss", enabled=False)
 
-        with transaction.atomic():
-            constraints.report_failure(
-                Run.objects.select_related("checkpoint", "user").get(pk=run.pk),
-                {"type": "killed", "message": "no engine", "line": None},
-            )
+        report_failure(user)
 
         assert reason_of(user) == "constraint disabled"
 
     def test_a_sandbox_that_fails_resumes_no_paused_constraint(
-        self, workspace: Workspace, user: MemoryUser, work: Work
+        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
     ) -> None:
-        version = live(workspace).live
-        assert version is not None
-        tell(user, rental())
-        work()
+        version = not_none(fired.live)
         paused = PausedConstraint.objects.create(
             user=user,
             constraint=PATH,
@@ -595,13 +586,8 @@ class TestRunning:
             paused_at=timezone.now(),
             paused_by="constraints",
         )
-        run = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).latest("queued_at")
 
-        with transaction.atomic():
-            constraints.report_failure(
-                Run.objects.select_related("checkpoint", "user").get(pk=run.pk),
-                {"type": "killed", "message": "no engine", "line": None},
-            )
+        report_failure(user)
 
         paused.refresh_from_db()
         assert paused.resumed_at is None
@@ -635,17 +621,12 @@ class TestCoverage:
 
         first = applicability.coverage(version, most=2)
         assert (first.users, first.applies) == (2, 2)
-        assert first.after is not None
-        rest = applicability.coverage(version, after=first.after)
+        rest = applicability.coverage(version, after=not_none(first.after))
         assert (rest.users, rest.applies, rest.after) == (1, 0, None)
 
 
 def _outline(user: MemoryUser) -> Any:
-    from memory.project import Outline
-
-    user.refresh_from_db()
-    assert user.head is not None
-    return Outline.from_json(user.head.outline)
+    return Outline.from_json(head_of(user).outline)
 
 
 def _catch_up(work: Work) -> None:

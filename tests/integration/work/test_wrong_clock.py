@@ -10,22 +10,20 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log
 from memory.database import clock
-from memory.log import Draft
 from memory.models import Alarm, Lane, MemoryUser
-from memory.models.log import EntryKind
 from memory.models.users import LaneName
 from memory.operations import alarms
 from memory.work import lanes, leases, runs
 from memory.work.leases import LeaseLost
 from tests.factories import make_checkpoint, make_run
+from tests.steps import append_records, not_none
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
 DAY = datetime.timedelta(days=1)
-RECORD = Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
+RECORD = {"type": "Trip", "data": {"to": "Rome"}}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +34,7 @@ def strict(settings: Settings) -> None:
 @pytest.fixture
 def due(user: MemoryUser) -> Lane:
     """A lane in which work is due."""
-    log.append(user, [RECORD], source="test")
+    append_records(user, RECORD)
     Lane.objects.update(hinted_at=None)
     return Lane.objects.get(user=user, name=LaneName.RECORDS)
 
@@ -54,8 +52,7 @@ def test_it_claims_nothing_and_dispatches_nothing(due: Lane, ahead: datetime.tim
 
 
 def test_what_it_held_when_its_clock_leapt_it_has_lost(due: Lane) -> None:
-    lane = leases.claim(lanes.due(LaneName.RECORDS))
-    assert lane is not None
+    lane = not_none(leases.claim(lanes.due(LaneName.RECORDS)))
     due.refresh_from_db()
 
     with time_machine.travel(timezone.now() + DAY):
@@ -152,7 +149,7 @@ def test_work_of_somebody_a_little_ahead_can_be_claimed_at_once(
 ) -> None:
     settings.UAC_CLOCK_SECONDS = 0
     with time_machine.travel(timezone.now() + datetime.timedelta(seconds=0.3)):
-        log.append(user, [RECORD], source="test")
+        append_records(user, RECORD)
 
     assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
 
@@ -189,8 +186,7 @@ def test_what_was_told_of_tomorrow_is_told_of_again(
     assert dispatching.dispatch()["lanes"] == 1
 
     due.refresh_from_db()
-    assert due.hinted_at is not None
-    assert due.hinted_at <= timezone.now()
+    assert not_none(due.hinted_at) <= timezone.now()
     assert dispatching.dispatch().get("lanes", 0) == 0
 
 

@@ -1,0 +1,114 @@
+"""Steps that many tests take: entries, versions and runs of a user, and values that must exist."""
+
+import datetime
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from django.db import connection
+from django.utils import timezone
+
+from memory import log
+from memory.log import Draft
+from memory.models import Checkpoint, MemoryUser, Run
+from memory.models.log import EntryKind
+from memory.models.runs import RunKind, RunTrigger
+from memory.work import runs
+from workers import tasks
+
+T = TypeVar("T")
+
+
+class Killed(BaseException):
+    """An exception like kill -9: nothing catches it or writes anything."""
+
+
+def not_none(value: T | None) -> T:
+    """Return a value that must exist, for the type checker, too."""
+    assert value is not None
+    return value
+
+
+def head_of(user: MemoryUser) -> Checkpoint:
+    """Return the user's newest version, which must exist; the user is read anew."""
+    user.refresh_from_db()
+    return not_none(user.head)
+
+
+def due(user: MemoryUser) -> datetime.datetime | None:
+    """Return when the constraints of the user run next by the clock."""
+    user.refresh_from_db()
+    return user.constraints_due_at
+
+
+def append_texts(
+    user: MemoryUser, *texts: str, kind: EntryKind = EntryKind.MESSAGE, **fields: Any
+) -> list[int]:
+    """Append entries with these texts, without working on them; return their numbers."""
+    drafts = [Draft(kind=kind, content=text, **fields) for text in texts]
+    return [entry.seq for entry in log.append(user, drafts, source="test")]
+
+
+def append_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
+    """Append typed entries, without working on them; return their numbers."""
+    drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
+    return [entry.seq for entry in log.append(user, drafts, source="test")]
+
+
+def settle_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
+    """Append typed entries and settle them; return their numbers."""
+    seqs = append_records(user, *statements)
+    tasks.checkpoint_records(user.pk)
+    user.refresh_from_db()
+    return seqs
+
+
+def execute(run: Run) -> Run:
+    """Execute a run as a worker does; return it as it is then."""
+    tasks.execute_run(str(run.pk))
+    run.refresh_from_db()
+    return run
+
+
+def attempt(run: Run) -> Run:
+    """Execute a run at once, even if it is to wait after a failure; return it as it is then."""
+    Run.objects.filter(pk=run.pk).update(run_after=timezone.now())
+    return execute(run)
+
+
+def at_once(*acts: Callable[[], object]) -> list[Exception]:
+    """Run all of it at the same time, each in a thread; return the exceptions."""
+    failed: list[Exception] = []
+    gate = threading.Barrier(len(acts))
+
+    def do(act: Callable[[], object]) -> None:
+        try:
+            gate.wait()
+            act()
+        except Exception as error:
+            failed.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=do, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
+
+
+def propose(
+    user: MemoryUser,
+    *edits: dict[str, Any],
+    considered: Sequence[int] = (),
+    trigger: RunTrigger = RunTrigger.API,
+    **options: Any,
+) -> Run:
+    """Propose edits of the newest version and let the gate decide; return the finished run."""
+    user.refresh_from_db()
+    given = {"edits": list(edits), "considered": list(considered), **options}
+    run = runs.queue(user, RunKind.PROPOSAL, trigger, checkpoint=user.head, input=given)
+    execute(run)
+    user.refresh_from_db()
+    return run
