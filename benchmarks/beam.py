@@ -46,7 +46,7 @@ class Message:
 
     @property
     def enough(self) -> int:
-        """How many of the message's words must be returned for it to count as found."""
+        """The number of the message's words that must be returned for it to count as found."""
         return min(WORDS, self.words)
 
 

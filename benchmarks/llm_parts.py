@@ -60,7 +60,7 @@ Case = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """What a part of the benchmark runs with: the server, a workspace of its own, and any judge."""
+    """The surroundings of one part of the benchmark: server, workspace of its own, any judge."""
 
     system: System
     client: Client

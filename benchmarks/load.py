@@ -44,7 +44,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Sample:
-    """What a process and its descendants used: CPU time so far, and memory at that moment."""
+    """Resources that a process and its descendants used: CPU time so far, and memory then."""
 
     at: float
     cpu: float

@@ -157,7 +157,7 @@ def verified(people: Sequence["MemoryUser"]) -> list[str]:
     """Return the problems with the logs of the sample, to which the writer appended throughout."""
     from memory.log import broken_links
 
-    found = []
+    found: list[str] = []
     for user in people:
         user.refresh_from_db()
         found += broken_links(user)

@@ -61,7 +61,7 @@ Search = Callable[[str, int], set[int]]
 
 @dataclass
 class Tally:
-    """How much of the evidence one way of searching has found, by budget.
+    """The share of the evidence that one way of searching has found, by budget.
 
     It covers one half of the conversations, or both halves.
     """

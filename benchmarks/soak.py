@@ -57,7 +57,7 @@ HOSTILE = {
 
 @dataclass(frozen=True)
 class Held:
-    """How much of everything that could leak is in use."""
+    """The amounts in use of everything that could leak."""
 
     containers: int
     descriptors: int

@@ -72,7 +72,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the model was sent for one window of entries, until it was committed."""
+    """The requests sent to the model for one window of entries, until it was committed."""
 
     entries: int
     turns: int

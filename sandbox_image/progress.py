@@ -91,12 +91,12 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every task has been answered."""
+        """True if every task has been answered."""
         return len(self.answers) == len(self.works)
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it is unknown which of several tasks failed."""
+        """True if it is unknown which of several tasks failed."""
         # An answer may be forged, and the output read so far may come from several tasks.
         doubtful = ("protocol_error", "output_limit")
         return (

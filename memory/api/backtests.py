@@ -36,7 +36,7 @@ HISTORY = (
 
 
 class NewBacktestSerializer(StrictSerializer):
-    """How far back a backtest of a version looks, and how many users it covers."""
+    """The period that a backtest of a version covers, and the number of users."""
 
     days = serializers.IntegerField(
         required=False,

@@ -51,7 +51,7 @@ class CompleteByField(serializers.ChoiceField):
 
 
 class CompletionSerializer(serializers.Serializer[Question]):
-    """How a follow-up question was completed."""
+    """The way in which a follow-up question was completed."""
 
     by = serializers.ChoiceField(
         choices=CHOICES,

@@ -215,7 +215,7 @@ class TriedAlertSerializer(serializers.Serializer[Any]):
 
 
 class TriedConstraintSerializer(serializers.Serializer[Any]):
-    """What a constraint finds in a given state at a given evaluation time."""
+    """The findings of a constraint in a given state at a given evaluation time."""
 
     id = serializers.UUIDField(help_text="The id of the run.")
     status = serializers.ChoiceField(choices=RunStatus.choices)

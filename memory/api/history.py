@@ -43,7 +43,7 @@ class RecordChangeSerializer(serializers.Serializer[Any]):
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
-    """What changed between two points in time."""
+    """The changes between two points in time."""
 
     since = AsOfSerializer()
     until = AsOfSerializer(allow_null=True, help_text="Null means now.")
@@ -54,7 +54,7 @@ class DifferenceSerializer(serializers.Serializer[Any]):
 
 
 class Difference(UserScopedView):
-    """What changed between two points in time."""
+    """The changes between two points in time."""
 
     parameters = {"GET": ["since", "until", "by"]}
 
@@ -132,7 +132,7 @@ class ExcludedRecordSerializer(serializers.Serializer[Any]):
 
 
 class ExcludedSerializer(serializers.Serializer[Any]):
-    """What a rollback to a version would exclude."""
+    """Everything that a rollback to a version would exclude."""
 
     records = ExcludedRecordSerializer(
         many=True, help_text="Records that this version does not contain."

@@ -32,7 +32,7 @@ MAX_WORDS = 100_000
 
 
 class SearchSerializer(StrictSerializer):
-    """What to search for, and where."""
+    """A search: the query, and where to search."""
 
     query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or search terms.")
     messages = TurnsField()
@@ -85,7 +85,7 @@ class NamedEntrySerializer(serializers.Serializer[LogEntry]):
 
 
 class TermSerializer(serializers.Serializer[Any]):
-    """How much a query term contributes to a hit's score."""
+    """The contribution of a query term to a hit's score."""
 
     term = serializers.CharField()
     heard = serializers.FloatField(
@@ -149,7 +149,7 @@ class HitSerializer(serializers.Serializer[Hit]):
 
 
 class MeaningSerializer(serializers.Serializer[Meaning]):
-    """How the search by meaning contributed to the results."""
+    """The contribution of the search by meaning to the results."""
 
     model = serializers.CharField(
         allow_null=True,

@@ -34,7 +34,7 @@ class VersionSerializer(serializers.ModelSerializer[WorkspaceConstraintVersion])
 
 
 class TestedSerializer(serializers.Serializer[backtest_reports.Tested]):
-    """Whether a version has been backtested enough to be approved."""
+    """The verdict on whether a version has been backtested enough to be approved."""
 
     enough = serializers.BooleanField()
     detail = serializers.CharField(help_text="Why the backtest is sufficient, or why not.")
@@ -182,7 +182,7 @@ class ConstraintChangeSerializer(StrictSerializer):
 
 
 class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
-    """How many users with a project a version applies to; at most 1000 are checked per request."""
+    """The number of users whom a version applies to, out of at most 1000 checked per request."""
 
     users = serializers.IntegerField(help_text="The number of users checked.")
     applies = serializers.IntegerField(help_text="The number of users that the version applies to.")

@@ -252,7 +252,7 @@ class ApproveVersion(WorkspaceView):
 
 
 class ConstraintCoverage(WorkspaceView):
-    """How many users a workspace constraint applies to."""
+    """The number of users that a workspace constraint applies to."""
 
     parameters = {"GET": ["version", "after"]}
 

@@ -20,7 +20,7 @@ COVERAGE_BATCH = 1000
 
 @dataclass(frozen=True)
 class Applicability:
-    """Whether a constraint applies to a user: the records that match, or the reasons why not."""
+    """A constraint matched against a user: the records that match, or why it does not apply."""
 
     constraint: WorkspaceConstraint
     match: Match
@@ -28,7 +28,7 @@ class Applicability:
 
     @property
     def applies(self) -> bool:
-        """Whether the constraint runs for the user."""
+        """True if the constraint runs for the user."""
         return not self.reasons
 
     @property
@@ -113,7 +113,7 @@ def _needs(version_pk: UUID) -> Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How many users with a project a version applies to, and why it excludes the other users.
+    """The number of users with a project that a version applies to, and why it excludes others.
 
     `within` counts the users that the version applies to and who are within the rollout percentage.
     `after` is the primary key of the user to continue after, or None if no users are left.

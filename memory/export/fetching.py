@@ -28,7 +28,7 @@ class BadRequest(ValueError):
 
 @dataclass
 class _Asked:
-    """What a client asks for: the objects it wants, its capabilities, and a depth, if any."""
+    """A client's request: the objects it wants, its capabilities, and a depth, if any."""
 
     wants: list[ObjectID] = field(default_factory=list)
     capabilities: frozenset[bytes] = frozenset()

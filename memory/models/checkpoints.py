@@ -55,7 +55,7 @@ class Bytecode(models.Model):
 
 
 class Origin(models.TextChoices):
-    """What a checkpoint was created from."""
+    """The source from which a checkpoint was created."""
 
     RECORDS = "records", "typed records"
     LLM = "llm", "language model"

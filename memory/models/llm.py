@@ -12,7 +12,7 @@ from memory.models.workspaces import Workspace
 
 
 class LlmPurpose(models.TextChoices):
-    """What a language model call is for."""
+    """The purpose of a language model call."""
 
     MEMORIZE = "memorize", "memorize: messages to facts"
     STRUCTURE = "structure", "structure: facts to records"

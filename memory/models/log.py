@@ -11,7 +11,7 @@ from memory.models.users import MemoryUser
 
 
 class By(models.TextChoices):
-    """Whether a past state is determined by when entries were recorded or when they occurred."""
+    """The time that determines a past state: when entries were recorded, or when they occurred."""
 
     RECORDED = "recorded", "what was known then"
     OCCURRED = "occurred", "what was true then, according to the entries' own times"

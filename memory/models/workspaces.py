@@ -57,7 +57,7 @@ class WorkspaceUse(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What an API key may do."""
+    """The actions that an API key allows."""
 
     READ = "read", "read"
     WRITE = "write", "write"

@@ -48,7 +48,7 @@ from memory.models import (
 
 
 class Method(StrEnum):
-    """How a model's rows are erased."""
+    """The ways to erase a model's rows."""
 
     REDACT = "redact"  # keep the row but clear its content: hashes and totals must still match
     DELETE = "delete"  # delete the row
@@ -57,7 +57,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class Erasure:
-    """How to erase a model's rows: `content` columns may be about the person, `kept` ones can't."""
+    """Erasure of a model's rows: `content` columns may be about the person, `kept` ones can't."""
 
     method: Method
     content: tuple[str, ...]

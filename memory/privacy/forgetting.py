@@ -98,7 +98,7 @@ class Traces:
 
     @property
     def in_head(self) -> bool:
-        """Whether the newest version contains data from the entries."""
+        """True if the newest version contains data from the entries."""
         return bool(self.head_records or self.head_constraints or self.head_legacy)
 
 

@@ -84,7 +84,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a workspace constraint needs: records, and the date ("today") or the time ("now")."""
+    """The needs of a workspace constraint: records, and the date ("today") or the time ("now")."""
 
     parameters: tuple[Parameter, ...] = ()
     clock: Literal["today", "now"] | None = None
@@ -92,7 +92,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Match:
-    """How a constraint's needs match a user's project.
+    """The result of matching a constraint's needs with a user's project.
 
     `bindings` maps each parameter to the collections and singletons whose records it gets, as JSON:
     `{"domain", "name", "class", "fields": {shape's field: user's field}, "not_none": shape's

@@ -23,7 +23,7 @@ NAMED = 10
 
 @dataclass(frozen=True)
 class Tested:
-    """Whether a version's backtests are sufficient to approve it, and why.
+    """The verdict on whether a version's backtests are sufficient to approve it, and why.
 
     `backtest` is the backtest that decided this, if any.
     """

@@ -52,7 +52,7 @@ class BeingRedacted(Exception):
 
 @dataclass(frozen=True)
 class Known:
-    """What was known when the entry `seq` was the newest in the log.
+    """The state of knowledge when the entry `seq` was the newest in the log.
 
     It consists of a version, if there was one, and pending entries, i.e. entries up to `seq` that
     the version didn't include yet: `pending_count` is their number, and `pending` lists the first
@@ -96,7 +96,7 @@ class Known:
 
     @property
     def place(self) -> list[str | int]:
-        """What distinguishes this state from others of its version; empty for the version."""
+        """The text that tells this state from others of its version; empty for the version."""
         return place_of(self.to_json())
 
     def to_json(self) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ class NoSuchVersion(NothingToRestore):
 
 @dataclass(frozen=True)
 class Excluded:
-    """What a rollback to an earlier version would exclude.
+    """Everything that a rollback to an earlier version would exclude.
 
     `records` are the records that the earlier version doesn't contain. `alerts` are the live alerts
     that will be resolved because they are based on these records or belong to constraints that the

@@ -41,7 +41,7 @@ class Progress:
 
     @property
     def is_working(self) -> bool:
-        """Whether work is in progress, so that it makes sense to check again soon."""
+        """True while work is in progress, so that it makes sense to check again soon."""
         return bool(self.works)
 
     def in_words(self, now: datetime.datetime) -> str:

@@ -9,7 +9,7 @@ from .records import Record
 
 
 class Severity(enum.StrEnum):
-    """How severe an alert is: for information only, or requiring action soon or now."""
+    """The severity of an alert: for information only, or requiring action soon or now."""
 
     INFO = "info"
     WARNING = "warning"

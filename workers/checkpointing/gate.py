@@ -64,7 +64,7 @@ class GateUnavailable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """What `judge` is judging, and the verdict so far; `plan` loads the previous version."""
+    """The change being judged, and the verdict so far; `plan` loads the previous version."""
 
     plan: LoadPlan
     parent: Checkpoint | None

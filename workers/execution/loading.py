@@ -26,7 +26,7 @@ Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What to load to run a version of a user's project, and which resources the code may use.
+    """A plan of what to load to run a version of a user's project, within which resource limits.
 
     `standings` shows which workspace constraints apply to the user; only those are loaded. If
     `standings` is None, the sandbox keeps the workspace constraints that it already holds.

@@ -1,1 +1,1 @@
-"""What a worker process does: dispatch, consume hints, serve as a sandbox host, start and stop."""
+"""Duties of a worker process: dispatch, consume hints, serve as a sandbox host, start and stop."""

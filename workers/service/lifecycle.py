@@ -1,4 +1,4 @@
-"""What a worker does after it has started, when it is asked to stop, and before it exits."""
+"""Hooks that run after a worker has started, when it is asked to stop, and before it exits."""
 
 import os
 import threading

@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def is_on(self) -> bool:
-        """Whether meanings are compared: a model embedded the question, or tried to and failed."""
+        """True if meanings are compared: a model embedded the question, or tried to and failed."""
         return self.model is not None or self.problem is not None
 
     def of_all(self, found: Sequence[Segment]) -> list[Floats] | None:

@@ -1,4 +1,4 @@
-"""What to index for each log entry (its documents), and what to display (its text)."""
+"""Documents to index for each log entry, and the text to display for it."""
 
 import datetime
 import re

@@ -102,7 +102,7 @@ class Question:
 
     @property
     def completed_by(self) -> str | None:
-        """How the question was completed, or None if it was left unchanged."""
+        """The method that completed the question, or None if it was left unchanged."""
         if self.sentence:
             return MODEL
         return WORDS if self.taken else None

@@ -1,4 +1,4 @@
-"""How workers maintain the stored index.
+"""Maintenance of the stored index, by workers.
 
 Segments keep an earlier model's vectors until a worker has re-embedded their passages, which the
 first search that encounters such vectors requests. A large segment's new vectors are stored step by
@@ -164,7 +164,7 @@ def _plan(index: SearchIndex) -> _Plan | None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What kind of vectors a segment has: their model and number of dimensions.
+    """The kind of vectors that a segment has: their model and number of dimensions.
 
     While a segment is being re-embedded, `embedded` is the segment's key, so that its kind is
     unique and no other segment is merged with it.

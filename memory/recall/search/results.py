@@ -10,7 +10,7 @@ from memory.recall.search.followups import Question
 
 @dataclass(frozen=True)
 class Term:
-    """How much one of the question's terms contributes to a hit.
+    """The contribution of one of the question's terms to a hit.
 
     `heard` is how often the term occurs in the hit's best passage and, with less weight, around it;
     `score` is the term's part of the hit's score.

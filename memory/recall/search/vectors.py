@@ -39,7 +39,7 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """How much memory the vectors take up, in bytes."""
+        """The memory that the vectors take up, in bytes."""
         return self.values.nbytes + self.factors.nbytes
 
     def closeness(self, question: Floats) -> Floats:

@@ -153,7 +153,7 @@ def test_static_files_that_are_not_collected_are_told_to_the_web_process(
 
 
 def test_development_may_do_what_production_may_not(settings: Settings) -> None:
-    changes = {"DEVELOPMENT": True, "UAC_ENVIRONMENT": "development", "DEBUG": True}
+    changes: dict[str, Any] = {"DEVELOPMENT": True, "UAC_ENVIRONMENT": "development", "DEBUG": True}
     assert found(settings, **changes, UAC_SANDBOX_RUNNER="process", ALLOWED_HOSTS=[]) == []
 
 
@@ -386,7 +386,7 @@ def _named(statement: str, **roles: str) -> sql.Composed:
 def test_a_missing_secret_key_is_named_on_a_development_machine_too(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    development = {"UAC_ENVIRONMENT": "development", "DEVELOPMENT": True}
+    development: dict[str, Any] = {"UAC_ENVIRONMENT": "development", "DEVELOPMENT": True}
     assert found(settings, **development, SECRET_KEY="short") == []
 
     monkeypatch.setattr(checks, "_secret_key", lambda: "")

@@ -35,9 +35,9 @@ from tests.integration.authoring.conftest import (
     meanwhile,
     quick,
     say,
+    taking_notes,
     work,
 )
-from tests.integration.authoring.test_structure import taking_notes
 from tests.integration.races.conftest import Rival, at_once, at_the_lock
 from tests.llm_server import KEY, Reply, Request, llm_server, status
 from tests.waiting import eventually, scaled

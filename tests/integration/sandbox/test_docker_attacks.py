@@ -187,7 +187,7 @@ def test_nobody_is_called(
     if not filtered:
         without_a_filter(monkeypatch)
     with docker.open_sandbox() as sandbox:
-        assert sandbox.hello["seccomp"] == (2 if filtered else 0)  # type: ignore[attr-defined]
+        assert sandbox.hello["seccomp"] == (2 if filtered else 0)
         assert value_of(sandbox, given + CALL_OUT, wall_seconds=20) == []
 
 

@@ -76,7 +76,7 @@ class CallFailed(Exception):
 
     @property
     def may_be_of_texts(self) -> bool:
-        """Whether the texts may have caused the failure, so that other texts may succeed.
+        """True if the texts may have caused the failure, so that other texts may succeed.
 
         Some servers fail on certain texts instead of rejecting them.
         """
