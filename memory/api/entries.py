@@ -279,11 +279,11 @@ class Entry(UserScopedView):
 
         def redact() -> Redaction:
             by = str(principal_of(request))
-            try:
-                with as_conflict(redaction.RedactionRefused):
+            with as_conflict(redaction.RedactionRefused):
+                try:
                     entry = redaction.redact(user, [seq], by=by, reason=reason)
-            except redaction.UnknownEntries as error:
-                raise Http404(str(error)) from None
+                except redaction.UnknownEntries as error:
+                    raise Http404(str(error)) from None
             return Redaction.objects.get(user=user, seq=entry.seq)
 
         written = idempotency.once(

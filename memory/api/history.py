@@ -193,8 +193,8 @@ class Restore(UserScopedView):
 @contextmanager
 def _refusals() -> Iterator[None]:
     """Turn rollback errors into a 404 (no such version) or a 409 (nothing to restore)."""
-    try:
-        with as_conflict(rollback.NothingToRestore):
+    with as_conflict(rollback.NothingToRestore):
+        try:
             yield
-    except rollback.NoSuchVersion as error:
-        raise NotFound(str(error)) from None
+        except rollback.NoSuchVersion as error:
+            raise NotFound(str(error)) from None
