@@ -255,17 +255,12 @@ def main() -> None:
         to_settle = time.monotonic() - ended
         verified = system.manage("verify").rstrip().splitlines()[-1]
         system.check()
-    processes = process_rows(flat_out, steady)
+    processes, people = process_rows(flat_out, steady), len(profile["people"])
     report("limit", settings={}, rows=most, figures={}, path=None)
     report("processes (memory in MiB)", settings={}, rows=processes, figures={}, path=None)
     report(
         "load",
-        settings={
-            **vars(asked),
-            "json": None,
-            "backends": BACKENDS,
-            "people": len(profile["people"]),
-        },
+        settings={**vars(asked), "json": None, "backends": BACKENDS, "people": people},
         rows=rows,
         figures={
             "limit_per_second": limit,

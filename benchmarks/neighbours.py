@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -309,6 +309,22 @@ def calm_down(system: System, client: Client, since: int) -> None:
     ask(client, 5, since)
 
 
+def compare(
+    attack: str, alone: Mapping[str, Sequence[float]], beside: Mapping[str, Sequence[float]]
+) -> Iterator[Row]:
+    """Yield a row for each kind of B's requests: its times alone and beside A's attack."""
+    for kind, times in beside.items():
+        yield {
+            "A": attack,
+            "B": kind,
+            "p50_alone_ms": round(statistics.median(alone[kind]), 1),
+            "p50_ms": round(statistics.median(times), 1),
+            "p95_alone_ms": round(p95(alone[kind]), 1),
+            "p95_ms": round(p95(times), 1),
+            "p95_ratio": round(p95(times) / p95(alone[kind]), 2),
+        }
+
+
 def main() -> None:
     """Measure B alone and alongside each of A's attacks, and report the results."""
     line = parser(
@@ -325,7 +341,6 @@ def main() -> None:
         play(*asked.play)
         return
     rows: list[Row] = []
-    ratios: dict[str, float] = {}
     unanswered = 0
     with durable_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
         key_a, key_b = prepare(system, asked.records)
@@ -346,21 +361,8 @@ def main() -> None:
                 attacker.wait()
             since += asked.rounds
             unanswered += lost_beside
-            for kind, times in beside.items():
-                ratio = p95(times) / p95(alone[kind])
-                ratios[f"{name}_{kind}"] = round(ratio, 2)
-                rows.append(
-                    {
-                        "A": name,
-                        "B": kind,
-                        "p50_alone_ms": round(statistics.median(alone[kind]), 1),
-                        "p50_ms": round(statistics.median(times), 1),
-                        "p95_alone_ms": round(p95(alone[kind]), 1),
-                        "p95_ms": round(p95(times), 1),
-                        "p95_ratio": round(ratio, 2),
-                        "unanswered": lost_beside,
-                    }
-                )
+            for row in compare(name, alone, beside):
+                rows.append({**row, "unanswered": lost_beside})
                 print(*rows[-1].values(), flush=True)
             calm_down(system, client, since)
             since += 5
@@ -370,9 +372,9 @@ def main() -> None:
         settings={"rounds": asked.rounds, "records": asked.records},
         rows=rows,
         figures={
-            "worst_p95_ratio": max(ratios.values()),
+            "worst_p95_ratio": max(row["p95_ratio"] for row in rows),
             "unanswered": unanswered,
-            **{f"{name}_ratio": ratio for name, ratio in ratios.items()},
+            **{f"{row['A']}_{row['B']}_ratio": row["p95_ratio"] for row in rows},
         },
         path=asked.json,
     )

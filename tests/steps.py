@@ -1,11 +1,9 @@
 """Steps that many tests take: entries, versions and runs of a user, and values that must exist."""
 
 import datetime
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from django.db import connection
 from django.utils import timezone
 
 from memory import log
@@ -74,28 +72,6 @@ def attempt(run: Run) -> Run:
     """Execute a run at once, even if it is to wait after a failure; return it as it is then."""
     Run.objects.filter(pk=run.pk).update(run_after=timezone.now())
     return execute(run)
-
-
-def at_once(*acts: Callable[[], object]) -> list[Exception]:
-    """Run all of it at the same time, each in a thread; return the exceptions."""
-    failed: list[Exception] = []
-    gate = threading.Barrier(len(acts))
-
-    def do(act: Callable[[], object]) -> None:
-        try:
-            gate.wait()
-            act()
-        except Exception as error:
-            failed.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=do, args=(act,)) for act in acts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return failed
 
 
 def propose(

@@ -137,9 +137,7 @@ def judge(
         written=written,
     )
     verdict.counts = _count_changes(case)
-    verdict.checks.append(Check("policy", list(_policy(case.sources))))
-    if verdict.accepted:
-        verdict.checks.append(Check("no loss", list(lost_records(change, case.sources))))
+    _check_files(case)
     if judge_code and judge_grounding and verdict.accepted:
         _check_grounding(case)
     if not verdict.accepted:
@@ -155,6 +153,14 @@ def judge(
     except SandboxError as error:
         verdict.checks.append(_check_of_error(error, judge_code=judge_code))
     return verdict
+
+
+def _check_files(case: _Case) -> None:
+    """Check the text of the changed files without executing them."""
+    verdict = case.verdict
+    verdict.checks.append(Check("policy", list(_policy(case.sources))))
+    if verdict.accepted:
+        verdict.checks.append(Check("no loss", list(lost_records(case.change, case.sources))))
 
 
 def _count_changes(case: _Case) -> dict[str, int]:

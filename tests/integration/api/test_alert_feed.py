@@ -27,7 +27,7 @@ from memory.work import hints
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.races.conftest import Rival, at_once
+from tests.rivals import Rival, at_once
 from tests.waiting import scaled
 
 

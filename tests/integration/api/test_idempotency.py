@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run
 from memory.work import hints, idempotency
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.races.conftest import Rival, at_once
+from tests.rivals import Rival, at_once
 from tests.waiting import eventually
 from workers.service import dispatching
 

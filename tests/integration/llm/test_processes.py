@@ -17,8 +17,8 @@ from memory.models import LlmCall, LlmSpending, Workspace
 from memory.models.llm import LlmOutcome
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, LlmServer, Request, Said, hangs, llm_server, said
+from tests.rivals import run_at_once
 from tests.services import SERVICES
-from tests.steps import at_once
 from tests.waiting import eventually, scaled
 from workers.llm.metered import MeteredModel
 from workers.service import dispatching
@@ -167,7 +167,7 @@ def test_threads_ask_side_by_side(live_database: str, connect: Connect) -> None:
 
     with llm_server(script=meet) as server:
         models = [connect(server) for _ in range(4)]
-        assert at_once(*(functools.partial(ask, model) for model in models)) == []
+        run_at_once(*(functools.partial(ask, model) for model in models))
         assert server.most_at_once == 4
     assert answers == ["Noted."] * 20
     spending = LlmSpending.objects.get()

@@ -7,7 +7,7 @@ from memory.log import Draft
 from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
-from tests.integration.races.conftest import at_once
+from tests.rivals import at_once
 
 
 def message(text: str) -> Draft:

@@ -19,7 +19,7 @@ from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.privacy.redaction import redact
 from memory.users import create_user
-from tests.integration.races.conftest import Rival
+from tests.rivals import Rival
 from tests.services import SERVICES
 from tests.waiting import eventually
 

@@ -10,7 +10,7 @@ from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.users import create_user
-from tests.integration.races.conftest import at_once
+from tests.rivals import at_once
 
 
 def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:

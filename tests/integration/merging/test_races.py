@@ -19,7 +19,7 @@ from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.users import UserMerged
 from tests.integration.merging.conftest import contents
-from tests.integration.races.conftest import Rival, at_once
+from tests.rivals import Rival, at_once
 from tests.waiting import scaled
 from workers import merging as worker
 from workers import tasks

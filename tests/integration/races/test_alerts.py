@@ -15,7 +15,7 @@ from memory.alerting.lifecycle import AlertNotOpen
 from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertState
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.races.conftest import Act, at_the_lock
+from tests.rivals import Act, at_the_lock
 
 pytestmark = pytest.mark.usefixtures("live_database")
 

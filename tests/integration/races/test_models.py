@@ -38,8 +38,8 @@ from tests.integration.authoring.conftest import (
     taking_notes,
     work,
 )
-from tests.integration.races.conftest import Rival, at_once, at_the_lock
 from tests.llm_server import KEY, Reply, Request, llm_server, status
+from tests.rivals import Rival, at_once, at_the_lock
 from tests.waiting import eventually, scaled
 from workers.authoring import lane as model_lane
 

@@ -35,9 +35,9 @@ from memory.work import lanes, runs
 from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.checkpointing.conftest import append, checkpoint, trip
-from tests.integration.races.conftest import Act, at_once
 from tests.integration.time.test_backtest import END, passed, person, rental, say
 from tests.integration.webhooks.conftest import allowed_here, endpoint_at, send, told
+from tests.rivals import Act, at_once
 from tests.webhook_receiver import receiver
 from workers import tasks
 from workers.delivery import outgoing

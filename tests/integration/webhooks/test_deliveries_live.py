@@ -15,8 +15,8 @@ from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.webhooks import DeliveryState
 from memory.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.races.conftest import somebody_waits
 from tests.integration.webhooks.conftest import NOWHERE, EndpointAt, send
+from tests.rivals import somebody_waits
 from tests.waiting import eventually
 from tests.webhook_receiver import Call, Received, answers, hangs, receiver
 

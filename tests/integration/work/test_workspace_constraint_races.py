@@ -1,6 +1,5 @@
 """Rivals over workspace constraints: no number twice, no deadlock, and the last change wins."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
 from memory.work import runs
 from tests.factories import make_checkpoint
-from tests.integration.races.conftest import somebody_waits
 from tests.integration.work.test_workspace_constraints import (
     SOURCE,
     TESTS,
@@ -24,7 +22,8 @@ from tests.integration.work.test_workspace_constraints import (
     rental,
     tell,
 )
-from tests.steps import append_texts, at_once
+from tests.rivals import Rival, run_at_once, somebody_waits
+from tests.steps import append_texts
 from tests.waiting import eventually
 from workers.service import dispatching
 
@@ -42,7 +41,7 @@ def test_versions_that_are_written_at_once_are_numbered_without_gap(
             for n in range(5)
         ]
 
-    assert at_once(*map(write, range(6))) == []
+    run_at_once(*map(write, range(6)))
 
     numbers = sorted(constraint.versions.values_list("number", flat=True))
     assert numbers == list(range(1, 32))
@@ -75,10 +74,9 @@ def test_changes_of_several_constraints_beside_appends_do_not_deadlock(
         for _ in range(5):
             dispatching.queue_runs_of_changed_constraints()
 
-    failed = at_once(*map(switch, rules), append, append, dispatch)
+    run_at_once(*map(switch, rules), append, append, dispatch)
 
     # Then none was refused, and the last word of each stands
-    assert failed == []
     for rule in rules:
         rule.refresh_from_db()
         assert rule.percentage == 80
@@ -119,14 +117,13 @@ def test_a_first_version_that_is_written_beside_a_change_is_looked_at_again(
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
 
         # When a constraint is changed meanwhile
-        changing = threading.Thread(
-            target=at_once, args=(lambda: change(constraint, by="x", percentage=50),)
-        )
+        changing = Rival(lambda: change(constraint, by="x", percentage=50))
         changing.start()
         assert eventually(lambda: not changing.is_alive() or somebody_waits())
         locked.head = make_checkpoint(locked)
         locked.save(update_fields=["head"])
     changing.join()
+    assert changing.error is None
 
     # Then neither misses the other
     assert dispatching.queue_runs_of_changed_constraints() == 1
