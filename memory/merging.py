@@ -156,14 +156,7 @@ def copy(row: Merge) -> bool:
         user, merged = users[row.user_id], users[row.merged_id]
         entries = _next(row)
         if not entries:
-            leases.write(
-                row,
-                due_at=None,
-                finished_at=timezone.now(),
-                last_error="",
-                lease_owner="",
-                lease_expires_at=None,
-            )
+            leases.release(row, due_at=None, finished_at=timezone.now(), last_error="")
             return False
         copied = _append(row, user, merged, entries)
         row.cursor_seq, row.copied = entries[-1].seq, row.copied + copied
@@ -272,8 +265,8 @@ def _settle(
     messages returned by `_used_by_agents` are processed again, too.
     """
     outcomes = EntryOutcome.objects.filter(user=merged, seq__in=[one.seq for one in entries])
-    final_ones = outcomes.exclude(seq__in=_used_by_agents(merged, entries))
-    settled = {outcome.seq: outcome for outcome in final_ones}
+    settled_rows = outcomes.exclude(seq__in=_used_by_agents(merged, entries))
+    settled = {outcome.seq: outcome for outcome in settled_rows}
     kept = [
         EntryOutcome(
             user=user,

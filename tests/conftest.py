@@ -48,7 +48,7 @@ from tests.waiting import scaled
 from workers import tasks
 
 # Assertions in shared helpers show the compared values, too.
-pytest.register_assert_rewrite("tests.sandbox_hosts", "tests.steps", "tests.system")
+pytest.register_assert_rewrite("tests.rivals", "tests.sandbox_hosts", "tests.steps", "tests.system")
 
 # No example is too slow, since the machine may be busy. In CI, Hypothesis uses its own profile:
 # everybody gets the same examples, and none from a database.

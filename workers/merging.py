@@ -29,7 +29,7 @@ def work_on(merge_pk: int) -> None:
                 if not merging.copy(row):
                     logger.info("merged", user=row.user_id, merged=row.merged_id, copied=row.copied)
                     return
-        leases.write(row, lease_owner="", lease_expires_at=None, run_after=timezone.now())
+        leases.release(row, run_after=timezone.now())
     except leases.LeaseLost:
         logger.warning("lease_lost", merge=merge_pk)
         return

@@ -282,7 +282,10 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return audit.subject_of(self.model._base_manager.filter(pk=row.pk))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: rows are revoked, disabled or erased, since other rows refer to them."""
+        """Return False: staff revoke, disable or erase, and only the server deletes rows.
+
+        Other rows and histories refer to them. A workspace may go only after all its users.
+        """
         return False
 
     # -- Actions -------------------------------------------------------------------------------

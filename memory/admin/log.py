@@ -99,6 +99,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LogEntry | None:
+        """Return the entry, with the key that wrote it if the staff member may see keys."""
         entry = super().get_object(request, object_id, from_field)
         kind, _, prefix = (entry.source or "").partition(":") if entry else ("", "", "")
         if entry is not None and kind == "key":

@@ -35,7 +35,7 @@ def heavy(*paths: str) -> list[str]:
 
 def cached_on_row(compute: Callable[[Row], Value]) -> Callable[[Row], Value]:
     """Cache a function's result on the row, since several parts of a page need it."""
-    name = f"_{compute.__name__}"
+    name = f"_{compute.__module__}.{compute.__qualname__}"
 
     @wraps(compute)
     def cached(row: Row) -> Value:

@@ -80,21 +80,22 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     changer = column("changed_by", text, "changed by")
 
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
-        text = section("Text", "source", "tests", description=_HELP)
+        texts = section("Text", "source", "tests", description=_HELP)
         if obj is None:
-            return [section(None, "workspace", "start_from", "name", "description"), text]
+            return [section(None, "workspace", "start_from", "name", "description"), texts]
         head = ["name", "workspace", "standing", "percentage", "version", "alerts"]
         return [
             section(None, *head, "description"),
             section("Versions", "found", "versions"),
             section("Users the constraint applies to", "fits"),
-            text,
+            texts,
             section("More", "created_at", "creator", "changed_at", "changer"),
         ]
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceConstraint | None = None
     ) -> list[str]:
+        """Fix workspace and name; staff who may not approve can't change the percentage."""
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]

@@ -30,7 +30,7 @@ from memory.api.entry_serializers import (
     RedactionSerializer,
     WhySerializer,
 )
-from memory.api.errors import Unprocessable, as_conflict
+from memory.api.errors import Conflict, Unprocessable
 from memory.api.filters import WholeNumberFilter
 from memory.api.operations import accepted
 from memory.api.pagination import BoundedPagination
@@ -279,11 +279,12 @@ class Entry(UserScopedView):
 
         def redact() -> Redaction:
             by = str(principal_of(request))
-            with as_conflict(redaction.RedactionRefused):
-                try:
-                    entry = redaction.redact(user, [seq], by=by, reason=reason)
-                except redaction.UnknownEntries as error:
-                    raise Http404(str(error)) from None
+            try:
+                entry = redaction.redact(user, [seq], by=by, reason=reason)
+            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
+                raise Http404(str(error)) from None
+            except redaction.RedactionRefused as error:
+                raise Conflict(str(error)) from None
             return Redaction.objects.get(user=user, seq=entry.seq)
 
         written = idempotency.once(

@@ -37,7 +37,10 @@ class Conflict(exceptions.APIException):
 
 @contextmanager
 def as_conflict(*refusals: type[Exception]) -> Iterator[None]:
-    """Turn these errors into a Conflict with the same message."""
+    """Turn these errors and their subclasses into a Conflict with the same message.
+
+    If a subclass has another status, use `except` clauses instead, the subclass first.
+    """
     try:
         yield
     except refusals as error:

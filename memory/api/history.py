@@ -15,7 +15,7 @@ from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.checkpoints import CheckpointDetailSerializer
 from memory.api.computing import computing
-from memory.api.errors import as_conflict
+from memory.api.errors import Conflict
 from memory.api.moments import BY, AsOfSerializer, by_of, known_as_of
 from memory.api.operations import created
 from memory.api.serializers import StrictSerializer, numbers, strings, validated
@@ -193,8 +193,9 @@ class Restore(UserScopedView):
 @contextmanager
 def _refusals() -> Iterator[None]:
     """Turn rollback errors into a 404 (no such version) or a 409 (nothing to restore)."""
-    with as_conflict(rollback.NothingToRestore):
-        try:
-            yield
-        except rollback.NoSuchVersion as error:
-            raise NotFound(str(error)) from None
+    try:
+        yield
+    except rollback.NoSuchVersion as error:  # a kind of NothingToRestore, so it is first
+        raise NotFound(str(error)) from None
+    except rollback.NothingToRestore as error:
+        raise Conflict(str(error)) from None

@@ -55,7 +55,10 @@ View = TypeVar("View", bound=Callable[..., Any])
 def schema(
     responses: Mapping[Any, Any], parameters: Sequence[OpenApiParameter] = (), **more: Any
 ) -> Callable[[View], View]:
-    """Describe a write that accepts an `Idempotency-Key`; `more` is passed to `extend_schema`."""
+    """Describe a write that accepts an `Idempotency-Key`; `more` is passed to `extend_schema`.
+
+    A view's own 409 or 422 replaces the general one.
+    """
     return extend_schema(
         responses={**RESPONSES, **responses}, parameters=[*parameters, HEADER], **more
     )

@@ -1,6 +1,6 @@
 """Responses with the URL of what a request created, or of the progress of a long operation.
 
-The latter's's `finished_at` is null until the operation has ended, successfully or not.
+The `finished_at` of a long operation is null until it has ended, successfully or not.
 """
 
 from collections.abc import Mapping

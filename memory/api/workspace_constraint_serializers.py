@@ -182,7 +182,7 @@ class ConstraintChangeSerializer(StrictSerializer):
 
 
 class ConstraintCoverageSerializer(serializers.Serializer[applicability.Coverage]):
-    """The number of users whom a version applies to, out of at most 1000 checked per request."""
+    """Of at most 1000 users with a project, the number that a version applies to."""
 
     users = serializers.IntegerField(help_text="The number of users checked.")
     applies = serializers.IntegerField(help_text="The number of users that the version applies to.")

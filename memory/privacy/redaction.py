@@ -71,6 +71,7 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
         found = copies.everywhere(locked, asked, lambda pk, some: set(closure(rows[pk], some)))
         whole = sorted(found.pop(locked.pk))
         for pk, others in found.items():
+            # Copies or originals of the entries in other users' logs: see `memory.merging`.
             if also := _not_named(rows[pk], others):
                 _redact(rows[pk], also, also, by=by, reason=reason)
         new = _not_named(locked, whole)

@@ -8,6 +8,7 @@ project contains.
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from memory.project.literals import literal, parse_literal
@@ -119,7 +120,7 @@ class Domain:
             return self.state_path
         return f"domains/{self.name}/{collection}_{number:04d}.py"
 
-    @property
+    @cached_property
     def holders(self) -> Mapping[str, Collection | Singleton]:
         """What holds the records: the collections, then the singletons."""
         return {**self.collections, **self.singletons}

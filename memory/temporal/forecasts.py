@@ -280,15 +280,20 @@ def _events(path: str, result: Mapping[str, Any], time_zone: str) -> Iterable[di
     shown: _Told = {}  # a failing constraint has no findings, but its alerts stay open
     for number, (at, error, found) in enumerate(result["changes"]):
         before = result["changes"][number - 1][1] if number else error
-        told = {
+        told: dict[str, Any] = {
             "at": instant_of(at, time_zone).isoformat(),
             "day": at if len(at) == len("2026-01-01") else None,
             "constraint": path,
         }
         if error != before:
             kind = "recovers" if error is None else "fails"
-            nothing: dict[str, Any] = {"severity": None, "key": None, "records": []}
-            yield {**told, "kind": kind, "fingerprint": "", **nothing, "error": error}
+            nothing: dict[str, Any] = {
+                "fingerprint": "",
+                "severity": None,
+                "key": None,
+                "records": [],
+            }
+            yield {**told, "kind": kind, **nothing, "error": error}
         if error is None:
             now = _gravest(found, findings)
             if number:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.acceptance.test_metrics import Metrics
 from tests.llm_server import LlmServer, hangs, llm_server
-from tests.system import create_person, message, new_client, running_system
+from tests.system import Person, message, new_client, running_system
 from tests.waiting import polled
 from uac_site.embedded.system import System
 from workers.service.lifecycle import LEAVING_SECONDS
@@ -37,8 +37,10 @@ def system(llm: LlmServer, port: int) -> Iterator[System]:
 def test_a_worker_asks_the_model_when_it_is_time_and_does_not_wait_for_it_when_it_is_stopped(
     system: System, llm: LlmServer, port: int
 ) -> None:
-    ada = create_person(new_client(system, "model"))
-    assert ada.get()["structure"]["state"] == "idle"
+    client = new_client(system, "model")
+    status, user = client.post("users/", {"user_id": "ada"})
+    assert (status, user["structure"]["state"]) == (201, "idle")
+    ada = Person(client, "ada")
 
     ada.log(message("My dog is called Rex."))
 

@@ -60,10 +60,10 @@ class ImportFailed(Exception):
 class Report:
     """A report on an import: what was repaired, converted, counted and kept unchanged."""
 
+    modules: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     repairs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    modules: dict[str, str] = field(default_factory=dict)
     legacy: dict[str, Any] | None = None
 
 

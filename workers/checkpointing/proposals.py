@@ -246,6 +246,7 @@ def finish(
 
     `more` is added to the run's output; `runner` is stored if the verdict required no sandbox.
     """
+    assert version is None or verdict.accepted
     rejected = {"type": "rejected", "message": verdict.reason, "path": None, "line": None}
     runs.finish(
         run,

@@ -83,7 +83,7 @@ def _finish(row: Redaction) -> None:
         locked.save(update_fields=["redacting_since"])
         if locked.head is not None and checkpoints.wants_constraints_run(locked.head):
             runs.queue_constraints(locked, locked.head)
-        leases.write(
+        leases.release(
             row,
             due_at=None,
             finished_at=timezone.now(),
@@ -93,8 +93,6 @@ def _finish(row: Redaction) -> None:
             reopened=len(reopened),
             problem=draft.problem if draft else "",
             last_error="",
-            lease_owner="",
-            lease_expires_at=None,
         )
     logger.info(
         "redacted",

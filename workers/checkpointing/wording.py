@@ -192,18 +192,21 @@ def _finding(claim: Claim, name: str, wording: Wording) -> Finding:
     cited = ", ".join(map(str, claim.sources)) or "none"
     place = f"field {name} of {'.'.join(claim.record_id)}"
     reason = claim.derived.get(name)
-    is_paraphrase = reason is not None and wording.is_quoted_in(reason)
-    if is_paraphrase:
-        message = f"{place} paraphrases the entries that the record cites ({cited}): {reason}"
-    else:
-        message = f"{place} shares too few words with the entries that the record cites ({cited})"
-        message += "" if reason is None else ", and its reason in `derived` quotes none of them"
+    if reason is not None and wording.is_quoted_in(reason):
+        return Finding(
+            code=PARAPHRASE,
+            message=f"{place} paraphrases the entries that the record cites ({cited}): {reason}",
+            record=claim.record_id,
+            field=name,
+            entry=max(claim.sources, default=None),
+            blocking=False,
+        )
     return Finding(
-        code=PARAPHRASE if is_paraphrase else "ungrounded_text",
-        message=message,
-        fix="" if is_paraphrase else FIX,
+        code="ungrounded_text",
+        message=f"{place} shares too few words with the entries that the record cites ({cited})"
+        + ("" if reason is None else ", and its reason in `derived` quotes none of them"),
+        fix=FIX,
         record=claim.record_id,
         field=name,
         entry=max(claim.sources, default=None),
-        blocking=not is_paraphrase,
     )

@@ -55,7 +55,7 @@ def judge_waiting(version_pk: str) -> None:
         raise
     try:
         with transaction.atomic():
-            leases.write(
+            leases.release(
                 version,
                 state=VersionState.PASSED if verdict.accepted else VersionState.REFUSED,
                 verdict=verdict.to_json(),
@@ -64,8 +64,6 @@ def judge_waiting(version_pk: str) -> None:
                 judged_at=timezone.now(),
                 attempts=0,
                 last_error="",
-                lease_owner="",
-                lease_expires_at=None,
             )
             newer = version.constraint.versions.filter(number__gt=version.number)
             if verdict.accepted and not newer.exists():

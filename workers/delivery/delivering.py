@@ -47,13 +47,11 @@ def _send(delivery: Delivery) -> None:
     try:
         headers = delivery_attempts.signed(delivery, began_at)
     except encryption.EncryptionError as error:
-        leases.write(
+        leases.release(
             delivery,
             attempts=delivery.attempts - 1,  # this isn't an attempt, since no request was sent
             run_after=began_at + UNREADABLE_WAIT,
             last_error=str(error),
-            lease_owner="",
-            lease_expires_at=None,
         )
         logger.error("webhook_secret_unreadable", endpoint=str(delivery.endpoint_id))
         return

@@ -45,9 +45,7 @@ def send(subscription_pk: int) -> None:
             for column in staff_mail.due(subscription, timezone.now()):
                 for news in staff_mail.news(subscription, column):
                     _tell(subscription, news)
-            leases.write(
-                subscription, lease_expires_at=None, lease_owner="", attempts=0, last_error=""
-            )
+            leases.release(subscription, attempts=0, last_error="")
     except leases.LeaseLost:
         logger.warning("lease_lost")
     except Exception as error:

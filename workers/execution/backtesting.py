@@ -82,8 +82,7 @@ def _go_on(backtest: Backtest) -> None:
         hurried = passed > HURRIED_SECONDS and runs.are_waiting()
         if hurried or passed > SLICE_SECONDS:
             now = timezone.now()  # move this backtest to the back: see dispatching.hint_backtests
-            given_back = {"lease_owner": "", "lease_expires_at": None, "run_after": now}
-            leases.write(backtest, **given_back, hinted_at=now if hurried else None)
+            leases.release(backtest, run_after=now, hinted_at=now if hurried else None)
             return
     backtests.finish(backtest)
     logger.info("backtest_done")
@@ -220,6 +219,7 @@ class _History:
         if head is None:
             return
         found = states.occurrences(head, self._since, self._until)
+        # The last state ends with the period; the checkpoint beside that end is never yielded.
         moments = itertools.chain(found, [(self._until, head)])
         for (start, state), (end, _) in itertools.pairwise(moments):
             yield state, start, end

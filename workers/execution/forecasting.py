@@ -64,8 +64,7 @@ def _give_up(forecast: Forecast, error: str) -> None:
 
 
 def _done(**columns: Any) -> dict[str, Any]:
-    given_back = {"lease_owner": "", "lease_expires_at": None, "attempts": 0, "dead_since": None}
-    return {**given_back, **columns}
+    return {**leases.RELEASED, "attempts": 0, "dead_since": None, **columns}
 
 
 def _make(forecast: Forecast) -> None:

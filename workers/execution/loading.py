@@ -92,7 +92,11 @@ class LoadPlan:
     def run_constraints(
         self, sandbox: Sandbox, now: datetime.datetime, paths: Sequence[str] | None = None
     ) -> ConstraintRun:
-        """Run constraints (by default, all of them) in a sandbox that has loaded this plan."""
+        """Run constraints (by default, all of them) with this plan's user, bindings and limits.
+
+        The sandbox must have loaded the workspace constraints that `bindings` names. The gate's
+        plan names none, and its sandboxes hold the candidate instead of the planned version.
+        """
         return sandbox.run_constraints(
             paths,
             now=now,

@@ -27,17 +27,17 @@ def read_call(id: str, name: str, sent: str | Mapping[str, Any], tools: Sequence
         problem = (
             f"The arguments are not valid JSON ({error}). Call the tool again with a JSON object."
         )
-    else:
-        if not isinstance(arguments, dict):
-            problem = "The arguments must be a JSON object. Call the tool again with one."
-        elif not _storable(arguments):
-            problem = (
-                "The arguments contain NUL or an unpaired surrogate (half of a character). Remove"
-                " it, and call the tool again."
-            )
-        else:
-            return ToolCall(id, name, arguments, text, misfit(arguments, tool.parameters))
-    return ToolCall(id, name, {}, text, problem)
+        return ToolCall(id, name, {}, text, problem)
+    if not isinstance(arguments, dict):
+        problem = "The arguments must be a JSON object. Call the tool again with one."
+        return ToolCall(id, name, {}, text, problem)
+    if not _storable(arguments):
+        problem = (
+            "The arguments contain NUL or an unpaired surrogate (half of a character). Remove it,"
+            " and call the tool again."
+        )
+        return ToolCall(id, name, {}, text, problem)
+    return ToolCall(id, name, arguments, text, misfit(arguments, tool.parameters))
 
 
 def _storable(arguments: Mapping[str, Any]) -> bool:

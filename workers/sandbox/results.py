@@ -94,8 +94,14 @@ class Evidence(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
-        named = dict(zip(("class", "domain", "collection", "key", "sources"), self, strict=True))
-        return {**named, "sources": list(self.sources)}
+        class_name, domain, collection, key, sources = self
+        return {
+            "class": class_name,
+            "domain": domain,
+            "collection": collection,
+            "key": key,
+            "sources": list(sources),
+        }
 
 
 class EvidenceColumns(NamedTuple):
@@ -109,7 +115,14 @@ class EvidenceColumns(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
-        return dict(zip(("class", "domain", "collection", "keys", "sources"), self, strict=True))
+        class_name, domain, collection, keys, sources = self
+        return {
+            "class": class_name,
+            "domain": domain,
+            "collection": collection,
+            "keys": keys,
+            "sources": sources,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

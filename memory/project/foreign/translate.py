@@ -305,9 +305,9 @@ class _Translation:
             if place == domain
         }
         fallback = optional(type_) if is_optional(declared) else type_
+        known = enums.keys() | classes.keys()
         if any(
-            isinstance(part, RefTo)
-            or (isinstance(part, Named) and part.name not in {*enums, *classes})
+            isinstance(part, RefTo) or (isinstance(part, Named) and part.name not in known)
             for part in parts(declared)
         ):
             return fallback

@@ -99,14 +99,7 @@ def _step(index: SearchIndex) -> bool:
         with transaction.atomic():
             leases.check(index)  # from now on, concurrent appends wait or are seen by `_plan`
             if _plan(index) is None:
-                leases.write(
-                    index,
-                    due_at=None,
-                    lease_owner="",
-                    lease_expires_at=None,
-                    attempts=0,
-                    last_error="",
-                )
+                leases.release(index, due_at=None, attempts=0, last_error="")
                 return False
         return True
     if not plan.merged:

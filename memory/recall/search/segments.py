@@ -157,8 +157,7 @@ def corpus_of(
     """
     close = np.concatenate(closeness) if closeness else None
     segments = [build([]), *segments]
-    columns = [np.concatenate(column) for column in zip(*map(_documents, segments), strict=True)]
-    mine = columns[1] == corpus
+    mine = np.concatenate([one.corpora for one in segments]) == corpus
     # Maps a document's position among all documents to its position in the corpus.
     renumbered = np.cumsum(mine) - 1
     offsets = np.cumsum([0, *(len(one.seqs) for one in segments)])
@@ -177,7 +176,9 @@ def corpus_of(
             if kept.any():
                 amounts = np.concatenate(counts)[kept].astype(np.float64)
                 postings[term] = Postings(renumbered[everywhere[kept]], amounts)
-    seqs, _, lengths, sessions, begins, ends, is_users = (column[mine] for column in columns)
+    seqs, _, lengths, sessions, begins, ends, is_users = (
+        np.concatenate(column)[mine] for column in zip(*map(_documents, segments), strict=True)
+    )
     return Corpus(
         seqs,
         lengths.astype(np.float64),

@@ -115,8 +115,10 @@ def test_every_tool_does_what_it_says(agents: Agents, person: Person) -> None:
 
             await uses_context(client, tools, who)
             await opens_the_project(tools, who)
-            await searches(tools, who)
+            # A question waits until the worker of the language model has started, a follow-up for
+            # ten seconds only.
             await computes(tools, who)
+            await searches(tools, who)
             await proposes(tools, who, seq)
 
             listing = await tools("list_alerts", **who, state="open")

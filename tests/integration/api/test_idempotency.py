@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run
 from memory.work import hints, idempotency
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.rivals import Rival, at_once
+from tests.rivals import Rival, run_at_once
 from tests.waiting import eventually
 from workers.service import dispatching
 
@@ -356,6 +356,7 @@ def test_while_the_first_request_is_at_it_the_second_is_told_to_wait(
     assert KEY["HTTP_IDEMPOTENCY_KEY"] in second.data["detail"]
     locked_user.rollback()
     thread.join()
+    assert thread.error is None
     (first,) = answers
     assert first.status_code == 202
     assert same(first, api.post(ENTRIES, MESSAGE, **KEY))
@@ -381,7 +382,7 @@ def test_twenty_at_once_append_exactly_once(
             time.sleep(0.01)
         answers.append(response)
 
-    at_once(*[until_answered] * 20)
+    run_at_once(*[until_answered] * 20)
 
     assert Counter(answer.status_code for answer in answers) == {202: 20}
     assert sum(REPLAYED not in answer for answer in answers) == 1

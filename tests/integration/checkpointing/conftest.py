@@ -128,6 +128,8 @@ def findings(run: Run, *codes: str) -> list[dict[str, Any]]:
 
 
 def repairs(run: Run) -> list[tuple[str, int, str]]:
-    found = findings(run, "repaired")
+    judged = not_none(run.output)["verdict"]["checks"]
+    (edits,) = [check for check in judged if check["name"] == "edits"]
+    found = [one for one in edits["findings"] if one["code"] == "repaired"]
     assert not any(one["blocking"] for one in found)
     return [(one["path"], one["edit"], one["message"].rpartition(" ")[2]) for one in found]

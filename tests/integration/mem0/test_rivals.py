@@ -10,7 +10,7 @@ from memory.models import LogEntry, MemoryUser
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.users import create_user
-from tests.rivals import at_once
+from tests.rivals import at_once, run_at_once
 
 
 def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:
@@ -57,7 +57,7 @@ def test_callers_who_name_the_same_memories_in_another_order_do_not_wait_for_eac
         done.append(name)
 
     # When two callers update them again and again, in opposite orders
-    at_once(lambda: rewrite([first, second], "a"), lambda: rewrite([second, first], "b"))
+    run_at_once(lambda: rewrite([first, second], "a"), lambda: rewrite([second, first], "b"))
     # Then none was sent away by the database for a deadlock, and both memories read alike
     assert sorted(done) == ["a", "b"]
     texts = {memories.one(user.workspace, memory_id).now.content for memory_id in (first, second)}

@@ -19,7 +19,7 @@ from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.users import UserMerged
 from tests.integration.merging.conftest import contents
-from tests.rivals import Rival, at_once
+from tests.rivals import Rival, at_once, run_at_once
 from tests.waiting import scaled
 from workers import merging as worker
 from workers import tasks
@@ -104,7 +104,7 @@ def test_both_ways_at_once_one_of_them_wins(user: MemoryUser, anon: MemoryUser) 
         except merging.MergeRefused as error:
             told.append(str(error))
 
-    at_once(lambda: merge(user, anon), lambda: merge(anon, user))
+    run_at_once(lambda: merge(user, anon), lambda: merge(anon, user))
 
     (row,) = Merge.objects.all()
     assert sorted(type(one).__name__ for one in told) == ["Merge", "str"]

@@ -60,6 +60,7 @@ def hold() -> None:
     """Apply the settings of a web process from now on."""
     released()
     timeouts.hold_to("web")
+    assert connections.settings["default"]["OPTIONS"]["options"]
 
 
 def released() -> None:

@@ -21,14 +21,13 @@ from tests.integration.sandbox.engine import engine_at
 from workers.sandbox import docker, runner
 from workers.service.hosting import Host, take_over
 
-pytestmark = pytest.mark.django_db
-
 
 def there(*names: str) -> None:
     for name in names:
         hosts.beat(name, started_at=timezone.now(), threads=2, report={"fresh": 3})
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("names", [[], ["one"]])
 def test_without_a_choice_everything_goes_to_the_shared_queue(names: list[str]) -> None:
     there(*names)
@@ -36,12 +35,14 @@ def test_without_a_choice_everything_goes_to_the_shared_queue(names: list[str]) 
     assert {hosts.route(user) for user in range(50)} == {"sandbox"}
 
 
+@pytest.mark.django_db
 def test_users_are_routed_to_the_queues_of_the_live_hosts() -> None:
     there("one", "two")
 
     assert {hosts.route(user) for user in range(50)} == {"sandbox.one", "sandbox.two"}
 
 
+@pytest.mark.django_db
 def test_a_host_that_fell_silent_gets_nothing_until_it_speaks_again() -> None:
     there("one", "two", "three")
     silent = SandboxHost.objects.filter(name="two")
@@ -53,6 +54,7 @@ def test_a_host_that_fell_silent_gets_nothing_until_it_speaks_again() -> None:
     assert "sandbox.two" in {hosts.route(user) for user in range(50)}
 
 
+@pytest.mark.django_db
 def test_a_host_that_left_gets_nothing() -> None:
     there("one", "two", "three")
     hosts.leave("two")
@@ -61,6 +63,7 @@ def test_a_host_that_left_gets_nothing() -> None:
     assert not SandboxHost.objects.filter(name="two").exists()
 
 
+@pytest.mark.django_db
 def test_many_hints_ask_the_database_once(
     django_assert_num_queries: DjangoAssertNumQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +75,7 @@ def test_many_hints_ask_the_database_once(
             hosts.route(user)
 
 
+@pytest.mark.django_db
 def test_without_an_answer_of_the_database_the_shared_queue_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -83,6 +87,7 @@ def test_without_an_answer_of_the_database_the_shared_queue_is_taken(
     assert hosts.route(1) == "sandbox"
 
 
+@pytest.mark.django_db
 def test_a_host_that_was_killed_long_ago_is_forgotten() -> None:
     there("one", "two")
     SandboxHost.objects.filter(name="two").update(
@@ -94,6 +99,7 @@ def test_a_host_that_was_killed_long_ago_is_forgotten() -> None:
     assert not SandboxHost.objects.exists()
 
 
+@pytest.mark.django_db
 def test_a_queued_run_is_announced_to_its_users_host(
     user: MemoryUser,
     monkeypatch: pytest.MonkeyPatch,
@@ -183,6 +189,7 @@ def test_a_host_is_named_by_the_setting_or_its_node(
     assert host.queue == f"sandbox.{name}"
 
 
+@pytest.mark.django_db
 def test_a_host_that_takes_no_work_gets_none_and_its_users_go_to_another() -> None:
     there("one", "two")
     hosts.beat("two", started_at=timezone.now(), threads=2, report={hosts.PROBLEM: "no engine"})
@@ -193,6 +200,7 @@ def test_a_host_that_takes_no_work_gets_none_and_its_users_go_to_another() -> No
     assert {hosts.route(user) for user in range(50)} == {"sandbox.one", "sandbox.two"}
 
 
+@pytest.mark.django_db
 def test_a_host_says_that_its_engine_does_not_answer_until_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

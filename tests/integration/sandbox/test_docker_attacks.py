@@ -55,7 +55,6 @@ def assert_another_works() -> None:
 
 
 def channel_of(sandbox: Sandbox) -> ContainerChannel:
-    assert isinstance(sandbox, Sandbox)
     assert isinstance(sandbox._frames.channel, ContainerChannel)
     return sandbox._frames.channel
 

@@ -40,7 +40,6 @@ def held() -> tuple[int, int]:
 
 
 def container_of(sandbox: Sandbox) -> str:
-    assert isinstance(sandbox, Sandbox)
     assert isinstance(sandbox._frames.channel, ContainerChannel)
     return sandbox._frames.channel.container
 

@@ -52,7 +52,6 @@ def _started() -> None:
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
     """A sandbox with the watcher and the runner; the third process is the waiting child."""
     with process.open_sandbox() as sandbox:
-        assert isinstance(sandbox, Sandbox)
         assert isinstance(sandbox._frames.channel, ProcessChannel)
         watcher = Process.of(sandbox._frames.channel.pid)
         assert eventually(lambda: len(watcher.descendants()) == 2)
@@ -167,7 +166,6 @@ def test_a_sandbox_that_is_killed_says_so_and_is_cleaned_up(victim: str) -> None
 
 def test_a_request_of_which_half_is_lost_is_not_taken_for_others() -> None:
     with watched() as (sandbox, _, runner):
-        assert isinstance(sandbox, Sandbox)
         # Given a child that is killed while it reads a request
         (child,) = runner.descendants()
         frame = protocol.encode_frame({"id": 1, "op": "dance", "more": "x" * 30_000})

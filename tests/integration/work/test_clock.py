@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import create_autospec
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -166,7 +166,11 @@ class TestOneForWhomNothingCanBeQueued:
         run = runs.queue(users[0], RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=users[0].head)
         Run.objects.update(hinted_at=None)
 
-        monkeypatch.setattr(lifecycle, "wake", Mock(side_effect=ValueError("no such alert")))
+        monkeypatch.setattr(
+            lifecycle,
+            "wake",
+            create_autospec(lifecycle.wake, side_effect=ValueError("no such alert")),
+        )
         with pytest.raises(ValueError, match="no such alert"):
             dispatching.dispatch()
         run.refresh_from_db()

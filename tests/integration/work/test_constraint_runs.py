@@ -1,6 +1,6 @@
 """A constraint run that fails because of the machine is retried; it resolves nothing."""
 
-from unittest.mock import Mock
+from unittest.mock import create_autospec
 
 import pytest
 from django.db import transaction
@@ -16,6 +16,7 @@ from tests.factories import make_checkpoint, make_run, store_files
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.steps import attempt
 from workers.execution import constraints
+from workers.execution.loading import loaded
 from workers.sandbox.interface import SandboxError
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +34,7 @@ def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
     user: MemoryUser, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = SandboxError("killed", "the sandbox was killed", infrastructure=True)
-    monkeypatch.setattr(constraints, "loaded", Mock(side_effect=broken))
+    monkeypatch.setattr(constraints, "loaded", create_autospec(loaded, side_effect=broken))
 
     for _ in range(constraints.ATTEMPTS_BEFORE_ALERT - 1):
         with pytest.raises(SandboxError):
@@ -77,7 +78,7 @@ def test_a_project_that_does_not_load_resolves_nothing_and_is_not_tried_again(
     user: MemoryUser, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = SandboxError("out_of_memory", "needs more than 1 GiB")
-    monkeypatch.setattr(constraints, "loaded", Mock(side_effect=broken))
+    monkeypatch.setattr(constraints, "loaded", create_autospec(loaded, side_effect=broken))
 
     attempt(run)
 

@@ -4,7 +4,7 @@ import datetime
 import socket
 import threading
 from collections.abc import Callable
-from unittest.mock import Mock
+from unittest.mock import Mock, create_autospec
 
 import pytest
 import time_machine
@@ -176,9 +176,12 @@ def test_a_lane_that_is_given_back_is_not_renewed_by_who_was_about_to(lane: Lane
 def test_a_lane_that_could_not_be_given_back_is_kept_with_the_error_until_it_is_tried_again(
     lane: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     with monkeypatch.context() as patched:
-        patched.setattr(lanes, "undecided", Mock(side_effect=OperationalError("gone")))
+        patched.setattr(
+            lanes,
+            "undecided",
+            create_autospec(lanes.undecided, side_effect=OperationalError("gone")),
+        )
         with pytest.raises(OperationalError):
             lanes.release(lane)
     leases.fail(lane, "gone")
@@ -406,7 +409,6 @@ def test_entries_stay_whatever_happens_to_the_work(user: MemoryUser) -> None:
 def test_a_thread_that_could_not_be_started_is_started_for_the_next_piece_of_work(
     user: MemoryUser, lane: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     refused = Mock(side_effect=RuntimeError("can't start new thread"))
     with monkeypatch.context() as limited:
         limited.setattr(leases._keeper, "_thread", None)

@@ -209,6 +209,7 @@ def test_a_query_past_a_limit_says_which_and_who_can_raise_it(
 
 OF_CONSTRAINTS = {"wall_seconds", "process_memory_mib", "output_kib"}
 CONSTRAINTS = [case for case in QUERIES if case[0].keys() <= OF_CONSTRAINTS]
+assert len(CONSTRAINTS) == len(OF_CONSTRAINTS)
 
 
 @pytest.mark.parametrize(
