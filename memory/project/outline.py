@@ -122,7 +122,7 @@ class Domain:
 
     @cached_property
     def holders(self) -> Mapping[str, Collection | Singleton]:
-        """What holds the records: the collections, then the singletons."""
+        """The collections, then the singletons, by name: both hold records."""
         return {**self.collections, **self.singletons}
 
     def names(self) -> set[str]:

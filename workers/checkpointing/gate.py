@@ -144,9 +144,7 @@ def judge(
         return verdict
     try:
         if judge_code and wants_type_check(parent, change):
-            started = time.monotonic()
-            verdict.checks.append(Check("types", list(type_errors(parent, change))))
-            verdict.timings["types"] = time.monotonic() - started
+            _check_types(case)
         if verdict.accepted:
             _execute(case)
         _check_failing_again(case)
@@ -161,6 +159,12 @@ def _check_files(case: _Case) -> None:
     verdict.checks.append(Check("policy", list(_policy(case.sources))))
     if verdict.accepted:
         verdict.checks.append(Check("no loss", list(lost_records(case.change, case.sources))))
+
+
+def _check_types(case: _Case) -> None:
+    started = time.monotonic()
+    case.verdict.checks.append(Check("types", list(type_errors(case.parent, case.change))))
+    case.verdict.timings["types"] = time.monotonic() - started
 
 
 def _count_changes(case: _Case) -> dict[str, int]:
