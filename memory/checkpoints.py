@@ -7,6 +7,7 @@ candidate version that nobody else can see.
 
 import base64
 import datetime
+import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,8 +84,9 @@ def open_project(
     version, which is correct unless a rollback has since rewritten the index. If the index is
     wrong, opening the project or applying an edit raises an error.
     """
+    zone = zoneinfo.ZoneInfo(user.time_zone)
     if checkpoint is None:
-        return Project.empty()
+        return Project.empty(zone)
     version = checkpoint.version if as_of else None
     asked = frozenset(keys)
     found = _locations(user, version, key__in=asked) if asked else {}
@@ -96,7 +98,10 @@ def open_project(
         return found.get((domain, collection, key))
 
     return Project.open(
-        Outline.from_json(checkpoint.outline), lambda path: read_file(checkpoint, path), locate
+        Outline.from_json(checkpoint.outline),
+        lambda path: read_file(checkpoint, path),
+        locate,
+        zone,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from memory.project import conflicts
-from memory.project.conform import conform_fields, conform_some_fields, normal_fields
+from memory.project.conform import conform_fields, conform_some_fields, make_aware, normal_fields
 from memory.project.edits import (
     Add,
     AddField,
@@ -31,7 +31,7 @@ from memory.project.names import (
     default_collection,
     key_of_entry,
 )
-from memory.project.outline import Domain
+from memory.project.outline import SET_ASIDE, Domain
 from memory.project.schema_edits import (
     add_field,
     check_new_holder,
@@ -42,6 +42,7 @@ from memory.project.schema_edits import (
     rename_field,
     widen_field,
 )
+from memory.project.set_aside import without_set_aside
 from memory.project.values import Location, Record, RecordId
 from memory.texts import parse_python
 
@@ -149,6 +150,7 @@ def _add(project: Project, edit: Add) -> None:
     _check_unused(project, record_id)
     _check_derived(edit, where)
     fields = conform_fields(edit.fields, class_, domain, where)
+    fields = {name: make_aware(value, project.time_zone) for name, value in fields.items()}
     record = Record(class_.name, key, fields, tuple(sorted(set(edit.sources))))
     if held is None and not edit.singleton:
         project.add_collection(edit.domain, name, class_.name)
@@ -164,7 +166,11 @@ def _update(project: Project, edit: Update) -> None:
     where = f"{edit.domain}.{class_.name}"
     _check_derived(edit, where)
     changed = conform_some_fields(edit.fields, class_, domain, where)
-    fields = normal_fields({**record.fields, **changed}, class_)
+    changed = {name: make_aware(value, project.time_zone) for name, value in changed.items()}
+    fields = {**record.fields, **changed}
+    if SET_ASIDE in record.fields and SET_ASIDE not in changed:
+        fields = without_set_aside(fields, changed.keys())
+    fields = normal_fields(fields, class_)
     sources = tuple(sorted({*record.sources, *edit.sources}))
     project.replace(record_id, replace(record, fields=fields, sources=sources))
     project.note_derived(record_id, dict(edit.derived))

@@ -15,6 +15,7 @@ from memory.project.types import (
     NONE,
     UNKNOWN,
     ListOf,
+    MapOf,
     Named,
     RefTo,
     Scalar,
@@ -57,6 +58,12 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
                     conform(item, element, domain, f"{where}[{index}]")
                     for index, item in enumerate(value)
                 ]
+        case MapOf(item_type):
+            if isinstance(value, Mapping):
+                return {
+                    key: conform(item, item_type, domain, f"{where}[{key!r}]")
+                    for key, item in value.items()
+                }
         case RefTo(class_name):
             if isinstance(value, str):
                 check_key(value, where)
@@ -73,6 +80,20 @@ def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
             if isinstance(value, Mapping):
                 return Struct(name, conform_fields(value, domain.classes[name], domain, where))
     raise _clash(value, type_, domain, where)
+
+
+def read_value(value: object, type_: Type, domain: Domain, where: str) -> Value:
+    """Convert a caller's value: as `conform`, and a text that can only mean one value of the type.
+
+    That is "12" for an int and "12.50" for a float or decimal, but neither "012" nor "3,5".
+    """
+    try:
+        return conform(value, type_, domain, where)
+    except EditError:
+        pattern, parse = _TEXTS.get(without_none(type_), (_NEVER, str))
+        if isinstance(value, str) and pattern.fullmatch(value):
+            return conform(parse(value), type_, domain, where)
+        raise
 
 
 def conform_fields(
@@ -121,7 +142,7 @@ def normal_fields(fields: Mapping[str, Value], class_: Class) -> dict[str, Value
 
 
 def infer_scalar(value: object, where: str) -> Type:
-    """Return the type of a JSON scalar; raises EditError for an impossible date."""
+    """Return the type of a JSON scalar; text that is not exactly a date or datetime is `str`."""
     match value:
         case None:
             return NONE
@@ -131,24 +152,36 @@ def infer_scalar(value: object, where: str) -> Type:
             return Scalar("int")
         case float():
             return Scalar("float")
-        case str() if looks_like_date(value):
-            if _date(value):
-                return Scalar("datetime.date")
-            if _datetime(value):
-                return Scalar("datetime.datetime")
-            raise EditError(
-                "impossible_date",
-                f"{where}: {value!r} looks like a date but is not a valid one: correct it, or"
-                " declare the field as PartialDate if part of the date is unknown",
-            )
+        case str() if _date(value):
+            return Scalar("datetime.date")
+        case str() if _datetime(value):
+            return Scalar("datetime.datetime")
         case str():
             return Scalar("str")
     raise EditError("type_clash", f"{where}: {type(value).__name__} is not a JSON value")
 
 
-def looks_like_date(text: str) -> bool:
-    """Return whether the entire text has the form of an ISO date or datetime, valid or not."""
-    return bool(_DATE.fullmatch(text) or _DATETIME.fullmatch(text))
+def make_aware(value: Value, zone: datetime.tzinfo) -> Value:
+    """Return a value whose datetimes without an offset are in this zone, with its offset then.
+
+    So datetimes of one field can always be compared and subtracted.
+    """
+    match value:
+        case datetime.datetime(tzinfo=None):
+            offset = value.replace(tzinfo=zone).utcoffset()
+            return value.replace(tzinfo=datetime.timezone(offset)) if offset is not None else value
+        case Struct(class_name, fields):
+            return Struct(class_name, {name: make_aware(v, zone) for name, v in fields.items()})
+        case list():
+            return [make_aware(item, zone) for item in value]
+        case dict():
+            return {key: make_aware(item, zone) for key, item in value.items()}
+    return value
+
+
+def is_date(text: str) -> bool:
+    """Return whether the entire text is an ISO date or datetime."""
+    return bool(_date(text) or _datetime(text))
 
 
 def shown(value: object) -> str:
@@ -275,6 +308,21 @@ def _partial_date(value: object) -> PartialDate | None:
     return value if isinstance(value, PartialDate) else None
 
 
+def _json(value: object) -> Value:
+    return value if _is_json(value) else None  # type: ignore[return-value]
+
+
+def _is_json(value: object) -> bool:
+    match value:
+        case None | bool():
+            return True
+        case dict():
+            return all(_is_json(part) for pair in value.items() for part in pair)
+        case list():
+            return all(map(_is_json, value))
+    return _str(value) is not None or _float(value) is not None
+
+
 def _parsed(parse: Callable[[str], _Parsed], text: str) -> _Parsed | None:
     try:
         return parse(text)
@@ -294,4 +342,14 @@ _SCALARS: Mapping[str, Callable[[object], Value]] = {
     "datetime.datetime": _datetime,
     "datetime.time": _time,
     "PartialDate": _partial_date,
+    "Any": _json,
+}
+
+_NEVER = re.compile(r"(?!)")
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,300})"
+# Texts that a caller may send for a scalar of another type, each with the function that reads them.
+_TEXTS: Mapping[Type, tuple[re.Pattern[str], Callable[[str], object]]] = {
+    Scalar("int"): (re.compile(_NUMBER), int),
+    Scalar("float"): (re.compile(rf"{_NUMBER}(?:\.[0-9]{{1,300}})?"), float),
+    Scalar("bool"): (re.compile("true|false"), "true".__eq__),
 }

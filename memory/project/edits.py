@@ -24,11 +24,15 @@ MAX_SOURCE = 64 * 1024
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """A field of a new class; it is required if it has no default and its type excludes None."""
+    """A field of a new class; it is required if it has no default and its type excludes None.
+
+    `original` is the field's name in the caller's data, if that is another one.
+    """
 
     name: str
     type: str
     default: object = REQUIRED
+    original: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,10 @@ class DefineClass:
 
 @dataclass(frozen=True)
 class AddField:
-    """Add a field that has a default or may be None, so that existing records can stay as is."""
+    """Add a field that has a default or may be None, so that existing records can stay as is.
+
+    For `original`, see `FieldSpec`.
+    """
 
     op: ClassVar = "add_field"
     domain: str
@@ -61,12 +68,16 @@ class AddField:
     name: str
     type: str
     default: object = REQUIRED
+    original: str | None = None
     sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class WidenField:
-    """Give a field a wider type, one that includes all values of the old type."""
+    """Give a field a wider type, one that includes all values of the old type.
+
+    Values that were set aside and fit the new type move into the field.
+    """
 
     op: ClassVar = "widen_field"
     domain: str
@@ -389,7 +400,7 @@ def _record_ids(value: object, where: str) -> tuple[RecordId, ...]:
 
 _READERS: Mapping[str, Callable[[object, str], object]] = {
     **dict.fromkeys(("domain", "name", "new_name", "class_name", "collection", "key"), _text),
-    **dict.fromkeys(("type", "doc", "text", "about", "reason"), _text),
+    **dict.fromkeys(("type", "doc", "text", "about", "reason", "original"), _text),
     **dict.fromkeys(("source", "tests_source"), _source),
     "kind": _kind,
     "members": _members,

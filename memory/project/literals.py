@@ -154,6 +154,13 @@ def _list(value: list[Value], uses: Uses) -> str:
     return f"[{', '.join([_WRITERS[type(item)](item, uses) for item in value])}]"
 
 
+def _dict(value: dict[str, Value], uses: Uses) -> str:
+    items = [
+        f"{string_literal(key)}: {_WRITERS[type(item)](item, uses)}" for key, item in value.items()
+    ]
+    return f"{{{', '.join(items)}}}"
+
+
 _WRITERS: Mapping[type, Callable[[Any, Uses], str]] = {
     **dict.fromkeys((type(None), bool, int, float), _plain),
     str: _string,
@@ -166,6 +173,7 @@ _WRITERS: Mapping[type, Callable[[Any, Uses], str]] = {
     Ref: _ref,
     Struct: _struct,
     list: _list,
+    dict: _dict,
 }
 
 
@@ -186,6 +194,11 @@ def value_from_node(node: ast.expr, names: Mapping[str, str]) -> Value:
             return -value
         case ast.List(elts=items):
             return [value_from_node(item, names) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            return {
+                _string_key(key, node): value_from_node(value, names)
+                for key, value in zip(keys, values, strict=True)
+            }
         case ast.Call():
             return _value_from_call(node, names)
         case ast.Attribute(value=ast.Name(id=class_name), attr=member):
@@ -240,6 +253,12 @@ def _numbers(nodes: Sequence[ast.expr], at_most: int) -> Iterator[Any]:
         if type(value) is not int:
             raise LiteralError(node, "a whole number")
         yield value
+
+
+def _string_key(key: ast.expr | None, node: ast.expr) -> str:
+    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return key.value
+    raise LiteralError(key or node, "a key in quotes")
 
 
 def _only_string(node: ast.Call) -> str:

@@ -7,6 +7,7 @@ from memory.project.legacy import is_legacy, is_old_constraint
 from memory.project.outline import Collection, Domain, Outline, Shard, Singleton
 from memory.project.parse import StateSource, documentation, parse_schema, parse_state
 from memory.project.render import record_size
+from memory.project.set_aside import count_set_aside
 from memory.project.values import Record
 
 _Records = dict[str, dict[str, dict[str, Record]]]
@@ -71,14 +72,15 @@ def load_domain(name: str, files: Mapping[str, str]) -> tuple[Domain, _Records]:
             raise ProjectError(path, f"{collection} has the same key in two of its shards")
     for singleton, class_name in state.singletons.items():
         (record,) = state.records[singleton].values()
-        size = record_size(record)
-        domain = domain.with_singleton(Singleton(singleton, class_name, size))
+        held = Singleton(singleton, class_name, record_size(record), count_set_aside(record))
+        domain = domain.with_singleton(held)
     return domain, records
 
 
 def _shard(path: str, state: StateSource, collection: str) -> Shard:
     records = state.records[collection].values()
-    return Shard(path, len(records), sum(map(record_size, records)))
+    size = sum(map(record_size, records))
+    return Shard(path, len(records), size, sum(map(count_set_aside, records)))
 
 
 def _documentation(path: str, source: str) -> str:

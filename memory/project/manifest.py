@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from memory.project.literals import string_literal
-from memory.project.outline import Class, Domain, Enumeration, Outline
+from memory.project.outline import (
+    SET_ASIDE,
+    Class,
+    Collection,
+    Domain,
+    Enumeration,
+    Outline,
+    Singleton,
+)
 from memory.project.types import format_type, is_optional, without_none
 
 # For projects with more classes than this, the manifest has only names and counts.
@@ -102,22 +110,31 @@ def _entries(domain: Domain) -> Iterator[str]:
         return _class(domain.classes[class_name])
 
     for collection in domain.collections.values():
-        yield f"{collection.name}: {collection.count} {describe(collection.class_name)}"
+        counted = f"{collection.name}: {collection.count} {describe(collection.class_name)}"
+        yield counted + _set_aside(collection)
     for singleton in domain.singletons.values():
-        yield f"{singleton.name} = {describe(singleton.class_name)}"
+        yield f"{singleton.name} = {describe(singleton.class_name)}" + _set_aside(singleton)
     for class_ in domain.classes.values():
         if class_.name not in described:
             yield _class(class_)
     yield from map(_enum, domain.enums.values())
 
 
+def _set_aside(holder: Collection | Singleton) -> str:
+    return f", {holder.set_aside} set aside" if holder.set_aside else ""
+
+
 def _class(class_: Class) -> str:
     fields = []
     for field in class_.fields:
+        if field.name == SET_ASIDE:
+            continue
         type_ = format_type(without_none(field.type)).replace("datetime.", "")
         type_ = type_.replace("decimal.", "")
         mark = "?" if is_optional(field.type) else ""
-        fields.append(f"{field.name}{mark}" if type_ == "str" else f"{field.name}:{type_}{mark}")
+        original = "" if field.original is None else f"={string_literal(field.original)}"
+        typed = "" if type_ == "str" else f":{type_}"
+        fields.append(f"{field.name}{original}{typed}{mark}")
     return f"{class_.name}({', '.join(fields)})"
 
 

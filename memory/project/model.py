@@ -6,6 +6,7 @@ of fifty thousand records parses and writes only its last shard. Edits go throug
 mutating methods here trust their arguments.
 """
 
+import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from memory.project.manifest import render_manifest
 from memory.project.outline import Collection, Domain, Outline, Shard, Singleton
 from memory.project.parse import documentation, parse_state, uses_of_name
 from memory.project.render import FileRecords, record_size, render_schema, render_state
+from memory.project.set_aside import count_set_aside
 from memory.project.values import Location, Record, RecordId
 
 # No file is larger than 64 KiB: a shard has up to 60 KiB of records, and the remainder is for its
@@ -83,9 +85,15 @@ class Project:
     """One user's project. Create it with `empty`, `from_files` or `open`."""
 
     def __init__(
-        self, outline: Outline, read: Read, locate: Locate, stored_paths: Iterable[str]
+        self,
+        outline: Outline,
+        read: Read,
+        locate: Locate,
+        stored_paths: Iterable[str],
+        time_zone: datetime.tzinfo = datetime.UTC,
     ) -> None:
         self.outline = outline
+        self.time_zone = time_zone
         self.files_parsed = 0
         self._opened = outline
         self._paths_opened = frozenset(stored_paths)
@@ -104,9 +112,9 @@ class Project:
         self._as_named: dict[RecordId, Record] = {}
 
     @classmethod
-    def empty(cls) -> "Project":
-        """Return a project with no content."""
-        return cls.from_files({})
+    def empty(cls, time_zone: datetime.tzinfo = datetime.UTC) -> "Project":
+        """Return a project with no content; for `time_zone`, see `open`."""
+        return cls(Outline(), dict[str, str]().__getitem__, lambda *_: None, (), time_zone)
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Project":
@@ -129,13 +137,20 @@ class Project:
         return project
 
     @classmethod
-    def open(cls, outline: Outline, read: Read, locate: Locate) -> "Project":
+    def open(
+        cls,
+        outline: Outline,
+        read: Read,
+        locate: Locate,
+        time_zone: datetime.tzinfo = datetime.UTC,
+    ) -> "Project":
         """Return a stored project, whose files are read only when needed.
 
         `read(path)` returns a file's source. `locate(domain, collection, key)` returns a record's
-        location, even if the record is retired, or None if the key was never used.
+        location, even if the record is retired, or None if the key was never used. Datetimes
+        without an offset are in `time_zone`, which is the user's.
         """
-        return cls(outline, read, locate, outline.paths())
+        return cls(outline, read, locate, outline.paths(), time_zone)
 
     # Reading the project
 
@@ -299,17 +314,20 @@ class Project:
         if name in set_by:
             set_by[new_name] = set_by.pop(name)
 
-    def rename_in(self, record_id: RecordId, rename: Callable[[Record], Record]) -> None:
-        """Rename fields in a record, including those of objects nested in it."""
+    def restate(self, record_id: RecordId, form: Callable[[Record], Record]) -> None:
+        """Give a record another form without another meaning, such as other names of fields.
+
+        Its earlier state gets the same form, so that comparing the two shows no change.
+        """
         record = self.record(record_id)
         assert record is not None, f"{record_id} does not exist"
-        renamed = rename(record)
-        if renamed == record:
+        formed = form(record)
+        if formed == record:
             return
-        self.replace(record_id, renamed)
+        self.replace(record_id, formed)
         before = self._as_named.get(record_id) or self._before.get(record_id)
         if before is not None:
-            self._as_named[record_id] = rename(before)
+            self._as_named[record_id] = form(before)
 
     def change(self) -> Change:
         """Return the changes since the project was opened; can be called repeatedly.
@@ -403,19 +421,25 @@ class Project:
         else:
             by_key[record_id.key] = record
         size = (record_size(record) if record else 0) - (record_size(old) if old else 0)
-        self._resize(record_id, path, (record is not None) - (old is not None), size)
+        set_aside = count_set_aside(record) - count_set_aside(old)
+        self._resize(record_id, path, (record is not None) - (old is not None), size, set_aside)
 
-    def _resize(self, record_id: RecordId, path: str, count: int, size: int) -> None:
+    def _resize(
+        self, record_id: RecordId, path: str, count: int, size: int, set_aside: int
+    ) -> None:
         domain = self.outline.domains[record_id.domain]
         collection = domain.collections.get(record_id.collection)
         if collection is None:
-            singleton = domain.singletons[record_id.collection]
-            self.set_domain(domain.with_singleton(replace(singleton, size=singleton.size + size)))
+            old = domain.singletons[record_id.collection]
+            new = replace(old, size=old.size + size, set_aside=old.set_aside + set_aside)
+            self.set_domain(domain.with_singleton(new))
             return
         shards = list(collection.shards)
         index = next(i for i in reversed(range(len(shards))) if shards[i].path == path)
         shard = shards[index]
-        shards[index] = Shard(path, shard.count + count, shard.size + size)
+        shards[index] = Shard(
+            path, shard.count + count, shard.size + size, shard.set_aside + set_aside
+        )
         self.set_domain(domain.with_collection(replace(collection, shards=tuple(shards))))
 
     def _state_paths(self) -> set[str]:

@@ -34,8 +34,10 @@ _LIBRARY = {
 RESERVED_LOWER = frozenset(_BUILTINS | _MODULES | _QUERY)
 RESERVED_CLASSES = frozenset(_BUILTINS | _LIBRARY)
 # A field may be called `list` or `date`, but must not shadow a name that schemas rely on.
-RESERVED_FIELDS = frozenset({"key", "sources", "Ref", "PartialDate"} | _MODULES)
+RESERVED_FIELDS = frozenset({"key", "sources", "set_aside", "Ref", "PartialDate", "Any"} | _MODULES)
 
+# The words for signs that begin a key in a caller's data and tell it from other keys.
+_SIGNS = {"+": "plus", "-": "minus", "$": "dollar", "@": "at", "#": "number", "%": "percent"}
 _SHARD_SUFFIX = re.compile(r"_[0-9]{4,}$")
 _WORD_START = re.compile(r"(?<=[^\W_])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=[A-Z])")
 MAX_LENGTH = 100
@@ -78,32 +80,45 @@ def check_lower_name(name: str, what: str) -> None:
 
 
 def check_field_name(name: str, where: str) -> None:
-    """Reject a field name that is invalid or that `escape_field_name` would change."""
+    """Reject a field name that is invalid or that `field_name_for` would change."""
     _check_identifier(name, f"field of {where}", "write it like `started_on`")
-    escaped = escape_field_name(name, where)
+    escaped = field_name_for(name)
     if escaped != name:
         raise EditError("bad_name", f"field {name!r} of {where} is reserved: write {escaped!r}")
 
 
 @lru_cache(maxsize=4096)
-def escape_field_name(name: str, where: str) -> str:
-    """Return the field name for a key in a client's data: `class` becomes `class_`.
+def field_name_for(key: str) -> str:
+    """Return the field name for a key in a caller's data, which may be any text.
 
-    Leading underscores are dropped, because names starting with one are reserved for the system.
-    Raises EditError if the key is not an identifier even after Unicode normalisation (NFKC).
+    An identifier keeps its name, but `class` becomes `class_` and `_id` becomes `id_`, because
+    leading underscores are reserved for the system. Otherwise `Amount (EUR)` becomes `amount_eur`,
+    `+1` becomes `plus_1` and `2fa` becomes `field_2fa`.
     """
-    normal = unicodedata.normalize("NFKC", with_few_marks(name))
+    normal = unicodedata.normalize("NFKC", with_few_marks(key))
     bare = normal.lstrip("_")
     if not bare.isidentifier() or len(bare) > MAX_LENGTH:
-        raise EditError(
-            "bad_name",
-            f"{name!r:.120} of {where} cannot be a field name: use at most {MAX_LENGTH} letters, "
-            "digits and underscores",
-        )
+        return _identifier_of(normal)
     if bare != normal:
         return bare.rstrip("_") + "_"
-    reserved = bare in RESERVED_FIELDS or keyword.iskeyword(bare)
-    return f"{bare}_" if reserved else bare
+    return _unreserved(bare)
+
+
+def _identifier_of(text: str) -> str:
+    """Return the words of a text as an identifier."""
+    sign = _SIGNS.get(text[:1], "")
+    letters = (char if f"_{char}".isidentifier() else " " for char in text.lower())
+    words = " ".join([sign, *"".join(letters).replace("_", " ").split()]).split()
+    name = "_".join(words)
+    if not name.isidentifier():
+        name = f"field_{name}".rstrip("_")
+    # Lower case can undo the normal form; leave room for the number that makes the name unique.
+    name = unicodedata.normalize("NFKC", name)[: MAX_LENGTH - 10].rstrip("_")
+    return _unreserved(name) if name.isidentifier() else "field"
+
+
+def _unreserved(name: str) -> str:
+    return f"{name}_" if name in RESERVED_FIELDS or keyword.iskeyword(name) else name
 
 
 def check_enum_member(name: str, where: str) -> None:

@@ -7,7 +7,7 @@ project contains.
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -23,16 +23,23 @@ class Required(enum.Enum):
 
 
 REQUIRED: Final = Required.REQUIRED
+# The field of an object that holds its values that do not fit their fields, as they were sent. A
+# class gets this field with the first such value.
+SET_ASIDE: Final = "set_aside"
 Default: TypeAlias = Value | Literal[Required.REQUIRED]
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a class. A field that may be None defaults to None unless otherwise set."""
+    """A field of a class. A field that may be None defaults to None unless otherwise set.
+
+    `original` is the name in the caller's data, if that name can't be a field name.
+    """
 
     name: str
     type: Type
     default: Default = REQUIRED
+    original: str | None = None
 
     def __post_init__(self) -> None:
         if self.default is REQUIRED and is_optional(self.type):
@@ -52,6 +59,19 @@ class Class:
         """Return the field with this name, or None."""
         return next((field for field in self.fields if field.name == name), None)
 
+    def keys(self) -> dict[str, str]:
+        """Return each field's name by its name in the caller's data, `set_aside` excepted."""
+        return {
+            field.name if field.original is None else field.original: field.name
+            for field in self.fields
+            if field.name != SET_ASIDE
+        }
+
+    @property
+    def keeps_set_aside(self) -> bool:
+        """Whether objects of this class hold values that did not fit their fields."""
+        return self.field(SET_ASIDE) is not None
+
 
 @dataclass(frozen=True)
 class Enumeration:
@@ -64,11 +84,15 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a collection, with its number of records and their size in bytes."""
+    """One file of a collection, with its number of records and their size in bytes.
+
+    `set_aside` is the number of values in its records that are set aside.
+    """
 
     path: str
     count: int = 0
     size: int = 0
+    set_aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,11 @@ class Collection:
         """The number of records."""
         return sum(shard.count for shard in self.shards)
 
+    @property
+    def set_aside(self) -> int:
+        """The number of values in its records that are set aside."""
+        return sum(shard.set_aside for shard in self.shards)
+
 
 @dataclass(frozen=True)
 class Singleton:
@@ -92,6 +121,7 @@ class Singleton:
     name: str
     class_name: str
     size: int = 0
+    set_aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -293,17 +323,20 @@ def _domain_to_json(domain: Domain) -> dict[str, Any]:
             {
                 "name": c.name,
                 "class_name": c.class_name,
-                "shards": [[shard.path, shard.count, shard.size] for shard in c.shards],
+                "shards": [list(astuple(shard)) for shard in c.shards],
             }
             for c in domain.collections.values()
         ],
-        "singletons": [[s.name, s.class_name, s.size] for s in domain.singletons.values()],
+        "singletons": [list(astuple(s)) for s in domain.singletons.values()],
     }
 
 
-def _field_to_json(field: Field) -> list[str]:
-    default = [] if field.default is REQUIRED else [literal(field.default)]
-    return [field.name, format_type(field.type), *default]
+def _field_to_json(field: Field) -> list[str | None]:
+    default = None if field.default is REQUIRED else literal(field.default)
+    stored = [field.name, format_type(field.type), default, field.original]
+    while stored[-1] is None:
+        stored.pop()
+    return stored
 
 
 def _domain_from_json(data: Mapping[str, Any]) -> Domain:
@@ -325,6 +358,7 @@ def _domain_from_json(data: Mapping[str, Any]) -> Domain:
     )
 
 
-def _field_from_json(data: list[str]) -> Field:
-    name, type_, *default = data
-    return Field(name, parse_type(type_), parse_literal(default[0]) if default else REQUIRED)
+def _field_from_json(data: list[Any]) -> Field:
+    name, type_, default, original = (*data, None, None)[:4]
+    parsed = REQUIRED if default is None else parse_literal(default)
+    return Field(name, parse_type(type_), parsed, original)

@@ -228,18 +228,33 @@ def _class(path: str, node: ast.ClassDef, names: Mapping[str, str]) -> Class:
                     type_ = type_from_node(annotation, names)
                 except EditError as error:
                     raise ProjectError(path, error.message, statement.lineno) from None
-                fields.append(Field(name, type_, _default(path, value, names)))
+                fields.append(Field(name, type_, *_assigned(path, value, names)))
             case _ if not isinstance(statement, ast.Pass) and not _is_docstring(statement):
                 raise ProjectError(path, "a class may contain only fields", statement.lineno)
     return Class(node.name, tuple(fields), bool(bases), ast.get_docstring(node) or "")
 
 
-def _default(path: str, node: ast.expr | None, names: Mapping[str, str]) -> Default:
+def _assigned(
+    path: str, node: ast.expr | None, names: Mapping[str, str]
+) -> tuple[Default, str | None]:
+    """Return a field's default, and its name in the caller's data if that is another one."""
     if node is None:
-        return REQUIRED
-    if isinstance(node, ast.Call) and dotted_name(node.func).endswith("field"):
-        return []
-    return _value(path, node, names)
+        return REQUIRED, None
+    if not isinstance(node, ast.Call) or not dotted_name(node.func).endswith("field"):
+        return _value(path, node, names), None
+    default: Default = REQUIRED
+    original = None
+    for keyword in node.keywords:
+        match keyword:
+            case ast.keyword(arg="default_factory", value=factory):
+                default = {} if dotted_name(factory).endswith("dict") else []
+            case ast.keyword(arg="default", value=value):
+                default = _value(path, value, names)
+            case ast.keyword(
+                arg="metadata", value=ast.Dict(values=[ast.Constant(value=str(text))])
+            ):
+                original = text
+    return default, original
 
 
 def _value(path: str, node: ast.expr, names: Mapping[str, str]) -> Value:
@@ -295,6 +310,8 @@ def _normal(
 def _normal_value(value: Value, domain: Domain, node: ast.expr) -> Value:
     if isinstance(value, list):
         return [_normal_value(item, domain, node) for item in value]
+    if isinstance(value, dict):
+        return {key: _normal_value(item, domain, node) for key, item in value.items()}
     if isinstance(value, Struct):
         class_ = domain.classes.get(value.class_name)
         if class_ is None or class_.is_record:

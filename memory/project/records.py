@@ -1,15 +1,28 @@
 """Compiling a typed log entry into edits, without a language model.
 
-Types are inferred from the data. A field keeps its type as long as new values fit. Otherwise, the
-type is widened to a common type that loses no information; if there is no such type, the entry is
-rejected.
+Types are inferred from a field's first values. Later, a field keeps its type, except that it may
+become optional, and an int a float: constraints and queries were written for it. A value that does
+not fit is set aside (`memory.project.set_aside`), so no entry is rejected for one of its values.
+Any JSON key becomes a field, which keeps the key as its original name; objects whose keys are data
+become mappings.
 """
 
+import datetime
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from memory.project.apply import collection_for, find_unretired, free_key
-from memory.project.conform import conform, infer_scalar, looks_like_date, normal_fields, shown
+from memory.project.conform import (
+    conform,
+    infer_scalar,
+    is_date,
+    make_aware,
+    normal_fields,
+    read_value,
+    shown,
+)
 from memory.project.edits import (
     Add,
     AddField,
@@ -32,21 +45,23 @@ from memory.project.names import (
     check_key,
     check_lower_name,
     escape_collection,
-    escape_field_name,
+    field_name_for,
     singular,
     unused,
 )
-from memory.project.outline import REQUIRED, Class, Domain, Field
+from memory.project.outline import REQUIRED, SET_ASIDE, Class, Domain, Field
+from memory.project.set_aside import item_name, set_aside_of, without_set_aside
 from memory.project.types import (
+    ANY,
     MAX_DEPTH,
     UNKNOWN,
     ListOf,
+    MapOf,
     Named,
     Scalar,
     Type,
     classes_in,
     format_type,
-    is_wider,
     join,
     members_of,
     optional,
@@ -88,11 +103,11 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
                 "unknown_key", f"{'.'.join(record_id)} does not exist: it cannot be retired"
             )
         return [Retire(*record_id, sources)]
-    where = f"{entry.domain}.{entry.type}"
-    data = _escaped(entry.data, where)
-    draft = _Draft(domain)
+    if not isinstance(entry.data, Mapping):
+        raise EditError("malformed", f"data must be an object, not {shown(entry.data)}")
+    draft = _Draft(domain, project.time_zone)
     if location is None:
-        fields = draft.fit_object(entry.type, data, is_record=True)
+        fields = draft.fit_object(entry.type, entry.data, is_record=True)
         class_ = draft.domain.classes[entry.type]
         edit = Add(
             domain=entry.domain,
@@ -105,8 +120,11 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
         return [*draft.edits(), edit]
     record = project.record(record_id)
     assert record, "it was found a moment ago"
-    fields = draft.fit_fields(entry.type, data)
+    fields = draft.fit_fields(entry.type, entry.data)
     class_ = draft.domain.classes[entry.type]
+    if class_.keeps_set_aside:
+        earlier = set_aside_of(without_set_aside(record.fields, fields.keys()))
+        fields[SET_ASIDE] = {**earlier, **set_aside_of(fields)}
     current = {f.name: record.fields.get(f.name, f.default) for f in class_.fields}
     changed = {name: value for name, value in fields.items() if not same(current[name], value)}
     return [*draft.edits(), Update(*record_id, changed, sources)]
@@ -138,109 +156,162 @@ def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId
     return RecordId(domain.name, collection, key)
 
 
-def _escaped(data: object, where: str, depth: int = 0) -> dict[str, object]:
-    """Return a JSON object with its keys turned into valid field names, at every nesting level."""
-    if not isinstance(data, Mapping):
-        raise EditError("malformed", f"{where} must be an object, not {shown(data)}")
-    fields: dict[str, object] = {}
-    for name, value in data.items():
-        field_name = escape_field_name(name, where)
-        if field_name in fields:
-            raise EditError(
-                "bad_name",
-                f"{where} has two names that both become {field_name!r}: rename one of them",
-            )
-        fields[field_name] = _escaped_value(value, f"{where}.{field_name}", depth + 1)
-    return fields
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def _escaped_value(value: object, where: str, depth: int) -> object:
-    if depth > MAX_DEPTH:
-        raise EditError("too_deep", f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")
-    if isinstance(value, Mapping):
-        return _escaped(value, where, depth)
-    if isinstance(value, list):
-        return [_escaped_value(item, where, depth + 1) for item in value]
-    return value
+def has_data_keys(value: Mapping[str, object]) -> bool:
+    """Return whether an object's keys are data rather than names, or there are none."""
+    return not value or any(map(_is_data_key, value))
 
 
-class _TypeClash(EditError):
-    """A value doesn't fit its field; `type` is a type that would include the value."""
+def _is_data_key(key: str) -> bool:
+    """Return whether a key is data: a time, date or number such as "08:00", an id or an address."""
+    has_letters = any(map(str.isalpha, key))
+    is_address = "://" in key or "@" in key.strip("@")
+    return key != "" and (
+        not has_letters or key[0].isdigit() or is_address or bool(_UUID.fullmatch(key))
+    )
 
-    def __init__(self, refusal: EditError, wider: Type) -> None:
-        super().__init__(refusal.code, refusal.message)
-        self.type = wider
+
+def field_names(class_: Class, data: Mapping[str, object]) -> dict[str, str]:
+    """Return the field name for each key of an object of this class.
+
+    A key has the field that was made for it, and no two keys have the same. Keys that are field
+    names as they are come first, so that they keep their names whatever the order of the keys is.
+    """
+    known = class_.keys()
+    names = {key: known[key] for key in data if key in known}
+    new = [(key, field_name_for(key)) for key in data if key not in names]
+    taken = {*known.values(), SET_ASIDE}
+    for key, name in sorted(new, key=lambda pair: pair[0] != pair[1]):
+        names[key] = unused(name, taken)
+        taken.add(names[key])
+    return {key: names[key] for key in data}
+
+
+class _Misfit(Exception):
+    """A value doesn't fit its field and can't widen it: it is set aside."""
+
+
+_Item = TypeVar("_Item", int, str)
+
+
+@dataclass(frozen=True)
+class _Items(Generic[_Item]):
+    """The items of a list or mapping by index or key, their common type, and those set aside."""
+
+    type: Type
+    fitted: list[tuple[_Item, Value]]
+    set_aside: Mapping[int | str, object]
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A value, the type that its field needs for it, and the items of it that are set aside."""
+
+    type: Type
+    value: Value
+    set_aside: Mapping[int | str, object] = field(default_factory=dict)
+
+
+def _fit_part(value: object, declared: Type) -> _Fitted:
+    """Return what a field can say of a value that is set aside: of a datetime its day, or None."""
+    is_date = without_none(declared) == Scalar("datetime.date")
+    if is_date and isinstance(value, str) and infer_scalar(value, "") != Scalar("str"):
+        return _Fitted(declared, datetime.datetime.fromisoformat(value).date())
+    return _Fitted(optional(declared), None)
 
 
 class _Draft:
     """A domain's classes while they are being adapted to a record."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain, zone: datetime.tzinfo) -> None:
         self.domain = domain
+        self._zone = zone
         self._before = domain.classes
         self._taken = {*domain.names(), *RESERVED_CLASSES}
 
     def fit_object(
-        self, name: str, data: Mapping[str, object], *, is_record: bool
+        self, name: str, data: Mapping[str, object], *, is_record: bool, depth: int = 0
     ) -> dict[str, Value]:
         """Return a new object's fields, after adding them to its class definition if necessary."""
+        if name in self.domain.enums:
+            raise EditError(
+                "class_exists", f"{self.domain.name}.{name} is an enum: use another type"
+            )
         if name not in self.domain.classes:
-            return self._fit_new_class(name, data, is_record=is_record)
-        fields = self.fit_fields(name, data, is_record=is_record)
+            self._taken.add(name)
+            self.domain = self.domain.with_class(Class(name, is_record=is_record))
+            return self._fit_fields(name, data, depth, is_new=True)
+        fields = self.fit_fields(name, data, is_record=is_record, depth=depth)
         class_ = self.domain.classes[name]
         missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
         for field_ in class_.fields:
             if field_.name in missing:
-                self._set_field(name, Field(field_.name, optional(field_.type)))
+                self._set_field(name, replace(field_, type=optional(field_.type)))
         return fields
 
     def fit_fields(
-        self, name: str, data: Mapping[str, object], *, is_record: bool = True
+        self, name: str, data: Mapping[str, object], *, is_record: bool = True, depth: int = 0
     ) -> dict[str, Value]:
-        """Return the given fields, after adapting the object's class definition if necessary."""
+        """Return the given fields, after adapting the object's class definition if necessary.
+
+        Values that do not fit are in the field `set_aside`, and their own fields are None.
+        """
         if self.domain.classes[name].is_record != is_record:
             kind = "not a record class" if is_record else "a record class"
             raise EditError(
                 "not_a_record", f"{self.domain.name}.{name} is {kind}: use another type"
             )
-        fields = {}
-        for field_name, value in data.items():
-            old = self.domain.classes[name].field(field_name)
-            try:
-                type_, fields[field_name] = self._fit(
-                    value, old.type if old else UNKNOWN, name, field_name
-                )
-            except _TypeClash as clash:
-                raise self._advised(clash, name, old) from None
-            if old is None:
-                self._set_field(name, Field(field_name, optional(type_)))
-            elif type_ != old.type:
-                self._set_field(name, replace(old, type=type_))
-        return fields
+        return self._fit_fields(name, data, depth, is_new=False)
 
-    def _advised(self, clash: "_TypeClash", name: str, field_: Field | None) -> EditError:
-        """Return the error, with the edit (if any) that would make the value fit in its message."""
-        if field_ is None or not clash.message.endswith(WidenField.op):
-            return clash
-        old = [one for one in members_of(field_.type) if not is_wider(clash.type, one)]
-        wider = union(*old, clash.type)
-        if not classes_in(wider) <= self._before.keys():
-            return clash
-        edit = WidenField(self.domain.name, name, field_.name, format_type(wider))
-        return EditError(clash.code, clash.message.removesuffix(edit.op) + edit.call)
+    def _fit_fields(
+        self, name: str, data: Mapping[str, object], depth: int, *, is_new: bool
+    ) -> dict[str, Value]:
+        fields: dict[str, Value] = {}
+        set_aside: dict[str, Any] = {}
+        for key, field_name in field_names(self.domain.classes[name], data).items():
+            old = self.domain.classes[name].field(field_name)
+            declared = old.type if old else UNKNOWN
+            is_first = without_none(declared) == UNKNOWN
+            try:
+                fitted = self._fit(
+                    data[key], declared, name, field_name, depth + 1, is_new=is_first
+                )
+            except _Misfit:
+                fitted = _fit_part(data[key], declared)
+                set_aside[field_name] = conform(data[key], ANY, self.domain, field_name)
+            fields[field_name] = fitted.value
+            set_aside |= {
+                item_name(field_name, item): raw for item, raw in fitted.set_aside.items()
+            }
+            if old is None:
+                type_ = fitted.type if is_new else optional(fitted.type)
+                original = key if key != field_name else None
+                self._set_field(name, Field(field_name, type_, original=original))
+            elif fitted.type != old.type:
+                self._set_field(name, replace(old, type=fitted.type))
+        if set_aside:
+            fields[SET_ASIDE] = set_aside
+            if not self.domain.classes[name].keeps_set_aside:
+                self._set_field(name, Field(SET_ASIDE, MapOf(ANY), {}))
+        return fields
 
     def edits(self) -> Iterator[Edit]:
         """Yield the edits that turn the domain's stored schema into the draft's."""
         domain = self.domain.name
         for class_ in self._new_classes():
-            fields = tuple(FieldSpec(f.name, format_type(f.type)) for f in class_.fields)
+            fields = tuple(
+                FieldSpec(f.name, format_type(f.type), original=f.original) for f in class_.fields
+            )
             kind: Kind = "record" if class_.is_record else "object"
             yield DefineClass(domain, class_.name, fields, kind)
         for old in self._before.values():
             for field_ in self.domain.classes[old.name].fields:
                 known = old.field(field_.name)
                 if known is None:
-                    yield AddField(domain, old.name, field_.name, format_type(field_.type), None)
+                    type_ = format_type(field_.type)
+                    yield AddField(domain, old.name, field_.name, type_, None, field_.original)
                 elif known.type != field_.type:
                     yield WidenField(domain, old.name, field_.name, format_type(field_.type))
 
@@ -265,76 +336,112 @@ class _Draft:
             place(name)
         return ordered.values()
 
-    def _fit_new_class(
-        self, name: str, data: Mapping[str, object], *, is_record: bool
-    ) -> dict[str, Value]:
-        if name in self.domain.enums:
-            raise EditError(
-                "class_exists", f"{self.domain.name}.{name} is an enum: use another type"
-            )
-        self._taken.add(name)
-        fields: dict[str, Value] = {}
-        specs = []
-        for field_name, value in data.items():
-            type_, fields[field_name] = self._fit(value, UNKNOWN, name, field_name)
-            specs.append(Field(field_name, type_))
-        # Add the class after its fields, so that nested objects' classes come first.
-        self.domain = self.domain.with_class(Class(name, tuple(specs), is_record))
-        return fields
-
     def _set_field(self, class_name: str, new: Field) -> None:
         class_ = self.domain.classes[class_name]
         fields = {f.name: f for f in class_.fields} | {new.name: new}
         self.domain = self.domain.with_class(replace(class_, fields=tuple(fields.values())))
 
-    def _fit(self, value: object, declared: Type, owner: str, name: str) -> tuple[Type, Value]:
-        """Return the type a value needs (as declared, or wider) and the converted value."""
+    def _fit(
+        self, value: object, declared: Type, owner: str, name: str, depth: int, *, is_new: bool
+    ) -> _Fitted:
+        """Return a value as its field's type, or as a wider one; raises _Misfit if it is neither.
+
+        A type is widened only where all code that was written for it still works: from int to
+        float, and to None. If `is_new`, no code was, and any union will do.
+        """
         if value is None:
-            return optional(declared), None
-        where = f"{self.domain.name}.{owner}.{name}"
-        try:
-            return declared, conform(value, declared, self.domain, where)
-        except EditError as error:
-            refusal = error
+            return _Fitted(optional(declared), None)
+        if depth > MAX_DEPTH:
+            raise _Misfit
         core = without_none(declared)
         if isinstance(value, Mapping):
-            type_, fitted = self._fit_nested(value, core, owner, name)
+            fitted = self._fit_mapping(value, core, owner, name, depth, is_new=is_new)
         elif isinstance(value, list):
-            type_, fitted = self._fit_list(value, core, owner, name)
+            fitted = self._fit_list(value, core, owner, name, depth, is_new=is_new)
         else:
+            where = f"{self.domain.name}.{owner}.{name}"
+            fitted = self._fit_scalar(value, UNKNOWN if is_new else declared, where)
+        type_ = join(declared, fitted.type)
+        if type_ is None and not is_new:
+            raise _Misfit
+        return replace(fitted, type=type_ or union(declared, fitted.type))
+
+    def _fit_scalar(self, value: object, declared: Type, where: str) -> _Fitted:
+        type_ = declared
+        try:
+            fitted = read_value(value, type_, self.domain, where)
+        except EditError:
             type_ = infer_scalar(value, where)
             fitted = conform(value, type_, self.domain, where)
-        joined = join(declared, type_)
-        if joined is None:
-            raise _TypeClash(refusal, union(declared, type_))
-        return joined, fitted
+        return _Fitted(type_, make_aware(fitted, self._zone))
 
-    def _fit_nested(
-        self, value: Mapping[str, object], core: Type, owner: str, name: str
-    ) -> tuple[Type, Value]:
-        candidates = [member.name for member in members_of(core) if isinstance(member, Named)]
-        class_name = next((c for c in candidates if c in self.domain.classes), None)
-        if class_name is None:
-            # Leave room for the number that makes the name unique.
-            class_name = unused((owner + camel(name))[: MAX_LENGTH - 10], self._taken)
-        fields = self.fit_object(class_name, value, is_record=False)
+    def _fit_mapping(
+        self,
+        value: Mapping[str, object],
+        core: Type,
+        owner: str,
+        name: str,
+        depth: int,
+        *,
+        is_new: bool,
+    ) -> _Fitted:
+        """Return an object of a class or, if its keys are data, a mapping."""
+        members = members_of(core)
+        classes = [
+            m.name for m in members if isinstance(m, Named) and m.name in self.domain.classes
+        ]
+        mappings = [member for member in members if isinstance(member, MapOf)]
+        if not classes and not mappings and not is_new:
+            raise _Misfit
+        if mappings or (has_data_keys(value) and not classes):
+            type_ = mappings[0].value if mappings else UNKNOWN
+            items = self._fit_each(value.items(), type_, owner, name, depth)
+            return _Fitted(MapOf(items.type), dict(items.fitted), items.set_aside)
+        # Leave room for the number that makes the name unique.
+        new_name = (owner + camel(name))[: MAX_LENGTH - 10]
+        class_name = classes[0] if classes else unused(new_name, self._taken)
+        fields = self.fit_object(class_name, value, is_record=False, depth=depth)
         class_ = self.domain.classes[class_name]
-        return Named(class_name), Struct(class_name, normal_fields(fields, class_))
+        return _Fitted(Named(class_name), Struct(class_name, normal_fields(fields, class_)))
 
     def _fit_list(
-        self, value: list[object], core: Type, owner: str, name: str
-    ) -> tuple[Type, Value]:
+        self, value: list[object], core: Type, owner: str, name: str, depth: int, *, is_new: bool
+    ) -> _Fitted:
         lists = [member for member in members_of(core) if isinstance(member, ListOf)]
+        if not lists and not is_new:
+            raise _Misfit
         element = lists[0].element if lists else UNKNOWN
-        if element == UNKNOWN and any(
-            isinstance(item, str) and not looks_like_date(item) for item in value
-        ):
-            element = Scalar("str")
-        items = []
-        for item in value:
+        items = self._fit_each(enumerate(value), element, owner, singular(name), depth)
+        return _Fitted(ListOf(items.type), [item for _, item in items.fitted], items.set_aside)
+
+    def _fit_each(
+        self, items: Iterable[tuple[_Item, object]], type_: Type, owner: str, name: str, depth: int
+    ) -> _Items[_Item]:
+        """Fit the items of a list or mapping to their common type.
+
+        The first items may make that a union. Later, an item that doesn't fit is set aside; one
+        that is a list or mapping itself is set aside as a whole.
+        """
+        items = list(items)
+        is_new = without_none(type_) == UNKNOWN
+        are_dates = all(is_date(value) for _, value in items if isinstance(value, str))
+        fitted: list[tuple[_Item, Value]] = []
+        set_aside: dict[int | str, object] = {}
+        # Objects without keys come last: those with keys tell what they are.
+        for item, value in sorted(items, key=lambda pair: pair[1] == {}):
+            if is_new and isinstance(value, str) and not are_dates:
+                type_ = union(type_, Scalar("str"))
+                fitted.append((item, value))
+                continue
             try:
-                element, fitted = self._fit(item, element, owner, singular(name))
-            except _TypeClash as clash:
-                raise _TypeClash(clash, ListOf(clash.type)) from None
-            items.append(fitted)
-        return ListOf(element), items
+                one = self._fit(value, type_, owner, name, depth + 1, is_new=is_new)
+                if one.set_aside:
+                    raise _Misfit
+            except _Misfit:
+                set_aside[item] = conform(value, ANY, self.domain, name)
+                continue
+            type_ = one.type
+            fitted.append((item, one.value))
+        places = {item: place for place, (item, _) in enumerate(items)}
+        fitted.sort(key=lambda pair: places[pair[0]])
+        return _Items(type_, fitted, set_aside)

@@ -7,13 +7,22 @@ from typing import TypeAlias
 from memory.project.literals import Uses, literal, record_literal, string_literal
 from memory.project.names import unused
 from memory.project.outline import REQUIRED, Class, Collection, Domain, Enumeration, Field
-from memory.project.types import ListOf, RefTo, Scalar, bare_name, classes_in, format_type, parts
+from memory.project.types import (
+    ListOf,
+    MapOf,
+    RefTo,
+    Scalar,
+    bare_name,
+    classes_in,
+    format_type,
+    parts,
+)
 from memory.project.values import Record
 
 FileRecords: TypeAlias = Mapping[str, Mapping[str, Record]]
 """The contents of a state or shard file: each collection's or singleton's records, by key."""
 
-_SHADOWABLE = ("str", "int", "float", "bool", "object", "list")
+_SHADOWABLE = ("str", "int", "float", "bool", "object", "list", "dict")
 
 
 @dataclass
@@ -204,17 +213,27 @@ def _mentioned(classes: Iterable[Class]) -> set[str]:
 
 
 def _default(field_: Field, names: Mapping[str, str], imports: _Imports) -> str:
-    if field_.default is REQUIRED:
+    arguments = []
+    match field_.default:
+        case list():
+            arguments.append(f"default_factory={names.get('list', 'list')}")
+        case dict():
+            arguments.append(f"default_factory={names.get('dict', 'dict')}")
+        case default if default is not REQUIRED:
+            uses = Uses()
+            text = literal(default, uses)
+            imports.modules |= uses.modules
+            for name in uses.library:
+                imports.add("uac", name)
+            if field_.original is None:
+                return f" = {text}"
+            arguments.append(f"default={text}")
+    if field_.original is not None:
+        arguments.append(f'metadata={{"name": {string_literal(field_.original)}}}')
+    if not arguments:
         return ""
-    if isinstance(field_.default, list):
-        imports.modules.add("dataclasses")
-        return f" = dataclasses.field(default_factory={names.get('list', 'list')})"
-    uses = Uses()
-    text = literal(field_.default, uses)
-    imports.modules |= uses.modules
-    for name in uses.library:
-        imports.add("uac", name)
-    return f" = {text}"
+    imports.modules.add("dataclasses")
+    return f" = dataclasses.field({', '.join(arguments)})"
 
 
 def _import_parts(field_: Field, names: Mapping[str, str], imports: _Imports) -> None:
@@ -226,5 +245,9 @@ def _import_parts(field_: Field, names: Mapping[str, str], imports: _Imports) ->
                 imports.add("uac", "PartialDate")
             case Scalar(name) if "." in names.get(name, name):
                 imports.modules.add(names.get(name, name).partition(".")[0])
+            case Scalar("Any"):
+                imports.add("typing", "Any")
             case ListOf() if "list" in names:
+                imports.modules.add("builtins")
+            case MapOf() if {"dict", "str"} & names.keys():
                 imports.modules.add("builtins")

@@ -16,8 +16,27 @@ from memory.project.names import (
     singular,
     snake,
 )
-from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
-from memory.project.types import Named, Type, format_type, is_wider, map_names, parse_type, parts
+from memory.project.outline import (
+    REQUIRED,
+    SET_ASIDE,
+    Class,
+    Default,
+    Domain,
+    Enumeration,
+    Field,
+)
+from memory.project.set_aside import take_in
+from memory.project.types import (
+    ANY,
+    MapOf,
+    Named,
+    Type,
+    format_type,
+    is_wider,
+    map_names,
+    parse_type,
+    parts,
+)
 from memory.project.values import EnumMember, Record, Ref, Struct, Value
 
 
@@ -79,17 +98,19 @@ def _enumeration(edit: DefineClass, domain: Domain) -> Enumeration:
 
 
 def _field(project: Project, domain: Domain, spec: FieldSpec | AddField, where: str) -> Field:
+    if spec.name == SET_ASIDE and parse_type(spec.type) == MapOf(ANY):
+        return Field(SET_ASIDE, MapOf(ANY), {})
     check_field_name(spec.name, where)
     type_ = _resolved(project, domain, spec.type, f"{where}.{spec.name}")
     default: Default = REQUIRED
     if spec.default is not REQUIRED:
         default = conform(spec.default, type_, domain, f"{where}.{spec.name}")
-        if default and isinstance(default, list | Ref | Struct):
+        if default and isinstance(default, list | dict | Ref | Struct):
             raise EditError(
                 "bad_default",
-                f"the default of {where}.{spec.name} must be a plain value, [] or null",
+                f"the default of {where}.{spec.name} must be a plain value, [], {{}} or null",
             )
-    return Field(spec.name, type_, default)
+    return Field(spec.name, type_, default, spec.original)
 
 
 def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
@@ -113,7 +134,10 @@ def _resolved(project: Project, domain: Domain, text: str, where: str) -> Type:
         owner, class_ = found
         return class_.name if owner.name == domain.name else f"{owner.name}.{class_.name}"
 
-    return map_names(parse_type(text), named=named, ref=ref)
+    type_ = parse_type(text)
+    if ANY in parts(type_):
+        raise EditError("bad_type", f"{where}: Any is no type of a field: write a type or a union")
+    return map_names(type_, named=named, ref=ref)
 
 
 def _check_class(class_: Class, where: str) -> None:
@@ -160,8 +184,20 @@ def widen_field(project: Project, edit: WidenField) -> None:
             f"{where} has type {format_type(old.type)}, which {format_type(type_)} does not"
             f" include: write {format_type(old.type)} | ...",
         )
-    new = Field(old.name, type_, old.default)
+    new = replace(old, type=type_)
     _set_fields(project, domain, class_, tuple(new if f is old else f for f in class_.fields))
+    if class_.keeps_set_aside:
+        _take_in(project, edit.domain, class_.name)
+
+
+def _take_in(project: Project, domain_name: str, class_name: str) -> None:
+    """Move values that were set aside and fit by now into the fields of a class's objects."""
+    domain = project.outline.domains[domain_name]
+    containing = _classes_containing(domain, class_name)
+    for holder in domain.holders.values():
+        if holder.class_name in containing and holder.set_aside:
+            for record_id, _ in list(project.records(domain.name, holder.name)):
+                project.restate(record_id, lambda record: take_in(record, domain))
 
 
 def rename_field(project: Project, edit: RenameField) -> None:
@@ -184,6 +220,8 @@ def rename_field(project: Project, edit: RenameField) -> None:
     def in_value(value: Value) -> Value:
         if isinstance(value, list):
             return [in_value(item) for item in value]
+        if isinstance(value, dict):
+            return {key: in_value(item) for key, item in value.items()}
         if isinstance(value, Struct):
             return Struct(value.class_name, renamed(value.class_name, value.fields))
         return value
@@ -200,7 +238,7 @@ def rename_field(project: Project, edit: RenameField) -> None:
         return replace(record, fields=renamed(record.class_name, record.fields))
 
     for record_id, record in records:
-        project.rename_in(record_id, rename)
+        project.restate(record_id, rename)
         if record.class_name == class_.name:
             project.note_set_renamed(record_id, old.name, new.name)
     _set_fields(project, project.outline.domains[domain.name], class_, fields)

@@ -14,9 +14,11 @@ from memory.project.errors import EditError
 from memory.project.outline import Class, Domain, Outline
 from memory.project.outline import Field as UserField
 from memory.project.types import (
+    ANY,
     NONE,
     UNKNOWN,
     ListOf,
+    MapOf,
     Named,
     RefTo,
     Scalar,
@@ -284,7 +286,8 @@ def _type(annotation: ast.expr, where: str) -> Type:
     if (
         found is None
         or found == NONE
-        or any(isinstance(part, Named | RefTo) or part == UNKNOWN for part in parts(found))
+        or any(isinstance(part, Named | RefTo | MapOf) for part in parts(found))
+        or not {UNKNOWN, ANY}.isdisjoint(parts(found))
     ):
         raise ShapeError(
             annotation.lineno,

@@ -1,5 +1,6 @@
 """A project as if it had fewer typed entries, or the same entries in a different order."""
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -33,7 +34,10 @@ class Telling:
     """A project built up from typed entries, a few at a time; `files` holds the result so far."""
 
     def __init__(
-        self, files: Mapping[str, str] | None = None, widened: Sequence[WidenField] = ()
+        self,
+        files: Mapping[str, str] | None = None,
+        widened: Sequence[WidenField] = (),
+        time_zone: datetime.tzinfo = datetime.UTC,
     ) -> None:
         """Start with these files: constraints and their tests, but no records.
 
@@ -46,6 +50,7 @@ class Telling:
         self.made_of: dict[RecordId, list[int]] = {}
         self._places: dict[RecordId, Location] = {}
         self._widened = widened
+        self._time_zone = time_zone
 
     def tell(self, entries: Sequence[RecordEntry]) -> dict[int, str]:
         """Add the entries in this order; return the reason for each rejection, keyed by seq.
@@ -55,7 +60,9 @@ class Telling:
         """
         rejected: dict[int, str] = {}
         while True:
-            project = Project(self.outline, self.files.__getitem__, self._locate, self.files)
+            project = Project(
+                self.outline, self.files.__getitem__, self._locate, self.files, self._time_zone
+            )
             made_of: list[tuple[RecordId, int]] = []
             for entry in entries:
                 if entry.seq in rejected:

@@ -9,10 +9,12 @@ from typing import Any
 from memory.project.conform import conform
 from memory.project.errors import EditError
 from memory.project.outline import Domain
-from memory.project.types import MAX_DEPTH, Scalar, bare_name
+from memory.project.types import Scalar, bare_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
 
 _MAX_JSON_INT = 2**53 - 1
+# As deep as the API takes JSON, and the objects that hold it.
+MAX_DEPTH = 64
 
 
 def encode(value: object, domain: Domain | None = None) -> Any:
@@ -56,7 +58,10 @@ def encode(value: object, domain: Domain | None = None) -> Any:
                 "fields": _encode_fields(class_name, fields, domain),
             }
         case Mapping():
-            return {name: encode(item, domain) for name, item in value.items()}
+            items = {name: encode(item, domain) for name, item in value.items()}
+            if any(name.startswith("$") for name in items):
+                return {"$dict": [[name, item] for name, item in items.items()]}
+            return items
         case list():
             return [encode(item, domain) for item in value]
     raise TypeError(f"{type(value).__name__} is not a value of a project")
@@ -91,6 +96,8 @@ def decode(data: object, where: str, depth: int = 0) -> Any:
     content, names = data[tag], data.keys() - {tag}
     fields = data.get("fields")
     match tag:
+        case "$dict" if not names and isinstance(content, list):
+            return {key: decode(item, where, depth + 1) for key, item in content}
         case "$int" if not names and isinstance(content, str) and _INT.fullmatch(content):
             return int(content)
         case "$enum" if names <= {"value"} and str(content).count(".") == 1:

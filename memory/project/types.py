@@ -39,18 +39,27 @@ class ListOf:
 
 
 @dataclass(frozen=True)
+class MapOf:
+    """A mapping type, `dict[str, value]`, for objects whose keys are data: dates, times, ids."""
+
+    value: "Type"
+
+
+@dataclass(frozen=True)
 class Union:
     """A union of types, with `None` last. Create unions with `union`, which ensures this form."""
 
     members: tuple["Type", ...]
 
 
-Type: TypeAlias = Scalar | Named | RefTo | ListOf | Union
+Type: TypeAlias = Scalar | Named | RefTo | ListOf | MapOf | Union
 
 NONE = Scalar("None")
 # The type of a field that has always been null so far, or of elements in a list that has always
 # been empty. It includes no values, so the first value can still determine the type.
 UNKNOWN = Scalar("object")
+# Any JSON value as it was sent. Only `set_aside` has values of this type.
+ANY = Scalar("Any")
 
 _BUILTIN = ("str", "int", "float", "bool", "object")
 _SCALARS = {
@@ -59,11 +68,16 @@ _SCALARS = {
     **{f"datetime.{name}": f"datetime.{name}" for name in ("date", "datetime", "time")},
     **{name: f"datetime.{name}" for name in ("date", "datetime", "time")},
     **dict.fromkeys(("decimal.Decimal", "Decimal"), "decimal.Decimal"),
+    **dict.fromkeys(("Any", "typing.Any"), "Any"),
 }
 _LISTS = {"list", "builtins.list", "List", "typing.List"}
+_MAPPINGS = {"dict", "builtins.dict", "Dict", "typing.Dict"}
 _OPTIONALS = {"Optional", "typing.Optional"}
+# How deep a field's value may be nested.
 MAX_DEPTH = 10
-MAX_LENGTH = 500
+# A type has up to two levels for each level of its values: a union, and a list or mapping.
+MAX_TYPE_DEPTH = 2 * MAX_DEPTH + 2
+MAX_LENGTH = 4000
 
 
 def union(*alternatives: Type) -> Type:
@@ -111,8 +125,9 @@ def is_wider(new: Type, old: Type) -> bool:
             any(is_wider(alternative, member) for alternative in members_of(new))
             for member in members_of(old)
         )
-    if isinstance(new, ListOf) and isinstance(old, ListOf):
-        return is_wider(new.element, old.element)
+    match new, old:
+        case (ListOf(wide), ListOf(narrow)) | (MapOf(wide), MapOf(narrow)):
+            return is_wider(wide, narrow)
     return new == Scalar("float") and old == Scalar("int")
 
 
@@ -129,20 +144,25 @@ def join(left: Type, right: Type) -> Type | None:
         return left
     if is_wider(right, left):
         return right
-    if isinstance(left, ListOf) and isinstance(right, ListOf):
-        element = join(left.element, right.element)
-        return element and ListOf(element)
+    match left, right:
+        case ListOf(one), ListOf(other):
+            element = join(one, other)
+            return element and ListOf(element)
+        case MapOf(one), MapOf(other):
+            value = join(one, other)
+            return value and MapOf(value)
     return None
 
 
 def parts(type_: Type) -> Iterator[Type]:
     """Yield a type and, recursively, all the types it contains."""
     yield type_
-    if isinstance(type_, ListOf):
-        yield from parts(type_.element)
-    elif isinstance(type_, Union):
-        for member in type_.members:
-            yield from parts(member)
+    match type_:
+        case ListOf(part) | MapOf(part):
+            yield from parts(part)
+        case Union(members):
+            for member in members:
+                yield from parts(member)
 
 
 def classes_in(type_: Type) -> set[str]:
@@ -167,6 +187,8 @@ def map_names(
             return RefTo(ref(name))
         case ListOf(element):
             return ListOf(map_names(element, named=named, ref=ref))
+        case MapOf(value):
+            return MapOf(map_names(value, named=named, ref=ref))
         case Union(members):
             return union(*(map_names(member, named=named, ref=ref) for member in members))
     return type_
@@ -182,6 +204,9 @@ def format_type(type_: Type, names: Mapping[str, str] | None = None) -> str:
             return f"Ref[{say.get(name, name)}]"
         case ListOf(element):
             return f"{say.get('list', 'list')}[{format_type(element, say)}]"
+        case MapOf(value):
+            string = say.get("str", "str")
+            return f"{say.get('dict', 'dict')}[{string}, {format_type(value, say)}]"
         case Union(members):
             return " | ".join(format_type(member, say) for member in members)
 
@@ -197,9 +222,9 @@ def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth
 
     `names` maps imported class names to the classes they stand for ("identity.Passport").
     """
-    if depth > MAX_DEPTH:
+    if depth > MAX_TYPE_DEPTH:
         raise EditError(
-            "bad_type", f"a type may be nested at most {MAX_DEPTH} levels deep: define a class"
+            "bad_type", f"a type may be nested at most {MAX_TYPE_DEPTH} levels deep: define a class"
         )
     match node:
         case ast.Constant(value=None):
@@ -215,6 +240,14 @@ def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth
             generic = dotted_name(base)
             if generic in _LISTS:
                 return ListOf(type_from_node(parameter, names, depth + 1))
+            if (
+                generic in _MAPPINGS
+                and isinstance(parameter, ast.Tuple)
+                and len(parameter.elts) == 2
+            ):
+                key, value = [type_from_node(one, names, depth + 1) for one in parameter.elts]
+                if key == Scalar("str"):
+                    return MapOf(value)
             if generic in _OPTIONALS:
                 return optional(type_from_node(parameter, names, depth + 1))
             target = dotted_name(parameter)
@@ -223,7 +256,7 @@ def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth
     name = dotted_name(node)
     if name in _SCALARS:
         return Scalar(_SCALARS[name])
-    if name and "." not in name and name not in _LISTS | _OPTIONALS | {"Ref"}:
+    if name and "." not in name and name not in _LISTS | _MAPPINGS | _OPTIONALS | {"Ref"}:
         return Named((names or {}).get(name, name))
     raise _refused(ast.unparse(node))
 
@@ -252,5 +285,5 @@ def _refused(text: str) -> EditError:
         "bad_type",
         f"{text!r} is not a valid field type: use str, int, float, bool, datetime.date,"
         " datetime.datetime, datetime.time, decimal.Decimal, PartialDate, an enum or dataclass of"
-        " the domain, Ref[Class], list[...], or a union of these with |",
+        " the domain, Ref[Class], list[...], dict[str, ...], or a union of these with |",
     )

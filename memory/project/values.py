@@ -73,7 +73,7 @@ Scalar: TypeAlias = (
     | Ref
     | None
 )
-Value: TypeAlias = Scalar | Struct | list["Value"]
+Value: TypeAlias = Scalar | Struct | list["Value"] | dict[str, "Value"]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from memory.project.names import (
     MAX_LENGTH,
     camel,
     check_key,
-    escape_field_name,
+    field_name_for,
     singular,
 )
 from memory.project.values import (
@@ -345,10 +345,7 @@ def _index(value: Any, items: Sequence[Any]) -> int:
 
 
 def _is_field(key: str) -> bool:
-    try:
-        return escape_field_name(key, "dict") == key
-    except EditError:
-        return False
+    return field_name_for(key) == key
 
 
 def is_key(key: str) -> bool:

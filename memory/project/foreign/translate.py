@@ -16,7 +16,7 @@ from memory.project.names import (
     camel,
     check_class_name,
     check_enum_member,
-    escape_field_name,
+    field_name_for,
     unused,
 )
 from memory.project.outline import REQUIRED
@@ -134,11 +134,7 @@ class _Translation:
         known = self.field_names.setdefault(class_number, {})
         if name not in known:
             class_name = self.graph.classes[class_number].name
-            try:
-                found = escape_field_name(name, class_name)
-            except EditError:
-                found = "field"
-            found = unused(found, set(known.values()))
+            found = unused(field_name_for(name), set(known.values()))
             known[name] = found
             if found != name:
                 self.graph.notes.add("renamed", f"{class_name}.{name}", f"is {found}")
@@ -335,8 +331,8 @@ class _Translation:
             if isinstance(node, Member) and (domain, node.enum) not in self.enum_names:
                 break
             if isinstance(node, list):
-                empty: list[object] = [[]] if isinstance(without_none(type_), ListOf) else []
-                return FieldSpec(name, format_type(type_), *empty)
+                is_list = isinstance(without_none(type_), ListOf)
+                return FieldSpec(name, format_type(type_), [] if is_list else REQUIRED)
             held = self._type(node, domain)
             if without_none(type_) == held or (held != Scalar("str") and is_wider(type_, held)):
                 return FieldSpec(name, format_type(type_), self._value(node, domain))

@@ -36,7 +36,7 @@ def replaced(old: str, new: str) -> Damage:
         ),
         (SCHEMA, replaced("(Record)", "(Other)"), "may only extend Record"),
         (SCHEMA, replaced("to: str", "to = 'x'"), "a class may contain only fields"),
-        (SCHEMA, replaced("to: str", "to: dict[str, str]"), "is not a valid field type"),
+        (SCHEMA, replaced("to: str", "to: dict[int, str]"), "is not a valid field type"),
         (SCHEMA, replaced("to: str", "to: Nowhere"), "Trip.to: Nowhere is not defined here"),
         (SCHEMA, replaced("to: str", "to: str = open('x')"), "expected"),
         (STATE, lambda source: source + "import_it = exit()\n", "expected a record in travel"),

@@ -1,6 +1,7 @@
 """Edits as JSON: strict, and the same in both directions."""
 
 import datetime
+import functools
 import json
 from decimal import Decimal
 from typing import Any
@@ -160,7 +161,10 @@ RECORD: dict[str, Any] = CONFLICT["records"][0]
         ({**ADD, "fields": {"at": {"$enum": "RED"}}}, "add.fields.at"),
         ({**ADD, "fields": {"at": {"$object": "Stop", "fields": 7}}}, "add.fields.at"),
         ({**ADD, "fields": {"at": {"$decimal": "many"}}}, "add.fields.at"),
-        ({**ADD, "fields": {"at": [[[[[[[[[[[1]]]]]]]]]]]}}, "nested deeper than 10"),
+        (
+            {**ADD, "fields": {"at": functools.reduce(lambda inner, _: [inner], range(65), 1)}},
+            "deeper",
+        ),
         ({**DEFINE, "kind": "table"}, "define_class.kind must be one of record, object, enum"),
         ({**DEFINE, "fields": {"to": "str"}}, "define_class.fields must be a list of fields"),
         ({**DEFINE, "fields": ["to"]}, "define_class.fields must be a list of fields"),

@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "reserved field": (leg({"key": "str"}), "bad_name", "write 'key_'"),
     "private field": (leg({"_id": "str"}), "bad_name", "write 'id_'"),
     "module as field": (leg({"datetime": "str"}), "bad_name", "'datetime_'"),
-    "no type": (leg({"a": "dict[str, str]"}), "bad_type", "is not a valid field type"),
+    "no type": (leg({"a": "dict[int, str]"}), "bad_type", "is not a valid field type"),
     "code as type": (leg({"a": "exit()"}), "bad_type", "exit()"),
     "type of nothing": (leg({"a": ""}), "bad_type", "is not a valid field type"),
     "unknown class as type": (leg({"a": "Foo"}), "unknown_class", "Foo"),

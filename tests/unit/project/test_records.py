@@ -1,7 +1,6 @@
 """Typed entries become classes, fields and records without a model."""
 
 import datetime
-import re
 from decimal import Decimal
 from typing import Any
 
@@ -82,12 +81,12 @@ def refusal(project: Project, **entry: Any) -> EditError:
         (
             "2024-01-31T10:00",
             "datetime.datetime",
-            datetime.datetime(2024, 1, 31, 10),  # noqa: DTZ001
+            datetime.datetime(2024, 1, 31, 10, tzinfo=datetime.UTC),
         ),
         (
             "2024-01-31 10:00:01.5Z",
             "datetime.datetime",
-            datetime.datetime(2024, 1, 31, 10, 0, 1, 500_000, datetime.timezone.utc),  # noqa: UP017
+            datetime.datetime(2024, 1, 31, 10, 0, 1, 500_000, datetime.UTC),
         ),
         (1, "int", 1),
         (1.0, "float", 1.0),
@@ -101,6 +100,12 @@ def refusal(project: Project, **entry: Any) -> EditError:
         ([1, 2.5], "list[float]", [1, 2.5]),
         (["2024-01-31"], "list[datetime.date]", [datetime.date(2024, 1, 31)]),
         (["2024-01-31", "soon"], "list[str]", ["2024-01-31", "soon"]),
+        ([1, "a", None], "list[int | str | None]", [1, "a", None]),
+        ({"08:00": 4, "09:00": 4.5}, "dict[str, float]", {"08:00": 4, "09:00": 4.5}),
+        ("2021-11-00", "str", "2021-11-00"),
+        ("0000-01-01", "str", "0000-01-01"),
+        ("2021-01-01T25:00", "str", "2021-01-01T25:00"),
+        (1e-320, "float", 1e-320),
         ([[1], []], "list[list[int]]", [[1], []]),
     ],
 )
@@ -153,7 +158,7 @@ def test_nested_objects_become_classes_named_after_their_place() -> None:
         "\n\n"
         "@dataclass(kw_only=True)\n"
         "class ThingFlightLeg:\n"
-        "    from_: str\n"
+        '    from_: str = dataclasses.field(metadata={"name": "from"})\n'
         "    to: str | None = None\n"
         "\n\n"
         "@dataclass(kw_only=True)\n"
@@ -219,81 +224,6 @@ def test_a_field_becomes_as_wide_as_it_must(first: Any, second: Any, annotation:
     assert Project.from_files(render(project)) == project
 
 
-CLASHES = [
-    ("2024-01-31", "soon"),
-    ("2024-01-31", "2024-01-31T10:00"),
-    ("2024-01-31T10:00", "2024-01-31"),
-    (1, "1"),
-    ("1", 1),
-    (True, 1),
-    (1, True),
-    (1.5, True),
-    ("x", ["x"]),
-    (["x"], "x"),
-    ([1], ["x"]),
-    ({"a": 1}, "x"),
-    ("x", {"a": 1}),
-    ({"a": 1}, [{"a": 1}]),
-    ({"a": 1}, {"a": "x"}),
-    (None, [1, "x"]),
-    (1, float("nan")),
-    (1, float("inf")),
-    (1, 10**400),
-    ("x", "\ud800"),
-    (None, "\ud800"),
-]
-
-
-@pytest.mark.parametrize(("first", "second"), CLASHES)
-def test_a_value_of_another_kind_is_refused(first: Any, second: Any) -> None:
-    project = learned({"x": first})
-
-    error = refusal(project, data={"x": second})
-
-    assert error.code == "type_clash"
-    assert "life.Thing" in error.message
-    assert "x" in error.message
-
-
-@pytest.mark.parametrize(("first", "second"), CLASHES)
-def test_a_refusal_names_the_edit_by_which_the_field_holds_the_value(
-    first: Any, second: Any
-) -> None:
-    project = learned({"x": first})
-    message = refusal(project, data={"x": second}).message
-
-    call = re.search(r"widen_field\((.*)\)$", message)
-
-    # Except for values that are no JSON, or need a class that does not exist.
-    if str(second) in ("nan", "inf", "\ud800") or second in (10**400, {"a": 1}, [{"a": 1}]):
-        assert call is None
-        return
-    assert call, message
-    apply(project, WidenField(**dict(re.findall(r'(\w+)="([^"]*)"', call[1]))))
-    remember(project, "Thing", {"x": second})
-    assert things(project)[-1]["x"] is not None
-
-
-def test_a_refusal_names_the_class_of_the_nested_field() -> None:
-    message = refusal(learned({"a": {"b": [1]}}), data={"a": {"b": ["x"]}}).message
-
-    assert message.endswith(
-        'widen_field(domain="life", class_name="ThingA", name="b", type="list[int | str]")'
-    )
-
-
-@pytest.mark.parametrize(
-    "impossible", ["2021-11-00", "2023-02-29", "0000-01-01", "2021-01-01T25:00"]
-)
-@pytest.mark.parametrize("known", [{}, {"x": None}, {"x": "2024-01-31"}])
-def test_an_impossible_date_is_refused(impossible: str, known: dict[str, Any]) -> None:
-    error = refusal(learned(known), data={"x": impossible})
-
-    assert error.code == "impossible_date"
-    assert f"life.Thing.x: {impossible!r}" in error.message
-    assert "PartialDate" in error.message
-
-
 def test_a_new_field_is_optional_and_a_missing_one_becomes_so() -> None:
     project = learned({"a": 1, "b": 2})
 
@@ -357,35 +287,12 @@ def test_a_declared_type_says_what_a_value_means(type_: str, value: Any, stored:
     assert Project.from_files(render(project)) == project
 
 
-@pytest.mark.parametrize(
-    ("type_", "value"),
-    [
-        ("Color", "green"),
-        ("Color", 4),
-        ("Color", None),
-        ("PartialDate", "2021-13"),
-        ("PartialDate", "2021-11-31"),
-        ("PartialDate", "late 2021"),
-        ("PartialDate", 21),
-        ("Ref[Thing]", 7),
-        ("Ref[Thing]", ""),
-        ("decimal.Decimal", "many"),
-        ("decimal.Decimal", "NaN"),
-        ("decimal.Decimal", True),
-        ("datetime.time", "25:00"),
-        ("datetime.time", "2024-01-31T10:00"),
-    ],
-)
-def test_a_declared_type_refuses_what_it_cannot_mean(type_: str, value: Any) -> None:
-    project = project_with(
-        define_enum("life", "Color", RED="red", THREE=3), define("life", "Thing", {"x": type_})
-    )
-    if value is None:
-        remember(project, "Thing", {"x": None})
-        assert annotations(project) == {"x": f"{type_} | None"}
-        return
+def test_a_field_of_a_declared_type_becomes_optional_with_null() -> None:
+    project = project_with(define("life", "Thing", {"x": "PartialDate"}))
 
-    assert "life.Thing.x" in refusal(project, data={"x": value}).message
+    remember(project, "Thing", {"x": None})
+
+    assert annotations(project) == {"x": "PartialDate | None"}
 
 
 # Names
@@ -398,6 +305,23 @@ def test_a_declared_type_refuses_what_it_cannot_mean(type_: str, value: Any) -> 
         *[(name, name) for name in ("Thing", "self", "field", "dataclass", "Record", "x" * 100)],
         *[(name, f"{name}_") for name in ("key", "sources", "class", "None", "datetime", "uac")],
         *[(name, f"{name}_") for name in ("builtins", "decimal", "domains", "Ref", "PartialDate")],
+        *[(name, f"{name}_") for name in ("set_aside", "Any")],
+        ("First Name", "first_name"),
+        ("Amount (EUR)", "amount_eur"),
+        ("e-mail", "e_mail"),
+        ("2fa", "field_2fa"),
+        ("x-app:id", "x_app_id"),
+        ("$id", "dollar_id"),
+        ("+1", "plus_1"),
+        ("-1", "minus_1"),
+        ("a.b", "a_b"),
+        ("名前", "名前"),
+        ("", "field"),
+        (" ", "field"),
+        ("_", "field"),
+        ("😀", "field"),
+        ("is-", "is_"),
+        ("x" * 101, "x" * 90),
         ("_id", "id_"),
         ("__init__", "init_"),
         ("ﬁeld", "field"),
@@ -410,21 +334,6 @@ def test_every_name_of_a_client_becomes_one_of_python(name: str, field: str) -> 
     assert Project.from_files(render(project)) == project
     # The same name finds the same field again.
     assert len(compile_record(project, entry_of(data={name: [2], "other": ""}))) == 1
-
-
-@pytest.mark.parametrize(
-    "name", ["", " ", "two words", "a-b", "1st", "_", "a.b", "x" * 101, "a\x00"]
-)
-def test_a_name_that_python_cannot_have_is_refused(name: str) -> None:
-    for data in ({name: 1}, {"inner": {name: 1}}, {"inner": [{name: 1}]}):
-        error = refusal(Project.empty(), data=data)
-        assert error.code == "bad_name"
-        assert repr(name) in error.message
-
-
-@pytest.mark.parametrize("data", [{"class": 1, "class_": 2}, {"_a": 1, "a_": 2}, {"ﬁ": 1, "fi": 2}])
-def test_two_names_that_become_one_are_refused(data: dict[str, Any]) -> None:
-    assert refusal(Project.empty(), data=data).code == "bad_name"
 
 
 @pytest.mark.parametrize(
@@ -496,8 +405,11 @@ def test_the_collections_of_two_classes_with_one_plural_stay_apart() -> None:
         ({"collection": "others"}, "wrong_collection", "contains Other records, not Thing"),
         ({"key": ""}, "bad_key", "key ''"),
         ({"key": "a\x00b"}, "bad_key", "key"),
-        ({"data": [1]}, "malformed", "life.Thing must be an object"),
-        ({"data": {"a": {"b": [[[[[[[[[[1]]]]]]]]]]}}}, "too_deep", "life.Thing.a.b"),
+        ({"data": [1]}, "malformed", "data must be an object"),
+        ({"data": {"x": float("nan")}}, "type_clash", "life.Thing.x"),
+        ({"data": {"x": 10**400}}, "type_clash", "life.Thing.x"),
+        ({"data": {"x": "\ud800"}}, "type_clash", "life.Thing.x"),
+        ({"data": {"x": [float("inf")]}}, "type_clash", "x has type Any"),
         ({"retired": True, "key": None}, "unknown_key", "key is missing"),
         ({"retired": True, "key": "none"}, "unknown_key", "life.things.none"),
     ],
@@ -577,10 +489,6 @@ def test_an_update_evolves_the_schema_but_makes_nothing_optional(known: Project)
     ]
 
 
-def test_an_update_that_clashes_is_refused(known: Project) -> None:
-    assert refusal(known, key="k", data={"x": "text"}).code == "type_clash"
-
-
 def test_an_entry_can_retire_its_record(known: Project) -> None:
     (retire,) = compiled(known, {"ignored": 1}, retired=True)
 
@@ -623,7 +531,7 @@ JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
-    | st.floats()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=6)
     | st.sampled_from(["2024-01-31", "2021-11-00", "2024-01-31T10:00:00Z", "23:45"]),
     lambda inner: (
@@ -646,20 +554,10 @@ def test_a_later_object_of_a_list_may_have_parts_that_the_first_has_not() -> Non
 
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "date"]), JSON, max_size=3), max_size=5))
-def test_any_data_is_taken_as_a_whole_or_not_at_all(data: list[dict[str, Any]]) -> None:
-    project = Project.empty()
-    taken = 0
-    for number, item in enumerate(data, start=1):
-        try:
-            edits = compile_record(project, RecordEntry(number, "life", "Thing", data=item))
-        except EditError:
-            continue
-        # Edits that compile must also apply.
-        for compiled_edit in edits:
-            apply(project, compiled_edit)
-        taken += 1
+def test_any_data_is_taken(data: list[dict[str, Any]]) -> None:
+    project = learned(*data)
 
     files = render(project)
     assert Project.from_files(files) == project
     assert render(Project.from_files(files)) == files
-    assert len(things(project)) == taken if taken else "life" not in project.outline.domains
+    assert len(things(project)) == len(data) if data else "life" not in project.outline.domains
