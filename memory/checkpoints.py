@@ -49,11 +49,15 @@ class Redacted(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """A log entry's outcome, to be stored with the checkpoint that settles the entry."""
+    """A log entry's outcome, to be stored with the checkpoint that settles the entry.
+
+    `set_aside` names the fields whose values in the entry did not fit.
+    """
 
     seq: int
     outcome: str
     reason: str = ""
+    set_aside: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +255,7 @@ def commit(
         _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
 
         make_head(locked, checkpoint)
-        _record_rejected(work, locked, decisions, checkpoint.created_at)
+        _record_entries(work, locked, decisions, checkpoint.created_at)
     return checkpoint
 
 
@@ -278,7 +282,7 @@ def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) ->
         leases.check(work)
         now = timezone.now()
         _decide(work, locked, decisions, locked.head, now)
-        _record_rejected(work, locked, decisions, now)
+        _record_entries(work, locked, decisions, now)
 
 
 def _decide(
@@ -295,6 +299,7 @@ def _decide(
             outcome=decision.outcome,
             checkpoint=checkpoint,
             reason=decision.reason,
+            set_aside=list(decision.set_aside),
             decided_at=at,
         )
         for decision in decisions
@@ -304,25 +309,30 @@ def _decide(
         lanes.recount(user.pk)
 
 
-def _record_rejected(
+def _record_entries(
     work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
 ) -> None:
-    """Record all rejected entries in the workspace's feed as a single event.
+    """Record all rejected entries in the workspace's feed as one event, and all set-aside values.
 
     This locks the feed's counter, so call it last.
     """
-    seqs = sorted(one.seq for one in decisions if one.outcome == Outcome.REJECTED)
-    if not seqs:
-        return
-    event = AlertEvent(
-        kind=AlertEventKind.REJECTED,
-        user=user,
-        entries=seqs,
-        actor=_actor_of(work),
-        run=work if isinstance(work, Run) else None,
-        at=at,
-    )
-    alert_events.record(user, [event])
+    seqs = {
+        AlertEventKind.REJECTED: [d.seq for d in decisions if d.outcome == Outcome.REJECTED],
+        AlertEventKind.SET_ASIDE: [d.seq for d in decisions if d.set_aside],
+    }
+    events = [
+        AlertEvent(
+            kind=kind,
+            user=user,
+            entries=sorted(found),
+            actor=_actor_of(work),
+            run=work if isinstance(work, Run) else None,
+            at=at,
+        )
+        for kind, found in seqs.items()
+        if found
+    ]
+    alert_events.record(user, events)
 
 
 def _actor_of(work: LeasedWork) -> str:

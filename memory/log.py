@@ -417,7 +417,7 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
     return {
         outcome.seq: outcome
         for outcome in decided.select_related("checkpoint").only(
-            "user", "seq", "outcome", "reason", "decided_at", "checkpoint__version"
+            "user", "seq", "outcome", "reason", "set_aside", "decided_at", "checkpoint__version"
         )
     }
 

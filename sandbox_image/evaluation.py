@@ -29,6 +29,7 @@ from .errors import QUERY, describe
 from .forecasting import Forecaster, Horizon, Told, wording_of
 from .loader import Project, collections_of, remember_source, selected
 from .selection import Meanings, Place, Selection
+from .set_aside import find_set_aside
 from .traces import Traces
 from .tracing import can_follow
 from .uac import (
@@ -38,6 +39,7 @@ from .uac import (
     birthday,
     full_months,
     hours_between,
+    original_data,
     protocol,
     reckoning,
     records,
@@ -64,6 +66,7 @@ HELPERS = {
     "birthday": birthday,
     "full_months": full_months,
     "hours_between": hours_between,
+    "original_data": original_data,
     "user_zone": user_zone,
 }
 
@@ -231,6 +234,10 @@ class Evaluation:
             scope, most = "read", MAX_READ
             rests_on = [*itertools.chain(*read.values()), *referred]
         unique = {id(one): one for one in rests_on if id(one) in self._places()}
+        # All records that were read: those that a query selects have a value in what it reads.
+        placed = (
+            (*place, one) for place, held in read.items() for one in held if isinstance(one, Record)
+        )
         return {
             "scope": scope,
             "count": len(unique),
@@ -239,6 +246,7 @@ class Evaluation:
                 {"domain": domain, "collection": name, "count": len(found)}
                 for (domain, name), found in read.items()
             ],
+            "set_aside": find_set_aside(placed, selection.names_read),
         }
 
     def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from .set_aside import names_read
 from .uac import Record
 
 Place = tuple[str, str]  # domain and collection
@@ -47,6 +48,7 @@ class Selection:
         self.met = False  # whether the comprehension has iterated over a record
         self.selected: dict[int, Any] = {}
         self._places = places
+        self.names_read = names_read(tree)
         uses = list(_uses(tree, named))
         self.read: list[Place] = sorted({place for _, place in uses})
         self.beside: list[Place] = []  # places of single records also used by the comprehension

@@ -8,8 +8,8 @@ from django.utils.html import format_html
 from memory.admin.base import ReadOnlyAdmin, ReadOnlyInline
 from memory.admin.columns import badge_column, column
 from memory.admin.display import NOTHING, facts, inline, lines, shortened
-from memory.admin.links import entry_pages, link, link_to_rejected
-from memory.delivery import rejections
+from memory.admin.links import entry_pages, link, link_to_entries_of
+from memory.delivery import entry_events
 from memory.models import Alert, AlertEvent, EventCounter
 
 
@@ -39,7 +39,7 @@ class AlertEventInline(_Step, ReadOnlyInline[AlertEvent, Alert]):
 
 @admin.register(AlertEvent)
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
-    """The event feed: alert events and entry rejections, newest first."""
+    """The event feed: events about alerts and entries, newest first."""
 
     list_display = ["at", "seq", "step", "actor_name", "about", "details"]
     list_filter = ["kind", "workspace"]
@@ -49,7 +49,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
     when_empty = "No alerts have been opened and no entries have been rejected yet."
     fields = [
-        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "rejected"),
+        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "entries"),
     ]
 
     actor_name = column("actor", inline, "actor", "actor")
@@ -61,19 +61,26 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     @admin.display(description="about")
     def about(self, event: AlertEvent) -> str:
         if event.alert is None:
-            return link_to_rejected(event)
+            return link_to_entries_of(event)
         return link(event.alert, shortened(str(event.alert)))
 
-    @admin.display(description="rejected entries")
-    def rejected(self, event: AlertEvent) -> str:
-        named = rejections.named_by([event]).get(event.pk, ())
+    @admin.display(description="entries")
+    def entries(self, event: AlertEvent) -> str:
+        named = entry_events.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [
-            format_html('<a href="{}">#{}</a> {}', pages[one.seq], one.seq, inline(one.reason))
+            format_html('<a href="{}">#{}</a> {}', pages[one.seq], one.seq, inline(_why(one)))
             for one in named
         ]
         more = len(event.entries) - len(named)
         return lines([*rows, f"{more} more"] if more else rows)
+
+
+def _why(named: entry_events.Named) -> str:
+    """Return why an entry was rejected, or which of its fields have values set aside."""
+    if isinstance(named, entry_events.Rejected):
+        return named.reason
+    return f"set aside: {', '.join(named.fields)}"
 
 
 @admin.register(EventCounter)

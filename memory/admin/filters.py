@@ -67,6 +67,19 @@ class PresenceFilter(admin.SimpleListFilter):
         return queryset.filter(**{f"{self.field}__isnull": self.value() == "no"})
 
 
+class SetAsideFilter(admin.SimpleListFilter):
+    """A list filter that selects entries with values that did not fit their fields."""
+
+    title = "set aside"
+    parameter_name = "set_aside"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "with values set aside")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        return queryset.exclude(set_aside=[]) if self.value() == "yes" else None
+
+
 def presence_filter(
     parameter: str, field: str, *, filled: str, empty: str
 ) -> type[admin.SimpleListFilter]:

@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from memory.admin import masking
 from memory.admin.display import NOTHING, badge, inline, lines, shortened, summary
 from memory.models import Alert, AlertEvent, EntryOutcome, LogEntry, MemoryUser
+from memory.models.alerts import AlertEventKind
 from memory.models.log import Outcome
 
 Key: TypeAlias = int | str | UUID
@@ -53,10 +54,13 @@ def link_to_list(model: type[models.Model], text: str, **filters: Any) -> SafeSt
     return format_html('<a href="{}">{}</a>', list_url(model, **filters), text)
 
 
-def link_to_rejected(event: AlertEvent) -> SafeString:
-    """Return a link to the list of the user's rejected entries, which shows the reasons."""
-    filters = {"user__id__exact": event.user_id, "outcome__exact": Outcome.REJECTED}
-    return link_to_list(EntryOutcome, "rejected entries", **filters)
+def link_to_entries_of(event: AlertEvent) -> SafeString:
+    """Return a link to the list of the user's entries of an event's kind, which shows why."""
+    if event.kind == AlertEventKind.REJECTED:
+        text, only = "rejected entries", {"outcome__exact": str(Outcome.REJECTED)}
+    else:
+        text, only = "entries with values set aside", {"set_aside": "yes"}
+    return link_to_list(EntryOutcome, text, user__id__exact=event.user_id, **only)
 
 
 def link_to_entry(entry: LogEntry) -> SafeString:

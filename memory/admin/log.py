@@ -10,10 +10,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memory import copies, log, reopening
+from memory.admin import masking
 from memory.admin.actions import staff_of
 from memory.admin.base import ReadOnlyAdmin, section
 from memory.admin.columns import badge_column, column, text
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, summary
+from memory.admin.filters import SetAsideFilter
 from memory.admin.links import link, link_to_entry, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.redactions import redact_chosen
 from memory.admin.rows import heavy, rows_for
@@ -148,7 +150,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             format_html("{} {} ", relation, link(checkpoint, f"v{checkpoint.version}"))
             if checkpoint
             else "",
-            inline(outcome.reason),
+            inline(outcome.reason) if outcome.reason else _set_aside(outcome),
             link(outcome, "decision"),
         )
 
@@ -216,19 +218,30 @@ def _reopen(request: HttpRequest, user: MemoryUser, selection: Selection) -> Non
     messages.success(request, f"{user}: {told}{undo}.")
 
 
+def _set_aside(outcome: EntryOutcome) -> str:
+    if not outcome.set_aside:
+        return ""
+    return masking.content(inline(f"set aside: {', '.join(outcome.set_aside)}"))
+
+
 @admin.register(EntryOutcome)
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     """Entry outcomes; a rejected entry's outcome includes the reason."""
 
-    list_display = ["result", "entry", "user_link", "version", "why", "decided_at"]
+    list_display = ["result", "entry", "user_link", "version", "why", "aside", "decided_at"]
     list_display_links = ["result"]
-    list_filter = ["outcome", ("decided_at", admin.DateFieldListFilter), "user__workspace"]
+    list_filter = [
+        "outcome",
+        SetAsideFilter,
+        ("decided_at", admin.DateFieldListFilter),
+        "user__workspace",
+    ]
     list_select_related = ["user", "checkpoint"]
     search_fields = ["user__user_id", "reason"]
     search_help_text = "Search by user id or reason."
     ordering = ["-decided_at", "-seq"]
     when_empty = "No entry has been settled yet."
-    fields = ["result", "why", "says", "user_link", "version", "decided_at"]
+    fields = ["result", "why", "aside", "says", "user_link", "version", "decided_at"]
     actions = ["reopen", "reopen_all_of_its_version"]
 
     result = badge_column("outcome", "outcome", "outcome")
@@ -276,6 +289,10 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     @admin.display(description="entry")
     def says(self, outcome: EntryOutcome) -> str:
         return links_to_entries(outcome.user, [outcome.seq])
+
+    @admin.display(description="set aside")
+    def aside(self, outcome: EntryOutcome) -> str:
+        return _set_aside(outcome) or NOTHING
 
     @admin.display(description="version", ordering="checkpoint__version")
     def version(self, outcome: EntryOutcome) -> str:

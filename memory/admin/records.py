@@ -17,6 +17,7 @@ from memory.admin.values import in_words
 from memory.checkpoints import Redacted
 from memory.models import Alert, Checkpoint, RecordLocation
 from memory.privacy.redaction import TOLD
+from memory.project.outline import SET_ASIDE
 from memory.provenance import RecordOrigin, trace_record
 
 
@@ -80,7 +81,7 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
             '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>',
             (
                 (
-                    inline(field.name),
+                    inline("set aside" if field.name == SET_ASIDE else field.name),
                     NOTHING if field.value is None else inline(in_words(field.value)),
                     format_html_join(
                         ", ",

@@ -221,6 +221,12 @@ def _value(run: Run, output: Mapping[str, Any]) -> SafeString:
         SCOPES.get(evidence["scope"], evidence["scope"]),
     )
     entries = links_to_entries(run.user, (seq for _, sources in shown for seq in sources))
+    for one in evidence.get("set_aside", ()):
+        where = f"{one['domain']}.{one['collection']}.{one['field']}"
+        said = "{} of {} set aside and not counted: {}"
+        named.append(
+            format_html(said, counted(one["count"], "value"), where, inline(", ".join(one["keys"])))
+        )
     # The value already shows its own records with their entries, so this evidence stays folded.
     unfold = evidence["scope"] != "value"
     return format_html(

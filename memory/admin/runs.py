@@ -25,7 +25,7 @@ from memory.admin.display import (
     shortened,
     visible,
 )
-from memory.admin.links import link, link_to_list, link_to_rejected, page_url
+from memory.admin.links import link, link_to_entries_of, link_to_list, page_url
 from memory.admin.results import waterfall
 from memory.admin.rows import heavy
 from memory.admin.run_display import limit_of, show_input, show_result, stages
@@ -156,7 +156,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
                 badge(step.kind, step.get_kind_display()),
                 link(step.alert, shortened(str(step.alert)))
                 if step.alert
-                else link_to_rejected(step),
+                else link_to_entries_of(step),
             )
             for step in steps[:100]
         )

@@ -15,7 +15,7 @@ from memory.admin.actions import report
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, ReadOnlyInline
 from memory.admin.columns import column, text
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, shortened
-from memory.admin.links import link, link_to_list, link_to_rejected
+from memory.admin.links import link, link_to_entries_of, link_to_list
 from memory.delivery import outbox, webhook_endpoints, webhook_messages
 from memory.delivery.destinations import AddressRefused
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
@@ -318,7 +318,7 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     def about(self, delivery: Delivery) -> str:
         if delivery.alert is not None:
             return link(delivery.alert, shortened(str(delivery.alert), 60))
-        return link_to_rejected(delivery.event) if delivery.event else NOTHING
+        return link_to_entries_of(delivery.event) if delivery.event else NOTHING
 
     @admin.display(description="body")
     def body(self, delivery: Delivery) -> str:

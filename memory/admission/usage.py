@@ -30,7 +30,7 @@ PENDING_SECONDS = 2.0
 AT_MOST = 0.01
 # Seconds for which a process relies on the last counts it read. Before rejecting a request, the
 # process counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that
-# a dead dispatcher never causes rejections.
+# a dead dispatcher never causes entry_events.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
 # If the quota is at most FEW_USERS, users are recounted whenever one is created; for a larger

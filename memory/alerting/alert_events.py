@@ -1,4 +1,4 @@
-"""A workspace's feed of events: changes to alerts, and rejected entries.
+"""A workspace's feed of events: changes to alerts, and entries that were rejected or set aside.
 
 Events are numbered 1, 2, 3 and so on, without gaps.
 
@@ -105,12 +105,12 @@ def read(
     workspace: Workspace | int,
     after: int,
     alerts: QuerySet[Alert],
-    rejected: QuerySet[AlertEvent] | None = None,
+    entries: QuerySet[AlertEvent] | None = None,
     most: int | None = None,
 ) -> EventPage:
     """Return the next events about these alerts, up to `most` (default: PAGE).
 
-    Only events with numbers greater than `after` are returned, including those in `rejected`. For
+    Only events with numbers greater than `after` are returned, including those in `entries`. For
     erased users, only the events that report erased alerts are returned.
     """
     most = most or PAGE
@@ -125,19 +125,19 @@ def read(
         alert__in=alerts,
     )
     events = list(found.order_by("seq")[:most])
-    if rejected is not None:
+    if entries is not None:
         # This is a separate query, because no index serves both events about alerts and events
-        # about rejected entries.
+        # about entries.
         last = events[-1].seq if len(events) == most else upto
-        others = rejected.filter(
+        others = entries.filter(
             workspace=workspace, seq__gt=after, seq__lte=last, user__erased_at=None
         )
         events = sorted([*events, *others.order_by("seq")[:most]], key=attrgetter("seq"))[:most]
     return EventPage(events, events[-1].seq if len(events) == most else max(after, upto))
 
 
-def select_rejections(reach: Q) -> QuerySet[AlertEvent]:
-    """Select the events about rejected entries that `reach` lets a client see."""
+def select_entry_events(reach: Q) -> QuerySet[AlertEvent]:
+    """Select the events about entries that `reach` lets a client see."""
     return AlertEvent.objects.filter(reach, user__isnull=False)
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from memory.api.entry_serializers import RejectedSerializer
+from memory.api.entry_serializers import RejectedSerializer, SetAsideSerializer
 from memory.api.pages import PageSerializer
 from memory.api.serializers import StrictSerializer
-from memory.delivery import rejections
+from memory.delivery import entry_events
 from memory.models import Alert, AlertEvent, AlertFeedback
 from memory.models.alerts import LIVE_STATES, Verdict
 from memory.models.runs import warning_of
@@ -116,9 +116,20 @@ class RejectionSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField(help_text="The number of rejected entries.")
     more = serializers.IntegerField(
         help_text="The number of rejected entries that are not in `entries`, which lists the first"
-        f" {rejections.MAX_NAMED} that are still rejected."
+        f" {entry_events.MAX_NAMED} that are still rejected."
     )
     entries = RejectedSerializer(many=True)
+
+
+class SetAsideEventSerializer(RejectionSerializer):
+    """A feed event that reports entries in a user's log with values that did not fit."""
+
+    count = serializers.IntegerField(help_text="The number of entries with such values.")
+    more = serializers.IntegerField(
+        help_text="The number of these entries that are not in `entries`, which lists the first"
+        f" {entry_events.MAX_NAMED}."
+    )
+    entries = SetAsideSerializer(many=True)  # type: ignore[assignment]
 
 
 class AlertFeedSerializer(serializers.Serializer[Any]):
@@ -129,6 +140,11 @@ class AlertFeedSerializer(serializers.Serializer[Any]):
         many=True,
         help_text="Events that report rejected entries, in order; always empty if the request"
         " filters the alerts.",
+    )
+    set_aside = SetAsideEventSerializer(
+        many=True,
+        help_text="Events that report entries with values that did not fit their fields and were"
+        " set aside, in order; always empty if the request filters the alerts.",
     )
     next = serializers.IntegerField(help_text="The `after` value for the next request.")
     waited = serializers.BooleanField(

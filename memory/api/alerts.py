@@ -30,9 +30,9 @@ from memory.api.authentication import principal_of
 from memory.api.errors import Incompatible
 from memory.api.filters import PAGING
 from memory.api.users import UserScopedView
-from memory.delivery import rejections
+from memory.delivery import entry_events
 from memory.models import Alert, AlertEvent
-from memory.models.alerts import found_by
+from memory.models.alerts import AlertEventKind, found_by
 from memory.temporal import instants
 
 # Parameters that the alert list accepts but the event feed does not.
@@ -87,7 +87,7 @@ class AlertList(generics.ListAPIView[Alert]):
     """List the workspace's alerts, newest first; with `after`, the events after that event number.
 
     The filters apply to alerts and to events alike. With `after` and no filters, events about
-    rejected entries are included.
+    entries that were rejected or had values set aside are included.
     """
 
     certain_users = True
@@ -115,12 +115,13 @@ class AlertList(generics.ListAPIView[Alert]):
             workspace,
             _after(request, alert_events.newest(workspace)),
             self.filter_queryset(found),
-            None if self.has_filter() else alert_events.select_rejections(self.reach()),
+            None if self.has_filter() else alert_events.select_entry_events(self.reach()),
             waiting.seconds(request, default=0),
         )
         answer = {
             "results": _news(found, page.events),
-            "rejected": _rejected(page.events),
+            "rejected": _entries(page.events, AlertEventKind.REJECTED),
+            "set_aside": _entries(page.events, AlertEventKind.SET_ASIDE),
             "next": page.next,
             "waited": waited,
         }
@@ -132,7 +133,7 @@ class AlertList(generics.ListAPIView[Alert]):
         return any(asked.get(name) for name in self.filterset_class.base_filters)
 
     def reach(self) -> Q:
-        """Return a condition that selects the users whose rejected entries the feed includes."""
+        """Return a condition that selects the users whose entries the feed includes."""
         return principal_of(self.request).reach("user")
 
     def get_queryset(self) -> QuerySet[Alert]:
@@ -160,7 +161,7 @@ class AlertList(generics.ListAPIView[Alert]):
 class UserAlertList(UserScopedView, AlertList):
     """List one user's alerts, newest first; with `after`, the events after that event number.
 
-    With `after` and no filters, events about the user's rejected entries are included.
+    With `after` and no filters, events about the user's entries are included.
     """
 
     def get_queryset(self) -> QuerySet[Alert]:
@@ -207,17 +208,17 @@ def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
     return [alerts[key] for key in by_alert if key in alerts]
 
 
-def _rejected(events: Sequence[AlertEvent]) -> list[dict[str, Any]]:
-    """Return descriptions of the events that report rejected entries; skip all other events."""
-    named = rejections.named_by(events)
-    found = [event for event in events if event.pk in named]
+def _entries(events: Sequence[AlertEvent], kind: AlertEventKind) -> list[dict[str, Any]]:
+    """Return descriptions of the events of this kind, which report entries."""
+    found = [event for event in events if event.kind == kind]
+    named = entry_events.named_by(found)
     prefetch_related_objects(found, "user")
     return [
         {
             "seq": event.seq,
             "at": event.at,
             "user_id": event.person.user_id,
-            **rejections.describe(event, named[event.pk]),
+            **entry_events.describe(event, named[event.pk]),
         }
         for event in found
     ]

@@ -37,7 +37,7 @@ from memory.api.pagination import BoundedPagination
 from memory.api.serializers import MAX_NAMED, unknown_fields, validated
 from memory.api.users import UserScopedView
 from memory.constraints import widening
-from memory.delivery import rejections
+from memory.delivery import entry_events
 from memory.models import LogEntry, MemoryUser, Redaction
 from memory.models.log import EntryKind
 from memory.models.users import USER_ID_PATTERN
@@ -175,9 +175,14 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "pending": sum(item["state"] == "pending" for item in serialized),
         "covered": sum(item["state"] == "covered" for item in serialized),
         "rejected": [
-            {"seq": item["seq"], "reason": item["reason"] or "", "fix": rejections.FIX}
+            {"seq": item["seq"], "reason": item["reason"] or "", "fix": entry_events.FIX}
             for item in serialized
             if item["state"] == "rejected"
+        ],
+        "set_aside": [
+            {"seq": item["seq"], "fields": item["set_aside"], "fix": entry_events.FIX_SET_ASIDE}
+            for item in serialized
+            if item["set_aside"]
         ],
     }
 

@@ -160,6 +160,10 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         help_text="The entry's state: pending, covered, dismissed or rejected."
     )
     reason = serializers.SerializerMethodField(help_text="Why the entry was dismissed or rejected.")
+    set_aside = serializers.SerializerMethodField(
+        help_text="The fields whose values in this entry did not fit their types: the record keeps"
+        " the values as they were sent, set aside."
+    )
     checkpoint = serializers.SerializerMethodField(
         help_text="The project version that settled the entry."
     )
@@ -172,6 +176,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "kind",
             "state",
             "reason",
+            "set_aside",
             "checkpoint",
             "occurred_at",
             "recorded_at",
@@ -196,6 +201,10 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         """Return why an entry was not added to the project."""
         return (entry.outcome.reason or None) if entry.outcome else None
 
+    def get_set_aside(self, entry: LogEntry) -> list[str]:
+        """Return the fields whose values in the entry did not fit."""
+        return entry.outcome.set_aside if entry.outcome else []
+
     def get_checkpoint(self, entry: LogEntry) -> int | None:
         """Return the version that settled the entry."""
         settled = entry.outcome and entry.outcome.checkpoint
@@ -207,6 +216,17 @@ class RejectedSerializer(serializers.Serializer[Any]):
 
     seq = serializers.IntegerField()
     reason = serializers.CharField()
+    fix = serializers.CharField()
+
+
+class SetAsideSerializer(serializers.Serializer[Any]):
+    """An entry with values that do not fit their fields, and how to make them fit."""
+
+    seq = serializers.IntegerField()
+    fields = serializers.ListField(  # type: ignore[assignment]
+        child=serializers.CharField(),
+        help_text="The fields, such as `due`, `outcome.risk_score` or `labels[0]`.",
+    )
     fix = serializers.CharField()
 
 
@@ -243,6 +263,11 @@ class AppendedSerializer(serializers.Serializer[Any]):
     )
     rejected = RejectedSerializer(
         many=True, help_text="Which of these entries the project cannot hold, and why."
+    )
+    set_aside = SetAsideSerializer(
+        many=True,
+        help_text="Which of these entries have values that did not fit their fields. The values are"
+        " kept in the records, set aside, as they were sent.",
     )
     widened = WIDENED
     constraints_to_check = serializers.ListField(

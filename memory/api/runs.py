@@ -246,6 +246,18 @@ class RestsOnSerializer(serializers.Serializer[Any]):
     collections = CollectionReadSerializer(many=True)
 
 
+class SetAsideReadSerializer(serializers.Serializer[Any]):
+    """A field that the code reads and that has no value in some records, because none fitted."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    field = serializers.CharField()
+    count = serializers.IntegerField(help_text="The number of values that are set aside.")
+    keys = serializers.ListField(
+        child=serializers.CharField(), help_text="The first records with such a value."
+    )
+
+
 class AnswerSerializer(serializers.Serializer[Any]):
     """The answer to a query: the value exactly as computed, in typed JSON, with its evidence."""
 
@@ -255,6 +267,11 @@ class AnswerSerializer(serializers.Serializer[Any]):
     value = serializers.JSONField()
     type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     evidence = RestsOnSerializer(allow_null=True)
+    set_aside = SetAsideReadSerializer(
+        many=True,
+        help_text="The fields that the code reads and whose values in some records were set aside,"
+        " because they do not fit: the value does not count these.",
+    )
     cached = serializers.BooleanField(
         help_text="Whether the value was computed for an earlier request, in which case `id` is the"
         " id of that request's run."
@@ -436,6 +453,7 @@ def answer(run: Run) -> dict[str, Any]:
         "value": output.get("value"),
         "type": output.get("type"),
         "evidence": output.get("evidence"),
+        "set_aside": (output.get("evidence") or {}).get("set_aside", []),
         "cached": False,
         "stdout": run.stdout,
         "code": run.input.get("code", ""),

@@ -16,7 +16,7 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery, prefetch_relat
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from memory.delivery import rejections
+from memory.delivery import entry_events
 from memory.delivery.webhook_endpoints import TASK, lock_endpoint
 from memory.delivery.webhook_messages import PING, encode_payload, event_type_of, message
 from memory.models import AlertEvent, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
@@ -44,7 +44,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     """
     endpoints = list(WebhookEndpoint.objects.filter(workspace=user.workspace_id, enabled=True))
     told = _told(endpoints, events)
-    named = rejections.named_by(events) if endpoints else {}
+    named = entry_events.named_by(events) if endpoints else {}
     if endpoints:
         prefetch_related_objects(events, "alert__duplicates")
     deliveries = [
@@ -146,7 +146,7 @@ def redact(user: MemoryUser, deliveries: Collection[UUID] | QuerySet[Delivery, U
     rows.update(last_error="")
     told = rows.filter(state=DeliveryState.PENDING).select_related("event__alert")
     pending = list(told.prefetch_related("event__alert__duplicates"))
-    named = rejections.named_by(delivery.event for delivery in pending if delivery.event)
+    named = entry_events.named_by(delivery.event for delivery in pending if delivery.event)
     for delivery in pending:
         assert delivery.event is not None
         Delivery.objects.filter(pk=delivery.pk).update(
@@ -182,8 +182,7 @@ def _told(endpoints: Sequence[WebhookEndpoint], events: Sequence[AlertEvent]) ->
     Endpoints without a minimum severity are left out.
     """
     choosy = [endpoint for endpoint in endpoints if endpoint.least_severity != Severity.INFO]
-    others = (AlertEventKind.OPENED, AlertEventKind.REJECTED)
-    alerts = {event.alert_id for event in events if event.kind not in others}
+    alerts = {event.alert_id for event in events if event.kind != AlertEventKind.OPENED} - {None}
     if not choosy or not alerts:
         return set()
     found = Delivery.objects.filter(endpoint__in=choosy, alert__in=alerts)

@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memory.delivery import rejections
-from memory.delivery.rejections import Rejected
+from memory.delivery import entry_events
+from memory.delivery.entry_events import Named
 from memory.models import Alert, AlertEvent, MemoryUser
 from memory.models.alerts import AlertEventKind
 
@@ -28,15 +28,15 @@ def encode_payload(kind: str, at: datetime.datetime, data: Mapping[str, Any]) ->
     return json.dumps(message, separators=(",", ":"))
 
 
-def message(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> str:
+def message(user: MemoryUser, event: AlertEvent, named: Sequence[Named]) -> str:
     """Return the message about an event, with the current state of its alert, as one line of JSON.
 
-    `named` lists the rejected entries to describe, if any: see `rejections.named_by`.
+    `named` lists the entries to describe, if any: see `entry_events.named_by`.
     """
     return encode_payload(event_type_of(event), event.at, _data(user, event, named))
 
 
-def _data(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> dict[str, Any]:
+def _data(user: MemoryUser, event: AlertEvent, named: Sequence[Named]) -> dict[str, Any]:
     step = {
         "seq": event.seq,
         "kind": str(event.kind),
@@ -44,8 +44,8 @@ def _data(user: MemoryUser, event: AlertEvent, named: Sequence[Rejected]) -> dic
         "actor": event.actor,
     }
     if event.alert is None:
-        rejected = rejections.describe(event, named)
-        return {"user_id": user.user_id, "event": step, "rejected": rejected}
+        entries = entry_events.describe(event, named)
+        return {"user_id": user.user_id, "event": step, str(event.kind): entries}
     return {
         "user_id": user.user_id,
         "event": {**step, "detail": event.detail},

@@ -23,8 +23,8 @@ from django.db.models import Q, prefetch_related_objects
 from starlette.types import Receive, Scope, Send
 
 from memory.alerting import alert_events
-from memory.delivery import rejections, webhook_messages
-from memory.delivery.rejections import Rejected
+from memory.delivery import entry_events, webhook_messages
+from memory.delivery.entry_events import Named
 from memory.models import Alert, AlertEvent, Workspace
 from memory.models.alerts import AlertEventKind
 from memory.work import hints
@@ -224,15 +224,15 @@ def _read(place: _Place) -> _Page:
     close_old_connections()
     workspace, user, after = place
     reach = Q(user__workspace=workspace) if user is None else Q(user=user)
-    rejected = alert_events.select_rejections(reach)
-    page = alert_events.read(workspace, after, Alert.objects.filter(reach), rejected, PAGE)
+    entries = alert_events.select_entry_events(reach)
+    page = alert_events.read(workspace, after, Alert.objects.filter(reach), entries, PAGE)
     prefetch_related_objects(page.events, "alert__user", "alert__duplicates", "user")
-    named = rejections.named_by(page.events)
+    named = entry_events.named_by(page.events)
     texts = [_text(event, named.get(event.pk, ())) for event in page.events]
     return _Page(texts, page.next)
 
 
-def _text(event: AlertEvent, named: Sequence[Rejected]) -> str:
+def _text(event: AlertEvent, named: Sequence[Named]) -> str:
     kind = AlertEventKind(event.kind).event_type
     told = webhook_messages.message(event.person, event, named)
     return f"id: {event.seq}\nevent: {kind}\ndata: {told}\n\n"

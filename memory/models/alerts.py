@@ -213,7 +213,7 @@ class Alert(models.Model):
 
 
 class AlertEventKind(models.TextChoices):
-    """Kinds of events. An event is about either an alert or a log's rejected entries."""
+    """Kinds of events. An event is about either an alert or some entries of a log."""
 
     OPENED = "opened", "opened"
     CHANGED = "changed", "changed"
@@ -225,13 +225,16 @@ class AlertEventKind(models.TextChoices):
     FEEDBACK = "feedback", "feedback"
     # An alert's last event, sent when its user is erased: clients must delete their copies.
     ERASED = "erased", "erased"
-    # Not about an alert: the project can't hold some of the entries in the user's log.
+    # Not about an alert: the project can't hold some of the entries in the user's log, or it sets
+    # some of their values aside.
     REJECTED = "rejected", "entries rejected"
+    SET_ASIDE = "set_aside", "values set aside"
 
     @property
     def event_type(self) -> str:
         """The event kind's name in webhooks and event streams."""
-        return "entry.rejected" if self == AlertEventKind.REJECTED else f"alert.{self.value}"
+        is_of_entries = self in (AlertEventKind.REJECTED, AlertEventKind.SET_ASIDE)
+        return f"entry.{self.value}" if is_of_entries else f"alert.{self.value}"
 
 
 class EventCounter(models.Model):
@@ -248,14 +251,14 @@ class EventCounter(models.Model):
 
 
 class AlertEvent(models.Model):
-    """One step in an alert's life, or one batch of rejected entries, with its actor and run."""
+    """One step in an alert's life, or one batch of entries, with its actor and run."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
     seq = models.BigIntegerField(
         help_text="The event's number in the workspace: 1, 2, 3 and so on, without gaps."
     )
     alert = models.ForeignKey(Alert, null=True, on_delete=models.CASCADE, related_name="events")
-    # Set only for events about rejected entries, which have no alert. Indexed by `event_of_user`.
+    # Set only for events about entries, which have no alert. Indexed by `event_of_user`.
     user = models.ForeignKey(
         MemoryUser,
         null=True,
@@ -268,7 +271,8 @@ class AlertEvent(models.Model):
         default=list,
         # During an upgrade, processes from the previous release insert rows without this column.
         db_default=models.Value([], ArrayField(models.BigIntegerField())),
-        help_text="The numbers of the log entries that were rejected together.",
+        help_text="The numbers of the log entries that were rejected, or had values set aside,"
+        " together.",
     )
     kind = models.CharField(max_length=16, choices=AlertEventKind.choices)
     at = models.DateTimeField()

@@ -130,6 +130,14 @@ class EntryOutcome(models.Model):
         "Checkpoint", null=True, on_delete=models.PROTECT, related_name="outcomes"
     )
     reason = models.TextField(blank=True, default="")
+    set_aside = ArrayField(
+        models.TextField(),
+        default=list,
+        # During an upgrade, processes from the previous release insert rows without this column.
+        db_default=models.Value([], ArrayField(models.TextField())),
+        help_text="The fields of the record whose values in this entry did not fit: they are kept"
+        " in the record, set aside.",
+    )
     decided_at = models.DateTimeField(
         default=timezone.now,
         editable=False,
@@ -142,7 +150,7 @@ class EntryOutcome(models.Model):
         constraints = [models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry")]
         indexes = [
             models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
-            # Used to count recent rejections.
+            # Used to count recent entry_events.
             models.Index(
                 fields=["decided_at"],
                 name="outcome_rejected",

@@ -84,7 +84,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     EntryOutcome: Erasure(
         Method.DELETE,
-        content=("reason",),
+        content=("reason", "set_aside"),
         kept=("id", "user", "seq", "outcome", "checkpoint", "decided_at"),
     ),
     Lane: Erasure(

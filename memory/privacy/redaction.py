@@ -192,7 +192,7 @@ def first_since(
 def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> None:
     """Dismiss these entries; their outcomes still refer to the versions that settled them."""
     outcomes = EntryOutcome.objects.filter(user=user, seq__in=seqs)
-    outcomes.update(outcome=Outcome.DISMISSED, reason=REASON)
+    outcomes.update(outcome=Outcome.DISMISSED, reason=REASON, set_aside=[])
     decided = set(outcomes.values_list("seq", flat=True))
     EntryOutcome.objects.bulk_create(
         EntryOutcome(

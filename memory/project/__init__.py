@@ -32,7 +32,7 @@ from memory.project.errors import EditError, ProjectError
 from memory.project.manifest import manifest_text, render_manifest
 from memory.project.model import Change, Project, render
 from memory.project.outline import Domain, Outline
-from memory.project.records import RecordEntry, compile_record
+from memory.project.records import RecordEntry, compile_record, set_aside_by
 from memory.project.values import (
     EnumMember,
     Location,
@@ -81,4 +81,5 @@ __all__ = [
     "manifest_text",
     "render",
     "render_manifest",
+    "set_aside_by",
 ]

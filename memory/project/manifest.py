@@ -132,7 +132,7 @@ def _class(class_: Class) -> str:
         type_ = format_type(without_none(field.type)).replace("datetime.", "")
         type_ = type_.replace("decimal.", "")
         mark = "?" if is_optional(field.type) else ""
-        original = "" if field.original is None else f"={string_literal(field.original)}"
+        original = "" if field.original is None else f"='{string_literal(field.original)[1:-1]}'"
         typed = "" if type_ == "str" else f":{type_}"
         fields.append(f"{field.name}{original}{typed}{mark}")
     return f"{class_.name}({', '.join(fields)})"

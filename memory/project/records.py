@@ -9,7 +9,7 @@ become mappings.
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -50,7 +50,12 @@ from memory.project.names import (
     unused,
 )
 from memory.project.outline import REQUIRED, SET_ASIDE, Class, Domain, Field
-from memory.project.set_aside import item_name, set_aside_of, without_set_aside
+from memory.project.set_aside import (
+    item_name,
+    set_aside_in,
+    set_aside_of,
+    without_set_aside,
+)
 from memory.project.types import (
     ANY,
     MAX_DEPTH,
@@ -128,6 +133,19 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     current = {f.name: record.fields.get(f.name, f.default) for f in class_.fields}
     changed = {name: value for name, value in fields.items() if not same(current[name], value)}
     return [*draft.edits(), Update(*record_id, changed, sources)]
+
+
+def set_aside_by(project: Project, entry: RecordEntry, edits: Sequence[Edit]) -> list[str]:
+    """Return the paths of an entry's values that its edits, once applied, have set aside."""
+    edit = edits[-1]
+    if not isinstance(edit, Add | Update) or edit.collection is None or edit.key is None:
+        return []
+    domain = project.outline.domains[edit.domain]
+    record = project.record(RecordId(edit.domain, edit.collection, edit.key))
+    if record is None:
+        return []
+    names = field_names(domain.classes[record.class_name], entry.data).values()
+    return [path for path, _ in set_aside_in(record) if re.split(r"[.\[]", path)[0] in names]
 
 
 def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId:

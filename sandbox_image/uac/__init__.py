@@ -3,7 +3,7 @@
 from .alerts import Alert, Severity, critical, info, warning
 from .dates import PartialDate
 from .reckoning import add_months, birthday, full_months, hours_between, user_zone
-from .records import Record, Ref
+from .records import Record, Ref, original_data
 
 __all__ = [
     "Alert",
@@ -17,6 +17,7 @@ __all__ = [
     "full_months",
     "hours_between",
     "info",
+    "original_data",
     "user_zone",
     "warning",
 ]

@@ -1,8 +1,9 @@
 """Records, the typed objects of a user's state, and references between them."""
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar, cast, get_args
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Generic, TypeVar, cast, get_args
 
 
 @dataclass(kw_only=True)
@@ -77,6 +78,45 @@ class Ref(Generic[RecordType]):
 
     def __repr__(self) -> str:
         return f"Ref[{self._class_name() or ''}]({self.key!r})".replace("[]", "")
+
+
+# Fields that hold no data of their own; objects within records may have others by these names.
+_NOT_DATA = ("key", "sources", "set_aside")
+
+
+def original_data(value: Any) -> Any:
+    """Return a record, or a part of one, as the data that it was made of.
+
+    That is a dictionary with the names in that data ("First Name" for `first_name`), and with the
+    values that were set aside in their places. A field that is None was null or missing: it is left
+    out. Other values are as in the record.
+    """
+    if isinstance(value, list):
+        return [original_data(item) for item in value]
+    if isinstance(value, dict):
+        return {key: original_data(item) for key, item in value.items()}
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    data = {}
+    kept: dict[str, Any] = getattr(value, "set_aside", {})
+    for field in fields(value):
+        if field.name in _NOT_DATA and (isinstance(value, Record) or field.name == "set_aside"):
+            continue
+        held = original_data(getattr(value, field.name))
+        for name, raw in kept.items():
+            of, _, item = name.partition("[")
+            if of == field.name:
+                held = _with_item(held, json.loads(item[:-1]), raw) if item else raw
+        if held is not None:
+            data[field.metadata.get("name", field.name)] = held
+    return data
+
+
+def _with_item(held: Any, item: Any, raw: object) -> Any:
+    """Return a list or dictionary with an item of it that was set aside."""
+    if isinstance(held, list):
+        return [*held[:item], raw, *held[item:]]
+    return {**(held or {}), item: raw}
 
 
 def _in_state(key: str) -> Iterable[Record]:

@@ -7,7 +7,7 @@ entry) is rejected with the reason; the other entries go through.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from django.conf import settings
@@ -29,6 +29,7 @@ from memory.project import (
     apply,
     compile_record,
     edit_to_json,
+    set_aside_by,
 )
 from memory.project.edits import Retire, Update
 from memory.project.names import key_of_entry
@@ -94,7 +95,7 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
         decisions = [
             Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])
             if entry.seq in draft.rejected
-            else Decision(entry.seq, Outcome.COVERED)
+            else Decision(entry.seq, Outcome.COVERED, set_aside=draft.set_aside.get(entry.seq, ()))
             for entry in entries
         ]
         try:
@@ -134,6 +135,7 @@ class _Draft:
     change: Change
     edits: Sequence[Edit]
     rejected: dict[int, str]
+    set_aside: dict[int, list[str]]
     verdict: Verdict
 
 
@@ -149,7 +151,7 @@ def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
         raise gate.GateUnavailable(
             f"entries that passed individually fail together: {draft.verdict.reason}"
         )
-    return _Draft(draft.change, draft.edits, {**draft.rejected, **offenders}, draft.verdict)
+    return replace(draft, rejected={**draft.rejected, **offenders})
 
 
 def _offenders(
@@ -187,6 +189,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
     while True:
         project = checkpoints.open_project(user.head, user, keys=keys)
         edits: list[Edit] = []
+        set_aside: dict[int, list[str]] = {}
         for entry in entries:
             if entry.seq in rejected:
                 continue
@@ -209,10 +212,12 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
                 rejected[entry.seq] = _refusal(entry, error)
                 break
             edits += compiled
+            if found := set_aside_by(project, statements[entry.seq], compiled):
+                set_aside[entry.seq] = found
         else:
             change = project.change()
             verdict = gate.judge(user, user.head, change) if change.files else Verdict()
-            return _Draft(change, edits, rejected, verdict)
+            return _Draft(change, edits, rejected, set_aside, verdict)
 
 
 def _refuse_collision(

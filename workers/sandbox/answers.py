@@ -15,6 +15,7 @@ from workers.sandbox.results import (
     ForeseenFinding,
     FoundAlert,
     RestsOn,
+    SetAside,
     Usage,
     UserError,
 )
@@ -195,7 +196,22 @@ def read_rests_on(value: dict[str, Any]) -> RestsOn:
     scope, count = take_field(value, "scope", str), take_integer(value, "count")
     if scope not in protocol.SCOPES or count < sum(len(one.keys) for one in records):
         raise ProtocolError("the scope is invalid, or more records are named than counted")
-    return RestsOn(scope=scope, count=count, records=records, collections=tuple(collections))
+    return RestsOn(
+        scope=scope,
+        count=count,
+        records=records,
+        collections=tuple(collections),
+        set_aside=tuple(map(_set_aside, take_objects(value, "set_aside"))),
+    )
+
+
+def _set_aside(value: dict[str, Any]) -> SetAside:
+    keys = take_field(value, "keys", list)
+    count = take_integer(value, "count")
+    if len(keys) > count or not all(type(key) is str for key in keys):
+        raise ProtocolError("keys are not all str, or more than are counted")
+    domain, collection = take_field(value, "domain", str), take_field(value, "collection", str)
+    return SetAside(domain, collection, take_field(value, "field", str), count, keys)
 
 
 def _columns(value: dict[str, Any]) -> EvidenceColumns:

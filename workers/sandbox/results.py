@@ -1,7 +1,7 @@
 """Arguments and results of requests to a sandbox, and the errors that end a request."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -125,6 +125,17 @@ class EvidenceColumns(NamedTuple):
         }
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """A field that code read, with values set aside in `count` records; `keys` names the first."""
+
+    domain: str
+    collection: str
+    field: str
+    count: int
+    keys: list[str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RestsOn:
     """The evidence for an answer: records, and the collections that the code read.
@@ -132,13 +143,15 @@ class RestsOn:
     `scope` says which records these are: those contained in the "value", those "selected" by a
     comprehension, or all those "read" by the code. `count` is the number of these records; there
     may be hundreds, so `records` names only the first few, as columns. Each collection is given as
-    its domain, name and number of records.
+    its domain, name and number of records. `set_aside` are the fields that the code reads of these
+    records and that hold no value in some of them, because the value didn't fit.
     """
 
     scope: str
     count: int
     records: tuple[EvidenceColumns, ...]
     collections: tuple[tuple[str, str, int], ...]
+    set_aside: tuple[SetAside, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
@@ -150,6 +163,7 @@ class RestsOn:
                 {"domain": domain, "collection": name, "count": count}
                 for domain, name, count in self.collections
             ],
+            "set_aside": [asdict(one) for one in self.set_aside],
         }
 
 

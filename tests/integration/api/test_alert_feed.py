@@ -18,7 +18,7 @@ from memory.admission import request_slots
 from memory.admission.request_slots import Places
 from memory.alerting import alert_events, lifecycle
 from memory.api import waiting
-from memory.delivery import rejections
+from memory.delivery import entry_events
 from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Workspace
 from memory.models.alerts import Severity
 from memory.models.workspaces import Scope
@@ -115,7 +115,7 @@ def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
     entry = api.get(f"/v1/users/ada/entries/{seq}/").data
     assert entry["state"] == "rejected"
     assert "missing-0" in entry["reason"]
-    assert rejected["entries"] == [{"seq": seq, "reason": entry["reason"], "fix": rejections.FIX}]
+    assert rejected["entries"] == [{"seq": seq, "reason": entry["reason"], "fix": entry_events.FIX}]
     event = AlertEvent.objects.get(user=user)
     assert {name: rejected[name] for name in ("seq", "user_id", "count", "more")} == {
         "seq": 1,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memory.delivery import outbox, rejections, webhook_endpoints
+from memory.delivery import entry_events, outbox, webhook_endpoints
 from memory.models import AlertEvent, Delivery, EntryOutcome, MemoryUser, WebhookEndpoint, Workspace
 from memory.models.alerts import AlertKind, Severity
 from memory.models.workspaces import Scope
@@ -44,7 +44,8 @@ def test_an_endpoint_is_sent_which_entries_were_rejected_why_and_what_to_do(
             "count": 22,
             "more": 2,
             "entries": [
-                {"seq": seq, "reason": reasons[seq], "fix": rejections.FIX} for seq in entries[:20]
+                {"seq": seq, "reason": reasons[seq], "fix": entry_events.FIX}
+                for seq in entries[:20]
             ],
         },
     }

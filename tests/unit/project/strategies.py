@@ -17,7 +17,7 @@ from memory.project import (
     apply,
 )
 from memory.project.conform import normal_fields
-from memory.project.types import ListOf, Named, RefTo, Scalar, Type, Union
+from memory.project.types import ListOf, MapOf, Named, RefTo, Scalar, Type, Union
 
 from .support import define, define_enum, edit, write
 
@@ -69,6 +69,8 @@ def values(type_: Type, domain: Domain) -> st.SearchStrategy[Any]:
             return st.one_of([values(member, domain) for member in members])
         case ListOf(element):
             return st.lists(values(element, domain), max_size=3)
+        case MapOf(value):
+            return st.dictionaries(UNICODE, values(value, domain), max_size=3)
         case RefTo(class_name):
             return KEYS.map(lambda key: Ref(class_name, key))
         case Named(name) if name in domain.enums:
@@ -91,7 +93,11 @@ def fields_of(domain: Domain, class_name: str) -> st.SearchStrategy[dict[str, An
 def types(draw: st.DrawFn, names: list[str]) -> str:
     """Draw types of fields over the scalars and the given names."""
     core = draw(SCALARS | st.sampled_from(names) if names else SCALARS)
-    form = draw(st.sampled_from(["{}", "{}", "{} | None", "list[{}]", "list[{} | None] | None"]))
+    form = draw(
+        st.sampled_from(
+            ["{}", "{}", "{} | None", "list[{}]", "list[{} | None] | None", "dict[str, {}]"]
+        )
+    )
     return form.format(core)
 
 

@@ -35,15 +35,8 @@ def test_every_way_of_writing_a_type_has_one_canonical_form(written: str, canoni
     "text",
     [
         *("", "1", "str |", "list", "list[]", "Ref", "Ref[list[str]]", "Ref['Trip']"),
-        *(
-            "dict[int, int]",
-            "dict[str]",
-            "tuple[int, ...]",
-            "lambda: 0",
-            "a.b.C",
-            "f()",
-            "str if x else int",
-        ),
+        *("dict[int, int]", "dict[str]", "tuple[int, ...]", "lambda: 0"),
+        *("a.b.C", "f()", "str if x else int"),
         *("str\x00", "x" * 4001, "list[" * 24 + "str" + "]" * 24, "'" * 7),
     ],
 )
