@@ -5,25 +5,61 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('memory', '0002_rules'),
+        ("memory", "0002_rules"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='entryoutcome',
-            name='set_aside',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), db_default=models.Value([], django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), size=None)), default=list, help_text='The fields of the record whose values in this entry did not fit: they are kept in the record, set aside.', size=None),
+            model_name="entryoutcome",
+            name="set_aside",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.TextField(),
+                db_default=models.Value(
+                    [],
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), size=None
+                    ),
+                ),
+                default=list,
+                help_text="The fields of the record whose values in this entry did not fit: they are kept in the record, set aside.",
+                size=None,
+            ),
         ),
         migrations.AlterField(
-            model_name='alertevent',
-            name='entries',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), db_default=models.Value([], django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None)), default=list, help_text='The numbers of the log entries that were rejected, or had values set aside, together.', size=None),
+            model_name="alertevent",
+            name="entries",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.BigIntegerField(),
+                db_default=models.Value(
+                    [],
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), size=None
+                    ),
+                ),
+                default=list,
+                help_text="The numbers of the log entries that were rejected, or had values set aside, together.",
+                size=None,
+            ),
         ),
         migrations.AlterField(
-            model_name='alertevent',
-            name='kind',
-            field=models.CharField(choices=[('opened', 'opened'), ('changed', 'changed'), ('acknowledged', 'acknowledged'), ('snoozed', 'snoozed'), ('reopened', 'reopened'), ('escalated', 'escalated'), ('resolved', 'resolved'), ('feedback', 'feedback'), ('erased', 'erased'), ('rejected', 'entries rejected'), ('set_aside', 'values set aside')], max_length=16),
+            model_name="alertevent",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("opened", "opened"),
+                    ("changed", "changed"),
+                    ("acknowledged", "acknowledged"),
+                    ("snoozed", "snoozed"),
+                    ("reopened", "reopened"),
+                    ("escalated", "escalated"),
+                    ("resolved", "resolved"),
+                    ("feedback", "feedback"),
+                    ("erased", "erased"),
+                    ("rejected", "entries rejected"),
+                    ("set_aside", "values set aside"),
+                ],
+                max_length=16,
+            ),
         ),
     ]

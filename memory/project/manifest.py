@@ -18,6 +18,7 @@ from memory.project.types import format_type, is_optional, without_none
 # For projects with more classes than this, the manifest has only names and counts.
 MAX_CLASSES = 80
 _MAX_DOC = 100
+_MAX_ORIGINAL = 60
 
 
 def render_manifest(outline: Outline) -> str:
@@ -132,10 +133,15 @@ def _class(class_: Class) -> str:
         type_ = format_type(without_none(field.type)).replace("datetime.", "")
         type_ = type_.replace("decimal.", "")
         mark = "?" if is_optional(field.type) else ""
-        original = "" if field.original is None else f"='{string_literal(field.original)[1:-1]}'"
+        original = "" if field.original is None else f"='{_quoted(field.original)}'"
         typed = "" if type_ == "str" else f":{type_}"
         fields.append(f"{field.name}{original}{typed}{mark}")
     return f"{class_.name}({', '.join(fields)})"
+
+
+def _quoted(original: str) -> str:
+    shown = original if len(original) <= _MAX_ORIGINAL else f"{original[: _MAX_ORIGINAL - 3]}..."
+    return string_literal(shown)[1:-1]
 
 
 def _enum(enumeration: Enumeration) -> str:

@@ -28,6 +28,7 @@ from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.rivals import Rival, at_once
+from tests.steps import settle_records
 from tests.waiting import scaled
 
 
@@ -48,7 +49,8 @@ def told(answer: dict[str, Any]) -> list[tuple[str, list[tuple[int, str]]]]:
 
 def nothing(*, next: int, waited: bool = True) -> dict[str, Any]:
     """Return the answer that tells of no event."""
-    return {"results": [], "rejected": [], "next": next, "waited": waited}
+    empty: dict[str, Any] = {"results": [], "rejected": [], "set_aside": []}
+    return {**empty, "next": next, "waited": waited}
 
 
 @pytest.mark.django_db
@@ -142,6 +144,21 @@ def test_of_many_entries_the_first_are_named_and_all_are_counted(
 
 
 @pytest.mark.django_db
+def test_values_set_aside_are_told_with_their_fields_and_fix(
+    api: APIClient, user: MemoryUser
+) -> None:
+    task = {"domain": "work", "type": "Task"}
+    settle_records(user, {**task, "data": {"due": "2026-05-31"}})
+    (seq,) = settle_records(user, {**task, "data": {"due": "TBD"}})
+
+    answer = feed(api, "after=0")
+
+    (event,) = answer["set_aside"]
+    assert event["entries"] == [{"seq": seq, "fields": ["due"], "fix": entry_events.FIX_SET_ASIDE}]
+    assert (event["user_id"], event["count"], event["more"]) == ("ada", 1, 0)
+    assert answer["rejected"] == []
+
+
 def test_an_entry_that_is_not_rejected_any_more_is_not_named(
     api: APIClient, user: MemoryUser
 ) -> None:

@@ -69,7 +69,7 @@ def test_a_typed_entry_becomes_covered_and_a_message_stays_pending(
 def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> None:
-    wrong = {**TRIP, "data": {"to": "Oslo", "days": "three"}}
+    wrong = {**TRIP, "key": "never", "retired": True}
     body = {"entries": [TRIP, wrong]}
     first = api.post(URL, body, HTTP_IDEMPOTENCY_KEY="once").data
     assert (first["pending"], first["covered"], first["rejected"]) == (2, 0, [])
@@ -80,9 +80,27 @@ def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
     assert (again["pending"], again["covered"]) == (0, 1)
     (rejected,) = again["rejected"]
     assert rejected["seq"] == 2
-    assert "Trip.days has type int" in rejected["reason"]
+    assert "never does not exist" in rejected["reason"]
     assert "Append the record again" in rejected["fix"]
     assert api.get(f"{URL}2/").data["reason"] == rejected["reason"]
+
+
+def test_values_set_aside_are_named_with_their_fields_and_fix(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    wrong = {**TRIP, "data": {"to": "Oslo", "days": "three"}}
+    body = {"entries": [TRIP, wrong]}
+    assert api.post(URL, body, HTTP_IDEMPOTENCY_KEY="once").data["set_aside"] == []
+    work()
+
+    again = api.post(URL, body, HTTP_IDEMPOTENCY_KEY="once").data
+
+    assert (again["pending"], again["covered"], again["rejected"]) == (0, 2, [])
+    (told,) = again["set_aside"]
+    assert (told["seq"], told["fields"]) == (2, ["days"])
+    assert "widen_field" in told["fix"]
+    assert api.get(f"{URL}2/").data["set_aside"] == ["days"]
+    assert api.get(f"{URL}1/").data["set_aside"] == []
 
 
 def appended(api: APIClient, work: Callable[[], None], *records: dict[str, Any]) -> Any:

@@ -88,7 +88,44 @@ def test_a_value_names_the_records_that_it_rests_on_and_their_entries(ask: Ask) 
         "count": 2,
         "records": [{**trip, "keys": ["a", "b"], "sources": [[1], [2]]}],
         "collections": [{"domain": "travel", "collection": "trips", "count": 3}],
+        "set_aside": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        ("sum(t.cost for t in trips if t.cost)", ["cost"]),
+        ("[t.to for t in trips if t.cost is not None]", ["cost"]),
+        ("[t.hotel.stars for t in trips if t.hotel]", ["stars"]),
+        ("[t.to for t in trips]", []),
+        ("len(trips)", []),
+        ("2 + 2", []),
+    ],
+)
+def test_an_answer_names_the_fields_it_reads_that_have_values_set_aside(
+    api: APIClient, ask: Ask, work: Callable[[], None], code: str, fields: list[str]
+) -> None:
+    for data in (
+        {"to": "Bari", "cost": "many", "hotel": {"stars": 3}},
+        {"to": "Pisa", "cost": "free", "hotel": {"stars": "three"}},
+    ):
+        entry = {"kind": "record", "domain": "travel", "type": "Trip", "data": data}
+        assert api.post("/v1/users/ada/entries/", entry).status_code == 202
+    work()
+
+    ask(code)
+    answer = api.post(f"{URL}", {"code": code}).data
+
+    assert [one["field"] for one in answer["set_aside"]] == fields
+    if fields == ["cost"]:
+        assert answer["set_aside"][0] == {
+            "domain": "travel",
+            "collection": "trips",
+            "field": "cost",
+            "count": 2,
+            "keys": ["trip-4", "trip-5"],
+        }
 
 
 @pytest.fixture

@@ -9,7 +9,15 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from memory import log
-from memory.models import Bytecode, Checkpoint, Lane, MemoryUser, RecordLocation
+from memory.models import (
+    AlertEvent,
+    Bytecode,
+    Checkpoint,
+    EntryOutcome,
+    Lane,
+    MemoryUser,
+    RecordLocation,
+)
 from memory.models.users import LaneName
 from memory.operations.verification import problems
 from memory.project import compile_record
@@ -126,24 +134,45 @@ def test_what_contradicts_is_rejected_and_the_rest_goes_through(
 ) -> None:
     seqs = checkpoint(
         trip(key="a", days=3),
-        trip(key="b", days="three"),
-        trip(key="c", days=4, on="2026-02-30"),
+        {"domain": "travel", "type": "Trip", "key": "never", "retired": True},
+        {**trip(key="c"), "type": "Hotel", "collection": "trips"},
         trip(key="d", days=5),
     )
 
     assert [verdicts()[seq][0] for seq in seqs] == ["covered", "rejected", "rejected", "covered"]
-    assert "days" in verdicts()[seqs[1]][1]
-    assert "2026-02-30" in verdicts()[seqs[2]][1]
+    assert "never" in verdicts()[seqs[1]][1]
+    assert "travel.trips contains Trip records" in verdicts()[seqs[2]][1]
     assert list(fields_of("travel.trips")) == ["a", "d"]
     counts = log.coverage(user)
     assert (counts.covered, counts.rejected, counts.pending) == (2, 2, 0)
+
+
+def test_what_does_not_fit_is_set_aside_and_named_in_outcome_and_event(
+    user: MemoryUser, checkpoint: Append, fields_of: Records
+) -> None:
+    checkpoint(trip(key="a", days=3))
+    seqs = checkpoint(
+        trip(key="b", days="three"), trip(key="c", days=4), trip(key="d", days=[5], on="TBD")
+    )
+
+    outcomes = EntryOutcome.objects.filter(user=user, seq__in=seqs).order_by("seq")
+    assert [(one.outcome, one.set_aside) for one in outcomes] == [
+        ("covered", ["days"]),
+        ("covered", []),
+        ("covered", ["days"]),
+    ]
+    found = fields_of("travel.trips")
+    assert found["b"] == {"to": "Rome", "days": None, "on": None, "set_aside": {"days": "three"}}
+    assert found["d"]["set_aside"] == {"days": [5]}
+    (event,) = AlertEvent.objects.filter(user=user)
+    assert (event.kind, event.entries) == ("set_aside", [seqs[0], seqs[2]])
 
 
 def test_a_batch_of_nothing_but_clashes_makes_no_version(
     user: MemoryUser, checkpoint: Append, verdicts: Verdicts
 ) -> None:
     checkpoint(trip(key="a", days=3))
-    checkpoint(trip(key="b", days="three"))
+    checkpoint({**trip(key="b"), "type": "Hotel", "collection": "trips"})
 
     assert head_of(user).version == 1
     assert verdicts()[2][0] == "rejected"
