@@ -195,6 +195,10 @@ def _users(tour: Tour, user: dict[str, Any]) -> None:
     tour.ask("GET", "users/{user_id}/", **user)
 
 
+# What the feed reports of entries.
+ENTRY_EVENTS = ("rejected", "set_aside")
+
+
 def _said(content: str) -> dict[str, Any]:
     return {"kind": "message", "role": "user", "content": content}
 
@@ -359,10 +363,14 @@ def _alerts(tour: Tour, user: dict[str, Any]) -> None:
     rule = {"source": RULE, "tests": TESTS}
     tour.ask("PUT", "users/{user_id}/constraints/{name}/", rule, **named)
     tour.ask("POST", entries, {"entries": late}, **bob)
-    tour.ask("POST", entries, _task("insurance", "soon"), **user)
+    gone = {"kind": "record", "domain": "work", "type": "Task", "key": "never", "retired": True}
+    tour.ask("POST", entries, {"entries": [_task("insurance", "soon"), gone]}, **user)
     tour.examples.update(kept)
     feed = {"after": "0"}
-    tour.until("rejected entry", lambda: tour.ask("GET", "alerts/", query=feed)["rejected"])
+    tour.until(
+        "rejected entry, and value set aside",
+        lambda: all(tour.ask("GET", "alerts/", query=feed)[name] for name in ENTRY_EVENTS),
+    )
     (paused,) = tour.until(
         "paused constraint", lambda: tour.ask("GET", "paused-constraints/")["results"]
     )
