@@ -57,10 +57,15 @@ class Class:
 
     def field(self, name: str) -> Field | None:
         """Return the field with this name, or None."""
-        return next((field for field in self.fields if field.name == name), None)
+        return self._by_name.get(name)
 
-    def keys(self) -> dict[str, str]:
-        """Return each field's name by its name in the caller's data, `set_aside` excepted."""
+    @cached_property
+    def _by_name(self) -> Mapping[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """Each field's name by its name in the caller's data, `set_aside` excepted."""
         return {
             field.name if field.original is None else field.original: field.name
             for field in self.fields

@@ -11,7 +11,8 @@ import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from memory.project.apply import collection_for, find_unretired, free_key
 from memory.project.conform import (
@@ -197,8 +198,10 @@ def field_names(class_: Class, data: Mapping[str, object]) -> dict[str, str]:
     A key has the field that was made for it, and no two keys have the same. Keys that are field
     names as they are come first, so that they keep their names whatever the order of the keys is.
     """
-    known = class_.keys()
+    known = class_.keys
     names = {key: known[key] for key in data if key in known}
+    if len(names) == len(data):
+        return names
     new = [(key, field_name_for(key)) for key in data if key not in names]
     taken = {*known.values(), SET_ASIDE}
     for key, name in sorted(new, key=lambda pair: pair[0] != pair[1]):
@@ -223,13 +226,12 @@ class _Items(Generic[_Item]):
     set_aside: Mapping[int | str, object]
 
 
-@dataclass(frozen=True)
-class _Fitted:
+class _Fitted(NamedTuple):
     """A value, the type that its field needs for it, and the items of it that are set aside."""
 
     type: Type
     value: Value
-    set_aside: Mapping[int | str, object] = field(default_factory=dict)
+    set_aside: Mapping[int | str, object] = MappingProxyType({})
 
 
 def _fit_part(value: object, declared: Type) -> _Fitted:
@@ -288,8 +290,9 @@ class _Draft:
     ) -> dict[str, Value]:
         fields: dict[str, Value] = {}
         set_aside: dict[str, Any] = {}
+        known = self.domain.classes[name]
         for key, field_name in field_names(self.domain.classes[name], data).items():
-            old = self.domain.classes[name].field(field_name)
+            old = known.field(field_name)
             declared = old.type if old else UNKNOWN
             is_first = without_none(declared) == UNKNOWN
             try:
@@ -300,9 +303,8 @@ class _Draft:
                 fitted = _fit_part(data[key], declared)
                 set_aside[field_name] = conform(data[key], ANY, self.domain, field_name)
             fields[field_name] = fitted.value
-            set_aside |= {
-                item_name(field_name, item): raw for item, raw in fitted.set_aside.items()
-            }
+            for item, raw in fitted.set_aside.items():
+                set_aside[item_name(field_name, item)] = raw
             if old is None:
                 type_ = fitted.type if is_new else optional(fitted.type)
                 original = key if key != field_name else None
@@ -379,10 +381,12 @@ class _Draft:
         else:
             where = f"{self.domain.name}.{owner}.{name}"
             fitted = self._fit_scalar(value, UNKNOWN if is_new else declared, where)
+        if fitted.type is declared:
+            return fitted
         type_ = join(declared, fitted.type)
         if type_ is None and not is_new:
             raise _Misfit
-        return replace(fitted, type=type_ or union(declared, fitted.type))
+        return fitted._replace(type=type_ or union(declared, fitted.type))
 
     def _fit_scalar(self, value: object, declared: Type, where: str) -> _Fitted:
         type_ = declared
