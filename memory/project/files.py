@@ -212,7 +212,9 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
     return [
         replace(edit, fields=fields),
         *(
-            AddField(edit.domain, edit.name, field.name, field.type, field.default)
+            AddField(
+                edit.domain, edit.name, field.name, field.type, field.default, field.original
+            )
             for field in references
         ),
     ]
@@ -305,7 +307,9 @@ def _define_enum(domain: Domain, enumeration: Enumeration) -> Edit:
 
 def _define_class(domain: Domain, class_: Class) -> Edit:
     kind: Kind = "record" if class_.is_record else "object"
-    fields = tuple(FieldSpec(f.name, format_type(f.type), f.default) for f in class_.fields)
+    fields = tuple(
+        FieldSpec(f.name, format_type(f.type), f.default, f.original) for f in class_.fields
+    )
     collection = next(iter(domain.collections_of(class_.name)), None)
     return DefineClass(
         domain.name, class_.name, fields, kind, collection=collection, doc=class_.doc
@@ -326,13 +330,15 @@ def _of_class(domain: Domain, old: Class, new: Class, where: str) -> Iterator[Ed
         known = old.field(field.name)
         type_ = format_type(field.type)
         if known is None:
-            yield AddField(domain.name, new.name, field.name, type_, field.default)
+            default, original = field.default, field.original
+            yield AddField(domain.name, new.name, field.name, type_, default, original)
             continue
         if known.type != field.type:
             yield WidenField(domain.name, new.name, field.name, type_)
-        elif known.default != field.default:
+        elif (known.default, known.original) != (field.default, field.original):
             raise EditError(
-                "default_changed", f"{named}.{field.name} has a different default: keep the old one"
+                "default_changed",
+                f"{named}.{field.name} has a different default or original name: keep the old one",
             )
 
 

@@ -85,7 +85,7 @@ def recorded() -> dict[str, list[dict[str, Any]]]:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON, typed or not, in one form: without nulls, and with numbers and times compared."""
+    """Return JSON, typed or not, in one form: without nulls, numbers and times as values."""
     match value:
         case {"$date": text} | {"$int": text} | {"$datetime": text}:
             return plain(text)

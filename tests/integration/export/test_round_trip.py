@@ -23,6 +23,7 @@ from memory.recall import retrieval
 from memory.users import create_user
 from tests.integration.export.conftest import assert_green, record
 from tests.integration.imports.test_imports import PAPER
+from tests.steps import settle_records
 from tests.unit.project.examples import rich_project
 from tests.unit.project.support import trips_project
 from workers import tasks
@@ -226,3 +227,33 @@ def test_states_that_a_model_wrote_come_back_byte_for_byte(
     take(eve, imports.read_zip(content))
     assert zip_of(eve) == content
     assert dump(eve) == dump(user)
+
+
+def test_original_names_and_values_set_aside_come_along(
+    user: MemoryUser, eve: MemoryUser, api: APIClient, work: Callable[[], None], say: Any
+) -> None:
+    for number, data in enumerate(
+        (
+            {"First Name": "Ida", "due": "2026-05-31", "hourly": {"08:00": 4.1}, "tags": [1]},
+            {"First Name": 7, "due": "TBD", "hourly": {"08:00": "n/a"}, "tags": ["x", 2]},
+        )
+    ):
+        say(record("Contact", str(number), **data))
+    content = zip_of(user)
+
+    answer = api.post("/v1/users/eve/import/?wait=0", content, content_type="application/zip")
+    work()
+
+    run = Run.objects.get(pk=answer.data["id"])
+    assert run.outcome == "ok", run.error
+    again, first = files_in(zip_of(eve)), files_in(content)
+    assert 'metadata={"name": "First Name"}' in first["domains/travel/schema.py"]
+    assert "set_aside={" in first["domains/travel/state.py"]
+    assert {path: SOURCES.sub("", text) for path, text in again.items()} == {
+        path: SOURCES.sub("", text) for path, text in first.items()
+    }
+    # The same payload finds the same fields.
+    seqs = settle_records(
+        eve, {"domain": "travel", "type": "Contact", "data": {"First Name": "Bo"}}
+    )
+    assert 'first_name="Bo"' in files_in(zip_of(eve))["domains/travel/state.py"], seqs
