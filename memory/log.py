@@ -404,6 +404,7 @@ def record_entry(entry: LogEntry) -> RecordEntry:
         collection=statement.get("collection"),
         data=statement.get("data", {}),
         retired=statement.get("retired", False),
+        occurred_at=entry.occurred_at,
     )
 
 
@@ -417,7 +418,13 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
     return {
         outcome.seq: outcome
         for outcome in decided.select_related("checkpoint").only(
-            "user", "seq", "outcome", "reason", "decided_at", "checkpoint__version"
+            "user",
+            "seq",
+            "outcome",
+            "reason",
+            "superseded_by",
+            "decided_at",
+            "checkpoint__version",
         )
     }
 

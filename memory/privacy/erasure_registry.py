@@ -85,7 +85,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     EntryOutcome: Erasure(
         Method.DELETE,
         content=("reason",),
-        kept=("id", "user", "seq", "outcome", "checkpoint", "decided_at"),
+        kept=("id", "user", "seq", "outcome", "superseded_by", "checkpoint", "decided_at"),
     ),
     Lane: Erasure(
         Method.DELETE,
@@ -106,7 +106,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     RecordLocation: Erasure(
         Method.DELETE,
         content=("domain", "collection", "key", "path"),
-        kept=("id", "user", "added_version", "retired_version"),
+        kept=("id", "user", "added_version", "retired_version", "ended_by"),
     ),
     Redaction: Erasure(
         Method.DELETE,

@@ -5,10 +5,12 @@ type is widened to a common type that loses no information; if there is no such 
 rejected.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from memory.project.apply import collection_for, find_unretired, free_key
+from memory.project import folding
+from memory.project.apply import collection_for, free_key
 from memory.project.conform import conform, infer_scalar, looks_like_date, normal_fields, shown
 from memory.project.edits import (
     Add,
@@ -17,7 +19,7 @@ from memory.project.edits import (
     Edit,
     FieldSpec,
     Kind,
-    Retire,
+    RetireEarlier,
     Update,
     WidenField,
 )
@@ -33,6 +35,7 @@ from memory.project.names import (
     check_lower_name,
     escape_collection,
     escape_field_name,
+    key_of_entry,
     singular,
     unused,
 )
@@ -58,7 +61,10 @@ from memory.project.values import RecordId, Struct, Value
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """A typed log entry: one record's data, or its retirement."""
+    """A typed log entry: one record's data, or its retirement.
+
+    Without `occurred_at`, the entry is newer than all that the project is based on.
+    """
 
     seq: int
     domain: str
@@ -67,31 +73,61 @@ class RecordEntry:
     collection: str | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     retired: bool = False
+    occurred_at: datetime.datetime | None = None
+
+    @property
+    def moment(self) -> folding.Moment:
+        """The entry's place in the order in which entries occurred."""
+        assert self.occurred_at is not None
+        return self.occurred_at, self.seq
+
+    def field_names(self) -> Collection[str]:
+        """Return the names of the fields that the entry sets."""
+        return _escaped(self.data, f"{self.domain}.{self.type}").keys()
+
+    def may_have_key(self, key: str) -> bool:
+        """Return whether `key` is the key of the entry's record, given or generated."""
+        if self.key is not None:
+            return self.key == key
+        base = key_of_entry(self.type, self.seq)
+        return key == base or key.startswith(f"{base}-")
+
+
+def record_id_of(project: Project, entry: RecordEntry) -> RecordId | None:
+    """Return the record that an entry with a key is about; None if the entry is malformed."""
+    domain = project.outline.domains.get(entry.domain) or Domain(entry.domain)
+    try:
+        return _record_id(project, domain, entry)
+    except EditError:
+        return None
 
 
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     """Return the edits that would add an entry to the project, without changing the project.
 
-    An entry with a new key becomes an Add, and an entry with a known key becomes an Update of the
-    fields that differ, preceded by any schema edits that are needed. Raises EditError if the entry
-    is malformed, clashes with the schema or uses a retired key.
+    An entry with a new or retired key becomes an Add, and an entry with a known key becomes an
+    Update of the fields that differ, preceded by any schema edits that are needed. A late entry
+    contributes only what newer entries leave (`memory.project.folding`), possibly nothing, and the
+    reason is noted in the project. Raises EditError if the entry is malformed or clashes with the
+    schema.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
     domain = project.outline.domains.get(entry.domain) or Domain(entry.domain)
     record_id = _record_id(project, domain, entry)
-    location = find_unretired(project, record_id)
-    sources = (entry.seq,)
+    draft, sources = _Draft(domain), (entry.seq,)
+    record = project.record(record_id)
     if entry.retired:
-        if location is None:
-            raise EditError(
-                "unknown_key", f"{'.'.join(record_id)} does not exist: it cannot be retired"
-            )
-        return [Retire(*record_id, sources)]
-    where = f"{entry.domain}.{entry.type}"
-    data = _escaped(entry.data, where)
-    draft = _Draft(domain)
-    if location is None:
+        retirement = folding.retirement(project, record_id, entry)
+        if record and isinstance(retirement, RetireEarlier):
+            draft.make_optional(record.class_name, retirement.clears)
+        return [*draft.edits(), retirement] if retirement else []
+    data = _escaped(entry.data, f"{entry.domain}.{entry.type}")
+    contributed = folding.fields_to_set(project, record_id, entry, data.keys())
+    if contributed is None:
+        return []
+    data = {name: data[name] for name in contributed}
+    if record is None:
         fields = draft.fit_object(entry.type, data, is_record=True)
         class_ = draft.domain.classes[entry.type]
         edit = Add(
@@ -103,8 +139,6 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
             collection=record_id.collection,
         )
         return [*draft.edits(), edit]
-    record = project.record(record_id)
-    assert record, "it was found a moment ago"
     fields = draft.fit_fields(entry.type, data)
     class_ = draft.domain.classes[entry.type]
     current = {f.name: record.fields.get(f.name, f.default) for f in class_.fields}
@@ -188,11 +222,14 @@ class _Draft:
             return self._fit_new_class(name, data, is_record=is_record)
         fields = self.fit_fields(name, data, is_record=is_record)
         class_ = self.domain.classes[name]
-        missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
-        for field_ in class_.fields:
-            if field_.name in missing:
-                self._set_field(name, Field(field_.name, optional(field_.type)))
+        self.make_optional(name, {f.name for f in class_.fields} - fields.keys())
         return fields
+
+    def make_optional(self, name: str, missing: Collection[str]) -> None:
+        """Make those of these fields that are required optional, since a record lacks them."""
+        for field_ in self.domain.classes[name].fields:
+            if field_.name in missing and field_.default is REQUIRED:
+                self._set_field(name, Field(field_.name, optional(field_.type)))
 
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True

@@ -15,6 +15,7 @@ from django.db import Error
 
 from memory import checkpoints, copies, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.earlier_entries import LoggedEntries
 from memory.log import record_entry
 from memory.models import Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
@@ -30,7 +31,8 @@ from memory.project import (
     compile_record,
     edit_to_json,
 )
-from memory.project.edits import Retire, Update
+from memory.project.edits import Retire, RetireEarlier, Update
+from memory.project.folding import Remark
 from memory.project.names import key_of_entry
 from memory.work import lanes, leases
 from memory.work.hints import send_hint
@@ -94,11 +96,11 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
         decisions = [
             Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])
             if entry.seq in draft.rejected
-            else Decision(entry.seq, Outcome.COVERED)
+            else _covered(entry.seq, draft.change.remarks.get(entry.seq))
             for entry in entries
         ]
         try:
-            if not draft.change.files:
+            if not (draft.change.files or draft.change.ended):
                 checkpoints.decide(lane, user, decisions)
                 return
             candidate = Candidate(
@@ -125,6 +127,13 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
                 **draft.verdict.counts,
             )
             return
+
+
+def _covered(seq: int, remark: Remark | None) -> Decision:
+    if remark is None:
+        return Decision(seq, Outcome.COVERED)
+    reason = f"{remark.code}: {remark.message}"
+    return Decision(seq, Outcome.COVERED, reason, superseded_by=remark.newer or None)
 
 
 @dataclass(frozen=True)
@@ -184,8 +193,11 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
         statement.key or key_of_entry(statement.type, statement.seq)
         for statement in statements.values()
     ]
+    earlier = LoggedEntries(user, statements.values())
     while True:
         project = checkpoints.open_project(user.head, user, keys=keys)
+        project.earlier = earlier
+        earlier.look_up(project)
         edits: list[Edit] = []
         for entry in entries:
             if entry.seq in rejected:
@@ -225,7 +237,7 @@ def _refuse_collision(
     if merge is None:
         return
     for edit in edits:
-        if isinstance(edit, Retire) or (isinstance(edit, Update) and edit.fields):
+        if isinstance(edit, Retire | RetireEarlier) or (isinstance(edit, Update) and edit.fields):
             record_id = RecordId(edit.domain, edit.collection, edit.key)
             record = project.record(record_id)
             sources = set(record.sources) if record else set()
