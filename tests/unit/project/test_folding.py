@@ -4,6 +4,7 @@ Run more histories with `UAC_EXAMPLES=30 pytest tests/unit/project/test_folding.
 """
 
 import datetime
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.project import EditError, Project, RecordEntry, Retire, apply, compile_record
+from memory.project import (
+    EditError,
+    Project,
+    RecordEntry,
+    Retire,
+    RetireEarlier,
+    apply,
+    compile_record,
+)
 from memory.project.folding import KnownEntries
 from tests.properties import examples
 
@@ -49,7 +58,7 @@ def fold(entries: Sequence[RecordEntry]) -> State:
 
 def settle(batches: Sequence[Sequence[RecordEntry]]) -> tuple[Store, dict[int, str]]:
     """Settle batch after batch as the server does; return the result and the remarks' codes."""
-    store, codes = Store(Project.empty()), {}
+    store, codes = Store(Project.empty()), dict[int, str]()
     known = [one for batch in batches for one in batch]
     for batch in batches:
         project = store.open()
@@ -69,14 +78,16 @@ def state_of(store: Store) -> State:
     for domain in project.outline.domains.values():
         for name in domain.collections:
             for record_id, record in project.records(domain.name, name):
-                fields = {k: v for k, v in record.fields.items() if v is not None}
+                fields: dict[str, object] = {
+                    name: value for name, value in record.fields.items() if value is not None
+                }
                 found[record_id.key] = fields, set(record.sources)
     return found
 
 
 def cut(entries: Sequence[RecordEntry], ends: Sequence[int]) -> list[Sequence[RecordEntry]]:
     bounds = [0, *sorted({end for end in ends if end < len(entries)}), len(entries)]
-    return [entries[a:b] for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+    return [entries[a:b] for a, b in itertools.pairwise(bounds) if a < b]
 
 
 _DATA = st.dictionaries(
@@ -272,21 +283,12 @@ def test_an_edit_may_not_keep_entries_that_are_not_behind_the_record() -> None:
     (retire,) = compile_record(project, entry(2, 2, retired=True))
     assert isinstance(retire, Retire)
 
-    for keeps in ([], [7]):
-        from memory.project import edit_from_json
-
+    for keeps in ((), (7,)):
         with pytest.raises(EditError) as refused:
             apply(
                 project,
-                edit_from_json(
-                    {
-                        "op": "retire_earlier",
-                        "domain": "life",
-                        "collection": "things",
-                        "key": "a",
-                        "sources": [2],
-                        "keeps": keeps,
-                    }
+                RetireEarlier(
+                    retire.domain, retire.collection, retire.key, sources=(2,), keeps=keeps
                 ),
             )
         assert refused.value.code == "malformed"

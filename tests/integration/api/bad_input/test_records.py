@@ -156,9 +156,7 @@ def test_a_batch_of_faults_alone_leaves_the_head(
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (trip({"a": 1}, key="gone"), ["travel.trips.gone was retired", "never reused"]),
         (trip({"a": 1}, collection="hotels"), ["travel.hotels contains Hotel records, not Trip"]),
-        ({**trip({}, key="nope"), "retired": True}, ["nope", "does not exist"]),
         (trip({"a": 1}, type="TripHotel"), ["travel.TripHotel is not a record class"]),
     ],
 )
@@ -166,8 +164,7 @@ def test_a_record_that_cannot_be_where_it_wants_to(
     api: APIClient, user: MemoryUser, work: Work, entry: dict[str, Any], words: list[str]
 ) -> None:
     known = [
-        trip({**KNOWN}, key="gone"),
-        trip({}, key="gone", retired=True),
+        trip({**KNOWN}),
         trip({"name": "Excelsior"}, type="Hotel"),
     ]
     assert api.post(ENTRIES, {"entries": known}).status_code == 202
