@@ -13,10 +13,19 @@ from django.db.models import Exists, OuterRef, Q
 from django.db.models.fields.json import KT
 
 from memory import log
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
-from memory.project import Domain, Outline, Project, Record, RecordEntry, RecordId, Retire
+from memory.project import (
+    Domain,
+    Outline,
+    Project,
+    ProjectError,
+    Record,
+    RecordEntry,
+    RecordId,
+    Retire,
+)
 from memory.project.apply import collection_for
 from memory.project.folding import Contribution, Moment, Stated, is_about, last_stated
 from memory.project.names import key_of_entry
@@ -32,6 +41,7 @@ class LoggedEntries:
 
     def __init__(self, user: MemoryUser, batch: Collection[RecordEntry]) -> None:
         self._user = user
+        self._batch = batch
         self._typed = {entry.seq: entry for entry in batch}
         self._occurred = {entry.seq: entry.moment[0] for entry in batch}
         # Only entries that occurred since then can be newer than one in the batch.
@@ -42,16 +52,32 @@ class LoggedEntries:
         self._others: set[int] = set()
 
     def look_up(self, project: Project) -> None:
-        """Find out, with one query, which entries behind the batch's records may be newer."""
-        seqs: set[int] = set()
-        for entry in self._typed.values():
-            record_id = record_id_of(project, entry) if entry.key is not None else None
+        """Find out, with one query, which entries behind the batch's records may be newer.
+
+        If some are, another query reads the entries behind those records.
+        """
+        behind: list[tuple[RecordEntry, Sequence[int]]] = []
+        unknown: set[RecordId] = set()
+        for entry in self._batch:
+            try:
+                record_id = record_id_of(project, entry) if entry.key is not None else None
+                record = project.record(record_id) if record_id else None
+            except ProjectError:  # compiling the entry will fail likewise, and say why
+                continue
             location = project.find(record_id) if record_id else None
-            if record_id and location:
-                record = project.record(record_id)
-                seqs.update(record.sources if record else ())
-                seqs.update(() if location.ended_by is None else (location.ended_by,))
-        self._look_up(seqs)
+            if record_id is None or location is None:
+                continue
+            if record is not None:
+                behind.append((entry, record.sources))
+            if location.ended_by is not None:
+                behind.append((entry, [location.ended_by]))
+            elif location.retired:
+                unknown.add(record_id)
+        for record_id, sources in _retirements(self._user, unknown).items():
+            project.note_ended(record_id, sources)
+        self._look_up({seq for _, seqs in behind for seq in seqs})
+        late = [seqs for entry, seqs in behind if self.newer(seqs, entry.moment)]
+        self._read({seq for seqs in late for seq in seqs})
 
     def _look_up(self, seqs: set[int]) -> None:
         unknown = seqs - self._occurred.keys() - self._old
@@ -64,6 +90,8 @@ class LoggedEntries:
 
     def newer(self, seqs: Collection[int], moment: Moment) -> list[int]:
         """Return those of these entries that come after this moment, in ascending order."""
+        if self._old.issuperset(seqs):
+            return []
         self._look_up({*seqs})
         known = ((self._occurred[seq], seq) for seq in seqs if seq in self._occurred)
         return sorted(seq for occurred_at, seq in known if (occurred_at, seq) > moment)
@@ -84,7 +112,10 @@ class LoggedEntries:
 
     def _read(self, seqs: set[int]) -> None:
         missing = seqs - self._typed.keys() - self._others
-        for entry in LogEntry.objects.filter(user=self._user, seq__in=missing):
+        if not missing:
+            return
+        found = LogEntry.objects.filter(user=self._user, seq__in=missing)
+        for entry in found.only("user", "seq", "kind", "occurred_at", "data"):
             self._occurred[entry.seq] = entry.occurred_at
             if entry.kind == EntryKind.RECORD and entry.data is not None:
                 self._typed[entry.seq] = log.record_entry(entry)
@@ -103,6 +134,29 @@ class LoggedEntries:
             for domain, key, fields, sources in _values_set(edits):
                 found.setdefault((domain, key), []).append((fields, sources))
         return found
+
+
+def _retirements(user: MemoryUser, records: Collection[RecordId]) -> dict[RecordId, list[int]]:
+    """Return the entries that retired these records, according to the edits of the versions.
+
+    The index does not name them if it was written by a release that did not store them. Nothing is
+    returned for records that were not retired, but excluded by a rollback.
+    """
+    if not records:
+        return {}
+    rows = RecordLocation.objects.filter(user=user, key__in={record.key for record in records})
+    retired = rows.filter(ended_by=None, retired_version__isnull=False)
+    versions = Checkpoint.objects.filter(
+        user=user, version__in=retired.order_by().values("retired_version")
+    )
+    found = {}
+    for edits in versions.order_by("version").values_list("edits", flat=True):
+        for edit in edits:
+            if edit["op"] == Retire.op and not edit.get("redacted"):
+                record_id = RecordId(edit["domain"], edit["collection"], edit["key"])
+                if record_id in records:
+                    found[record_id] = edit["sources"]
+    return found
 
 
 def _values_set(

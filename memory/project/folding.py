@@ -115,13 +115,14 @@ def fields_to_set(
     Returns None if the record was retired after the entry occurred, so that the entry belongs to an
     earlier life of the record. The reason for leaving out any field is noted in the project.
     """
-    record, newer = project.record(record_id), _newer(project, record_id, entry)
-    location = project.find(record_id)
+    newer = _newer(project, record_id, entry)
+    if not newer:
+        return names
+    location, record = project.find(record_id), project.record(record_id)
     if location and location.ended_by in newer:
         _note(project, entry, SUPERSEDED, [location.ended_by], f"retired {'.'.join(record_id)}")
         return None
-    if record is None or not newer:
-        return names
+    assert record is not None, "the newer entries are behind it"
     assert project.earlier is not None
     stated = project.earlier.stated(record_id, record)
     left = {

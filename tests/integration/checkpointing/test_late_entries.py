@@ -455,3 +455,28 @@ def _records(state: Any) -> dict[str, Any]:
         for name, record in state.items()
         if name.count(".") == 2
     }
+
+
+def test_a_retirement_stored_by_an_earlier_release_counts(user: MemoryUser, say: Say) -> None:
+    say(1, to="Rome")
+    gone = say(5, retired=True)
+    RecordLocation.objects.filter(user=user).update(ended_by=None)
+
+    late = say(3, to="Oslo")
+
+    assert remark(user, late) == ("superseded", [gone])
+    assert location(user).ended_by == gone
+
+
+@pytest.mark.usefixtures("without_gate")
+def test_late_entries_are_compared_with_few_queries(user: MemoryUser) -> None:
+    settle(user, *(said(9, f"k{number}", to="x") for number in range(50)))
+
+    def queries(day: int, number: int) -> int:
+        drafts = [said(day, f"k{one}", to="y") for one in range(number)]
+        log.append(user, drafts, source="test")
+        with CaptureQueriesContext(connection) as captured:
+            tasks.checkpoint_records(user.pk)
+        return len(captured)
+
+    assert queries(2, 50) == queries(3, 1)
