@@ -45,7 +45,15 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
     )
-    paths = {location.path for location in locations if _id_of(location) in wanted}
+    paths = set()
+    for location in locations:
+        if _id_of(location) not in wanted:
+            continue
+        if location.ended_by is None:
+            paths.add(location.path)
+        else:  # in an earlier life, the record may have been in another file of its domain
+            home = f"domains/{location.domain}/"
+            paths |= {path for path in checkpoint.tree if path.startswith(home)}
     found = differences.records_in(checkpoint, paths)
     return {record: value for record, (_, value) in found.items() if record in wanted}
 

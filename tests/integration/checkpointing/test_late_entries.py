@@ -23,10 +23,11 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.workspaces import Scope
 from memory.operations.verification import problems
 from memory.privacy import redaction
+from memory.project import RecordId
 from memory.temporal import history, rollback
 from memory.users import create_user
 from tests.conftest import new_client
-from tests.edits import update
+from tests.edits import retire, update
 from tests.integration.checkpointing.conftest import Propose, Records, constraint
 from tests.integration.merging.test_merging import merged
 from tests.integration.time.test_told import state_of
@@ -204,6 +205,21 @@ def test_what_a_correction_set_is_not_overwritten_by_what_occurred_before(
     assert fields_of("travel.trips")["t"] == {"to": "Oslo", "cost": 300}
 
 
+def test_what_somebody_retired_by_an_edit_is_ended_with_all_it_was_based_on(
+    user: MemoryUser, say: Say, propose: Propose, fields_of: Records
+) -> None:
+    newest = say(9, to="Rome")
+    said_so = Draft(kind=EntryKind.FACT, content="The trip to Rome is off.", occurred_at=on(4))
+    (fact,) = log.append(user, [said_so], source="test")
+    run = propose(retire("travel.trips.t", fact.seq))
+    assert run.outcome == "ok", run.output
+
+    late = say(6, cost=1)
+    assert remark(user, late) == ("superseded", [newest])
+    say(10, to="Rome", cost=2)
+    assert fields_of("travel.trips") == {"t": {"to": "Rome", "cost": 2}}
+
+
 # -- Lives ----------------------------------------------------------------------------------------
 
 
@@ -271,9 +287,13 @@ def test_a_retirement_that_arrives_before_its_record_is_kept(
 
 def test_a_full_file_moves_a_record_that_comes_back(user: MemoryUser, say: Say) -> None:
     settle(user, *(said(1, f"k{number}", to="x" * 900) for number in range(80)))
-    old = location(user, "k0").path
+    old, first = location(user, "k0").path, head_of(user)
 
     settle(user, said(2, "k0", retired=True), said(3, "k0", to="y"))
+
+    record_id = RecordId("travel", "trips", "k0")
+    assert provenance.read_records(first, [record_id])[record_id]["sources"] == [1]
+    assert provenance.read_records(head_of(user), [record_id])[record_id]["sources"] == [82]
 
     assert location(user, "k0").path != old
     assert state_of(head_of(user))["travel.trips.k0"]["fields"] == {"to": "y"}
