@@ -122,6 +122,8 @@ class _Search:
         self._lines: set[str] = set()
         # Maps the name of each constraint based on the entries to the other entries it cites.
         self._constraints: dict[str, set[int]] = {}
+        # Those of the entries that retired records.
+        self._retiring: set[int] = set()
         # Maps paths to hashes for the legacy files imported by one of the entries.
         self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
@@ -144,9 +146,14 @@ class _Search:
                     self._look_back(before, path, found.keys() - traces.records)
                     traces.records |= found.keys()
         for edit in checkpoint.edits:
-            if self._cites(edit) and edit.get("domain") and edit.get("key"):
+            if not self._cites(edit):
+                continue
+            retires = edit["op"] in _RETIREMENTS
+            if retires:
+                self._retiring |= self._seqs.intersection(edit["sources"])
+            if edit.get("domain") and edit.get("key"):
                 traces.keys.add((edit["domain"], edit["key"]))
-                if edit["op"] in _RETIREMENTS:
+                if retires:
                     record_id = RecordId(edit["domain"], edit["collection"], edit["key"])
                     traces.ended[record_id] = self._sources(before, record_id)
         self._look_at_constraints(checkpoint, before)
@@ -189,6 +196,9 @@ class _Search:
     def _fold_ended_again(self) -> None:
         """Add to `ended` all typed entries about these records, and take them from the head."""
         ended, earlier = self.traces.ended, self.traces.earlier
+        # An edit that an earlier redaction cleared no longer names its record.
+        for row in RecordLocation.objects.filter(user=self._user, ended_by__in=self._retiring):
+            ended.setdefault(RecordId(row.domain, row.collection, row.key), set())
         if not ended:
             return
         for record_id, entries in entries_about(self._user, ended).items():

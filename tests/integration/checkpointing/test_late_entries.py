@@ -26,7 +26,7 @@ from memory.privacy import redaction
 from memory.project import RecordId
 from memory.temporal import history, rollback
 from memory.users import create_user
-from tests.conftest import new_client
+from tests.conftest import finish_work, new_client
 from tests.edits import retire, update
 from tests.integration.checkpointing.conftest import Propose, Records, constraint
 from tests.integration.merging.test_merging import merged
@@ -83,7 +83,7 @@ def api(workspace: Workspace) -> APIClient:
 @pytest.fixture
 def without_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the compiler alone judge the entries."""
-    monkeypatch.setattr(gate, "judge", lambda *_: Verdict())
+    monkeypatch.setattr(gate, "judge", lambda *_, **__: Verdict())
 
 
 def location(user: MemoryUser, key: str = "t") -> RecordLocation:
@@ -440,14 +440,19 @@ _NUMBERS = itertools.count()
 
 @pytest.mark.usefixtures("without_gate")
 @settings(
-    max_examples=examples(4),
+    max_examples=examples(3),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     deadline=None,
 )
-@given(batches=st.lists(st.lists(_TOLD, min_size=1, max_size=4), min_size=1, max_size=4))
+@given(
+    batches=st.lists(st.lists(_TOLD, min_size=1, max_size=4), min_size=1, max_size=4),
+    redacted=st.sets(st.integers(1, 16), max_size=4),
+)
 def test_the_state_is_that_of_the_order_of_occurrence(
-    workspace: Workspace, batches: list[list[tuple[str, int, int, dict[str, Any]]]]
+    workspace: Workspace,
+    batches: list[list[tuple[str, int, int, dict[str, Any]]]],
+    redacted: set[int],
 ) -> None:
     def drafts(batch: Sequence[tuple[str, int, int, dict[str, Any]]]) -> list[Draft]:
         return [
@@ -458,11 +463,26 @@ def test_the_state_is_that_of_the_order_of_occurrence(
     user = create_user(workspace, f"late-{next(_NUMBERS)}", metadata=None)
     for batch in batches:
         settle(user, *drafts(batch))
-        # The present state is what was true, as far as it is known, by the entries' own times.
-        present, true = state_of(user.head), state_of(history.by_occurred(user).checkpoint)
-        assert _records(present) == _records(true)
+        assert _present(user) == _true(user)
         assert list(problems(user)) == []
     assert not EntryOutcome.objects.filter(user=user).exclude(outcome=Outcome.COVERED).exists()
+
+    # Without some of the entries, it is what the others say, as if those had never been there.
+    for seq in sorted(redacted & {*range(1, user.last_seq + 1)}):
+        redaction.redact(user, [seq], by="test", reason="")
+        finish_work()
+        user.refresh_from_db()
+        assert _present(user) == _true(user)
+        assert list(problems(user)) == []
+
+
+def _present(user: MemoryUser) -> dict[str, Any]:
+    return _records(state_of(user.head))
+
+
+def _true(user: MemoryUser) -> dict[str, Any]:
+    """Return what was true, as far as it is known now, by the entries' own times."""
+    return _records(state_of(history.by_occurred(user).checkpoint))
 
 
 def _records(state: Any) -> dict[str, Any]:
