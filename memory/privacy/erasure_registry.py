@@ -73,8 +73,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         Method.PSEUDONYMISE,
         content=("user_id", "metadata", "time_zone"),
         kept=("id", "public_id", "workspace", "created_at", "erased_at", "last_seq", "last_hash",
-              "last_given_time", "log_bytes", "head", "redacting_since", "merged_into", "alerts_version",
-              "alerts_instant", "constraints_due_at", "constraints_changed_at"),
+              "last_given_time", "log_bytes", "head", "redacting_since", "merged_into",
+              "alerts_version", "alerts_instant", "constraints_due_at", "constraints_changed_at"),
     ),
     LogEntry: Erasure(
         Method.REDACT,
