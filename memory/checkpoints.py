@@ -26,6 +26,7 @@ from memory.models import (
     Checkpoint,
     EntryOutcome,
     Lane,
+    LogEntry,
     MemoryUser,
     RecordLocation,
     Run,
@@ -34,7 +35,7 @@ from memory.models.alerts import AlertEventKind, AlertState
 from memory.models.checkpoints import Origin
 from memory.models.leased import LeasedWork
 from memory.models.log import Outcome
-from memory.project import Change, Location, Outline, Project
+from memory.project import Change, Location, Outline, Project, RecordId
 from memory.project.legacy import is_legacy
 from memory.work import lanes, leases, runs
 
@@ -58,6 +59,7 @@ class Decision:
     outcome: str
     reason: str = ""
     set_aside: Sequence[str] = ()
+    superseded_by: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +120,7 @@ def _locations(
             row.path,
             retired=row.retired_version is not None
             and (version is None or row.retired_version <= version),
+            ended_by=row.ended_by,
         )
         for row in RecordLocation.objects.filter(user=user, **where)
         if version is None or row.added_version <= version
@@ -300,6 +303,7 @@ def _decide(
             checkpoint=checkpoint,
             reason=decision.reason,
             set_aside=list(decision.set_aside),
+            superseded_by=decision.superseded_by,
             decided_at=at,
         )
         for decision in decisions
@@ -365,7 +369,7 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.added
     ]
-    # A record added and retired in the same change isn't in any file, but its key stays reserved.
+    # A record added and retired in the same change isn't in any file.
     transient = [
         RecordLocation(
             user=user,
@@ -376,10 +380,36 @@ def _move_records(user: MemoryUser, checkpoint: Checkpoint, change: Change) -> N
         )
         for record in change.transient
     ]
-    RecordLocation.objects.bulk_create([*added, *transient])
-    for record in change.retired:
-        found = RecordLocation.objects.filter(user=user, **record._asdict())
-        found.update(retired_version=version)
+    RecordLocation.objects.bulk_create(
+        added,
+        update_conflicts=True,  # the row of a retired record that comes back
+        unique_fields=["user", *RecordId._fields],
+        update_fields=["path", "retired_version"],
+    )
+    RecordLocation.objects.bulk_create(transient, ignore_conflicts=True)
+    ended_by = _newest_of(user, change.ended)
+    for record in {*change.retired, *change.ended}:
+        changed: dict[str, Any] = {}
+        if record in change.retired:
+            changed["retired_version"] = version
+        if record in change.ended:
+            changed["ended_by"] = ended_by[record]
+        if record in change.records:  # a record that came back may have been put into another file
+            changed["path"] = change.records[record].path
+        RecordLocation.objects.filter(user=user, **record._asdict()).update(**changed)
+
+
+def _newest_of(user: MemoryUser, entries: Mapping[RecordId, Sequence[int]]) -> dict[RecordId, int]:
+    """Return the one of each record's entries that occurred last."""
+    several = {seq for seqs in entries.values() if len(seqs) > 1 for seq in seqs}
+    occurred: dict[int, datetime.datetime] = {}
+    if several:
+        found = LogEntry.objects.filter(user=user, seq__in=several)
+        occurred = dict(found.values_list("seq", "occurred_at"))
+    return {
+        record: max(seqs, key=lambda seq: (occurred[seq], seq)) if len(seqs) > 1 else seqs[0]
+        for record, seqs in entries.items()
+    }
 
 
 def wants_constraints_run(checkpoint: Checkpoint) -> bool:

@@ -52,8 +52,8 @@ COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
 
 # An entry's number and hash depend on the previous entry's, so appending locks the user's row.
 LOCK = (
-    "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL FROM memory_memoryuser"
-    " WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
+    "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL, last_given_time"
+    " FROM memory_memoryuser WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
 )
 
 
@@ -77,7 +77,8 @@ WITH appended AS (
     WHERE user_id = %(user)s AND name = 'records' AND due_at IS NULL AND %(typed)s
 )
 UPDATE memory_memoryuser
-SET last_seq = %(last_seq)s, last_hash = %(last_hash)s, log_bytes = %(log_bytes)s
+SET last_seq = %(last_seq)s, last_hash = %(last_hash)s, log_bytes = %(log_bytes)s,
+    last_given_time = %(given_time)s
 WHERE id = %(user)s
 """  # noqa: S608  # nosec B608 # names of our own columns
 
@@ -124,10 +125,11 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
         row = cursor.fetchone()
         if row is None:
             raise MemoryUser.DoesNotExist(f"{user} is gone")
-        seq, previous, size, is_merged = row
+        seq, previous, size, is_merged, last_given_time = row
         if is_merged and any(draft.kind != EntryKind.REDACTION for draft in drafts):
             refuse_merged(MemoryUser.objects.get(pk=user.pk))
         now = timezone.now()
+        given_time = max(now, last_given_time or now)
         known = _find_by_key(user, drafts)
         entries: list[LogEntry] = []
         new: list[LogEntry] = []
@@ -138,7 +140,9 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
                 entries.append(earlier)
                 continue
             seq += 1
-            entry, length = _entry(user, seq, previous, draft, source=source, now=now)
+            entry, length = _entry(
+                user, seq, previous, draft, source=source, now=now, given_time=given_time
+            )
             previous, size = entry.hash, size + length
             if draft.idempotency_key is not None:
                 known[draft.idempotency_key] = entry
@@ -146,7 +150,7 @@ def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[Lo
             new.append(entry)
 
         if new:
-            _store(cursor, user, new, log_bytes=size, now=now)
+            _store(cursor, user, new, log_bytes=size, now=now, given_time=given_time)
             _announce_messages(user, new, now)
     return entries
 
@@ -167,6 +171,7 @@ def _store(
     *,
     log_bytes: int,
     now: datetime.datetime,
+    given_time: datetime.datetime,
 ) -> None:
     """Append the entries to the log, and wake the workers that process them."""
     typed = any(entry.kind == EntryKind.RECORD for entry in new)
@@ -180,6 +185,7 @@ def _store(
             "last_seq": new[-1].seq,
             "last_hash": bytes(new[-1].hash),
             "log_bytes": log_bytes,
+            "given_time": given_time,
             "typed": typed,
             "before": new[0].seq - 1,
             "now": now,
@@ -213,9 +219,11 @@ def _entry(
     *,
     source: str,
     now: datetime.datetime,
+    given_time: datetime.datetime | None = None,
 ) -> tuple[LogEntry, int]:
     """Build entry number `seq`; `previous` is the hash of the entry before it.
 
+    `given_time` is when an entry without a time of its own occurred; by default, now.
     Returns the entry and its size in bytes.
     """
     values = {
@@ -223,7 +231,7 @@ def _entry(
         "user_id": user.pk,
         "seq": seq,
         "kind": draft.kind,
-        "occurred_at": draft.occurred_at or now,
+        "occurred_at": draft.occurred_at or given_time or now,
         "recorded_at": now,
         "derived_from": list(draft.derived_from),
         **{name: getattr(draft, name) for name in PAYLOAD_FIELDS},
@@ -404,6 +412,7 @@ def record_entry(entry: LogEntry) -> RecordEntry:
         collection=statement.get("collection"),
         data=statement.get("data", {}),
         retired=statement.get("retired", False),
+        occurred_at=entry.occurred_at,
     )
 
 
@@ -417,7 +426,14 @@ def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
     return {
         outcome.seq: outcome
         for outcome in decided.select_related("checkpoint").only(
-            "user", "seq", "outcome", "reason", "set_aside", "decided_at", "checkpoint__version"
+            "user",
+            "seq",
+            "outcome",
+            "reason",
+            "superseded_by",
+            "set_aside",
+            "decided_at",
+            "checkpoint__version",
         )
     }
 

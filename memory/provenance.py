@@ -45,7 +45,15 @@ def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[
     locations = RecordLocation.objects.filter(
         user=checkpoint.user_id, key__in={record.key for record in wanted}
     )
-    paths = {location.path for location in locations if _id_of(location) in wanted}
+    paths = set()
+    for location in locations:
+        if _id_of(location) not in wanted:
+            continue
+        if location.ended_by is None:
+            paths.add(location.path)
+        else:  # in an earlier life, the record may have been in another file of its domain
+            home = f"domains/{location.domain}/"
+            paths |= {path for path in checkpoint.tree if path.startswith(home)}
     found = differences.records_in(checkpoint, paths)
     return {record: value for record, (_, value) in found.items() if record in wanted}
 
@@ -89,9 +97,9 @@ def _last_edits(
 ) -> Mapping[str, list[int]]:
     """Map each field to the entries cited by the edit that last set it.
 
-    Only the versions that processed the record's entries are searched. Fields that no edit in these
-    versions sets are left out: the field may be empty or have been renamed, or the record may have
-    been imported.
+    Only the versions that processed the record's entries are searched, back to where its present
+    life began. Fields that no edit in these versions sets are left out: the field may be empty or
+    have been renamed, or the record may have been imported.
     """
     settled = EntryOutcome.objects.filter(user=user, seq__in=sources, checkpoint__isnull=False)
     versions = Checkpoint.objects.filter(pk__in=settled.order_by().values("checkpoint"))
@@ -99,10 +107,17 @@ def _last_edits(
     found: dict[str, list[int]] = {}
     for edits in newest:
         for edit in reversed(edits):
+            if _retires(edit, record):
+                return found
             if _is_about(edit, record, class_name):
                 for name in edit["fields"]:
                     found.setdefault(name, sorted(edit["sources"]))
     return found
+
+
+def _retires(edit: Mapping[str, Any], record: RecordId) -> bool:
+    names = (edit.get("domain"), edit.get("collection"), edit.get("key"))
+    return edit["op"] == "retire" and names == record
 
 
 def _is_about(edit: Mapping[str, Any], record: RecordId, class_name: str) -> bool:

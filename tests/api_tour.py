@@ -363,8 +363,8 @@ def _alerts(tour: Tour, user: dict[str, Any]) -> None:
     rule = {"source": RULE, "tests": TESTS}
     tour.ask("PUT", "users/{user_id}/constraints/{name}/", rule, **named)
     tour.ask("POST", entries, {"entries": late}, **bob)
-    gone = {"kind": "record", "domain": "work", "type": "Task", "key": "never", "retired": True}
-    tour.ask("POST", entries, {"entries": [_task("insurance", "soon"), gone]}, **user)
+    misplaced = {**_task("chore", 1), "type": "Chore", "collection": "tasks"}
+    tour.ask("POST", entries, {"entries": [_task("insurance", "soon"), misplaced]}, **user)
     tour.examples.update(kept)
     feed = {"after": "0"}
     tour.until(

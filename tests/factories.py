@@ -63,11 +63,11 @@ def make_run(
 def reject(user: MemoryUser, number: int = 1, *, key: str = "missing") -> list[int]:
     """Append typed entries that the project cannot hold, settle them, and return their numbers.
 
-    They retire records that do not exist; the reasons quote the keys.
+    Their keys end with a control character, which the API would not take; the reasons quote them.
     """
     data = {"domain": "work", "type": "Task", "retired": True}
     drafts = [
-        Draft(kind=EntryKind.RECORD, data={**data, "key": f"{key}-{index}"})
+        Draft(kind=EntryKind.RECORD, data={**data, "key": f"{key}-{index}\a"})
         for index in range(number)
     ]
     entries = log.append(user, drafts, source="test")

@@ -18,7 +18,7 @@ from memory.api.serializers import MAX_NAMED, StrictSerializer, strings, validat
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunTrigger, warning_of
-from memory.project import EditError, edit_from_json
+from memory.project import EditError, proposal_from_json
 from memory.temporal import history
 from memory.work import runs
 
@@ -140,7 +140,7 @@ class ProposalSerializer(StrictSerializer):
         errors = []
         for index, edit in enumerate(edits):
             try:
-                edit_from_json(edit)
+                proposal_from_json(edit)
             except EditError as error:
                 errors.append(f"edits[{index}]: {error}")
             if len(errors) == MAX_NAMED:

@@ -159,7 +159,15 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
     state = serializers.SerializerMethodField(
         help_text="The entry's state: pending, covered, dismissed or rejected."
     )
-    reason = serializers.SerializerMethodField(help_text="Why the entry was dismissed or rejected.")
+    reason = serializers.SerializerMethodField(
+        help_text="Why the entry was dismissed or rejected; if it is covered, why it changed"
+        " nothing (superseded: newer entries are known; nothing_to_retire) or less than it says"
+        " (partly_superseded)."
+    )
+    superseded_by = serializers.SerializerMethodField(
+        help_text="The newer entries because of which a late typed entry changed nothing, or less"
+        " than it says; empty otherwise."
+    )
     set_aside = serializers.SerializerMethodField(
         help_text="The fields whose values in this entry did not fit their types: the record keeps"
         " the values as they were sent, set aside."
@@ -177,6 +185,7 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
             "state",
             "reason",
             "set_aside",
+            "superseded_by",
             "checkpoint",
             "occurred_at",
             "recorded_at",
@@ -198,8 +207,12 @@ class EntrySerializer(serializers.ModelSerializer[LogEntry]):
         return STATES[Outcome(entry.outcome.outcome) if entry.outcome else None]
 
     def get_reason(self, entry: LogEntry) -> str | None:
-        """Return why an entry was not added to the project."""
+        """Return why an entry was not added to the project, or not all of it."""
         return (entry.outcome.reason or None) if entry.outcome else None
+
+    def get_superseded_by(self, entry: LogEntry) -> list[int]:
+        """Return the newer entries that leave nothing, or less, for the entry to change."""
+        return (entry.outcome.superseded_by or []) if entry.outcome else []
 
     def get_set_aside(self, entry: LogEntry) -> list[str]:
         """Return the fields whose values in the entry did not fit."""

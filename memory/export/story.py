@@ -78,6 +78,8 @@ class _Told:
         match self.op:
             case "add" | "update" | "retire":
                 return f"{self.verb} {self.what} {self._text('key')}".rstrip()
+            case "retire_earlier":
+                return f"retires what was said before of {self.what} {self._text('key')}".rstrip()
             case "define_class":
                 return f"defines {name}"
             case "add_field":

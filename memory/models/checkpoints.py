@@ -120,7 +120,9 @@ class Checkpoint(models.Model):
 class RecordLocation(models.Model):
     """The file that contains a record, so that only this file is read when the record changes.
 
-    The row is kept after the record is retired, because a key is never reused.
+    The row is kept after the record is retired, so that an entry that arrives late but occurred
+    before the retirement doesn't bring the record back. If a newer entry does, the row describes
+    the record's new life, except for `added_version`, which is when the key was first used.
     """
 
     user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="locations")
@@ -130,6 +132,11 @@ class RecordLocation(models.Model):
     path = models.CharField(max_length=300)
     added_version = models.IntegerField()
     retired_version = models.IntegerField(null=True)
+    ended_by = models.BigIntegerField(
+        null=True,
+        help_text="The entry with the key's last retirement, by the time at which entries occurred;"
+        " entries before it are not part of the record.",
+    )
 
     class Meta:
         constraints = [

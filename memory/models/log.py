@@ -130,6 +130,12 @@ class EntryOutcome(models.Model):
         "Checkpoint", null=True, on_delete=models.PROTECT, related_name="outcomes"
     )
     reason = models.TextField(blank=True, default="")
+    superseded_by = ArrayField(
+        models.BigIntegerField(),
+        null=True,
+        help_text="The newer entries because of which the entry changed nothing, or less than it"
+        " says.",
+    )
     set_aside = ArrayField(
         models.TextField(),
         default=list,

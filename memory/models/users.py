@@ -48,6 +48,12 @@ class MemoryUser(models.Model):
     # that inserts the entries.
     last_seq = models.BigIntegerField(default=0, editable=False)
     last_hash = models.BinaryField(max_length=32, default=bytes(32), editable=False)
+    last_given_time = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="The newest time that the server gave to an entry without a time of its own."
+        " Such entries are in the order of the log, even if the clocks of servers differ.",
+    )
     log_bytes = models.BigIntegerField(
         default=0,
         editable=False,

@@ -73,8 +73,8 @@ REGISTRY: dict[type[models.Model], Erasure] = {
         Method.PSEUDONYMISE,
         content=("user_id", "metadata", "time_zone"),
         kept=("id", "public_id", "workspace", "created_at", "erased_at", "last_seq", "last_hash",
-              "log_bytes", "head", "redacting_since", "merged_into", "alerts_version",
-              "alerts_instant", "constraints_due_at", "constraints_changed_at"),
+              "last_given_time", "log_bytes", "head", "redacting_since", "merged_into",
+              "alerts_version", "alerts_instant", "constraints_due_at", "constraints_changed_at"),
     ),
     LogEntry: Erasure(
         Method.REDACT,
@@ -85,7 +85,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     EntryOutcome: Erasure(
         Method.DELETE,
         content=("reason", "set_aside"),
-        kept=("id", "user", "seq", "outcome", "checkpoint", "decided_at"),
+        kept=("id", "user", "seq", "outcome", "superseded_by", "checkpoint", "decided_at"),
     ),
     Lane: Erasure(
         Method.DELETE,
@@ -106,7 +106,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     RecordLocation: Erasure(
         Method.DELETE,
         content=("domain", "collection", "key", "path"),
-        kept=("id", "user", "added_version", "retired_version"),
+        kept=("id", "user", "added_version", "retired_version", "ended_by"),
     ),
     Redaction: Erasure(
         Method.DELETE,

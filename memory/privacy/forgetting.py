@@ -30,6 +30,7 @@ from django.db.models import (
 
 from memory.alerting import alert_events, alert_redaction
 from memory.canonical import sha256
+from memory.earlier_entries import entries_about
 from memory.models import (
     Backtest,
     BacktestFinding,
@@ -62,6 +63,7 @@ from memory.work import leases, runs
 # Matches a record's sources as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.
 _SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")
 _EMPTY = sha256("")  # hash of every package's __init__.py content
+_RETIREMENTS = ("retire", "retire_earlier")
 _CONSTRAINT_EDITS = ("write_constraint", "delete_constraint")
 _REDACTED_VERDICT = Func(F("verdict"), function="memory_redacted_verdict", output_field=JSONField())
 
@@ -76,7 +78,9 @@ class Traces:
     `keys` the (domain, key) pairs of records named by edits that cite any of the entries. For the
     newest version, `head_records` maps the affected records to their sources, `head_constraints`
     maps the affected constraints to the other entries they cite, and `head_legacy` contains the
-    paths of the affected legacy files. `earlier` and `earlier_constraints` (source and tests) hold
+    paths of the affected legacy files. `ended` maps each record that any of the entries retired to
+    the other entries behind it and its earlier lives: without the retirement, they are folded
+    again. `earlier` and `earlier_constraints` (source and tests) hold
     the state of records and constraints from before they were affected.
     """
 
@@ -88,6 +92,7 @@ class Traces:
     head_records: dict[RecordId, Sequence[int]] = field(default_factory=dict)
     head_constraints: dict[str, set[int]] = field(default_factory=dict)
     head_legacy: set[str] = field(default_factory=set)
+    ended: dict[RecordId, set[int]] = field(default_factory=dict)
     earlier: dict[RecordId, Record] = field(default_factory=dict)
     earlier_constraints: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -117,6 +122,8 @@ class _Search:
         self._lines: set[str] = set()
         # Maps the name of each constraint based on the entries to the other entries it cites.
         self._constraints: dict[str, set[int]] = {}
+        # Those of the entries that retired records.
+        self._retiring: set[int] = set()
         # Maps paths to hashes for the legacy files imported by one of the entries.
         self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
@@ -125,6 +132,7 @@ class _Search:
             before = checkpoint
             if checkpoint.pk == user.head_id:
                 self._look_at_head(checkpoint)
+        self._fold_ended_again()
 
     def _look_at(self, checkpoint: Checkpoint, before: Checkpoint | None) -> None:
         traces, tree = self.traces, checkpoint.tree
@@ -137,11 +145,17 @@ class _Search:
                     found = _records_citing(checkpoint, path, content, self._seqs)
                     self._look_back(before, path, found.keys() - traces.records)
                     traces.records |= found.keys()
-        traces.keys |= {
-            (edit["domain"], edit["key"])
-            for edit in checkpoint.edits
-            if self._cites(edit) and edit.get("domain") and edit.get("key")
-        }
+        for edit in checkpoint.edits:
+            if not self._cites(edit):
+                continue
+            retires = edit["op"] in _RETIREMENTS
+            if retires:
+                self._retiring |= self._seqs.intersection(edit["sources"])
+            if edit.get("domain") and edit.get("key"):
+                traces.keys.add((edit["domain"], edit["key"]))
+                if retires:
+                    record_id = RecordId(edit["domain"], edit["collection"], edit["key"])
+                    traces.ended[record_id] = self._sources(before, record_id)
         self._look_at_constraints(checkpoint, before)
         if checkpoint.origin == Origin.IMPORTED and checkpoint.seen_seq in self._seqs:
             known = before.tree if before else {}
@@ -168,6 +182,31 @@ class _Search:
         for record_id in records:
             if (record := known.get(record_id.collection, {}).get(record_id.key)) is not None:
                 self.traces.earlier[record_id] = record
+
+    def _sources(self, version: Checkpoint | None, record_id: RecordId) -> set[int]:
+        """Return the entries behind a record in a version, as far as it is where the index says."""
+        row = RecordLocation.objects.filter(user=self._user, **record_id._asdict()).first()
+        content = self._content(version, row.path) if row else None
+        if version is None or row is None or content is None:
+            return set()
+        domain = Outline.from_json(version.outline).domains[record_id.domain]
+        by_key = parse_state(row.path, content, domain).records.get(record_id.collection, {})
+        return set(by_key[record_id.key].sources) if record_id.key in by_key else set()
+
+    def _fold_ended_again(self) -> None:
+        """Add to `ended` all typed entries about these records, and take them from the head."""
+        ended, earlier = self.traces.ended, self.traces.earlier
+        # An edit that an earlier redaction cleared no longer names its record.
+        for row in RecordLocation.objects.filter(user=self._user, ended_by__in=self._retiring):
+            ended.setdefault(RecordId(row.domain, row.collection, row.key), set())
+        if not ended:
+            return
+        for record_id, entries in entries_about(self._user, ended).items():
+            ended[record_id] |= {entry.seq for entry in entries}
+        for record_id in ended:
+            if sources := self._sources(self._user.head, record_id):
+                self.traces.head_records[record_id] = sorted(sources)
+                earlier.pop(record_id, None)
 
     def _content(self, checkpoint: Checkpoint | None, path: str) -> str | None:
         if checkpoint is None or path not in checkpoint.tree:
@@ -317,7 +356,7 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
     Bytecode.objects.filter(user=user, source_hash__in=gone).delete()
     retired = RecordLocation.objects.filter(user=user, retired_version__isnull=False)
     keys = defaultdict(set)
-    for domain, collection, key in traces.records:
+    for domain, collection, key in {*traces.records, *traces.ended} - _still_ended(user, traces):
         keys[domain, collection].add(key)
     for (domain, collection), some in keys.items():
         retired.filter(domain=domain, collection=collection, key__in=some).delete()
@@ -339,6 +378,20 @@ def _forget_versions(user: MemoryUser, seqs: Collection[int], traces: Traces) ->
                 outline=_redacted_outline(checkpoint, gone),
                 verdict=_REDACTED_VERDICT,
             )
+
+
+def _still_ended(user: MemoryUser, traces: Traces) -> set[RecordId]:
+    """Return the records that other entries are about, too, and that another entry retired.
+
+    The index keeps their keys, so that late entries don't bring back what that entry retired.
+    """
+    rows = RecordLocation.objects.filter(
+        user=user, ended_by__isnull=False, key__in={record.key for record in traces.records}
+    )
+    located = {RecordId(row.domain, row.collection, row.key) for row in rows}
+    candidates = located & traces.records - traces.ended.keys()
+    about = entries_about(user, candidates) if candidates else {}
+    return {one for one in candidates if any(not e.retired for e in about.get(one, ()))}
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,13 @@ from memory.project.edits import (
     Note,
     RenameField,
     Retire,
+    RetireEarlier,
     Update,
     WidenField,
     WriteConstraint,
     edit_from_json,
     edit_to_json,
+    proposal_from_json,
 )
 from memory.project.errors import EditError, ProjectError
 from memory.project.manifest import manifest_text, render_manifest
@@ -69,6 +71,7 @@ __all__ = [
     "Ref",
     "RenameField",
     "Retire",
+    "RetireEarlier",
     "Struct",
     "Update",
     "Value",
@@ -79,6 +82,7 @@ __all__ = [
     "edit_from_json",
     "edit_to_json",
     "manifest_text",
+    "proposal_from_json",
     "render",
     "render_manifest",
     "set_aside_by",

@@ -18,6 +18,7 @@ from memory.project.edits import (
     Note,
     RenameField,
     Retire,
+    RetireEarlier,
     Update,
     WidenField,
     WriteConstraint,
@@ -31,7 +32,7 @@ from memory.project.names import (
     default_collection,
     key_of_entry,
 )
-from memory.project.outline import SET_ASIDE, Domain
+from memory.project.outline import REQUIRED, SET_ASIDE, Domain
 from memory.project.schema_edits import (
     add_field,
     check_new_holder,
@@ -43,7 +44,7 @@ from memory.project.schema_edits import (
     widen_field,
 )
 from memory.project.set_aside import without_set_aside
-from memory.project.values import Location, Record, RecordId
+from memory.project.values import Record, RecordId
 from memory.texts import parse_python
 
 # Maximum length, in characters, of a conflict's `about`, which becomes part of an alert's message.
@@ -92,17 +93,6 @@ def free_key(project: Project, domain: str, collection: str, class_name: str, se
     return key
 
 
-def find_unretired(project: Project, record_id: RecordId) -> Location | None:
-    """Return a record's location, or None if its key was never used; reject a retired key."""
-    location = project.find(record_id)
-    if location and location.retired:
-        raise EditError(
-            "key_retired",
-            f"{'.'.join(record_id)} was retired, and keys are never reused: choose another key",
-        )
-    return location
-
-
 def collection_for(domain: Domain, class_name: str) -> str:
     """Return the name of the collection that holds a class's records by default."""
     existing = domain.collections_of(class_name)
@@ -149,6 +139,7 @@ def _add(project: Project, edit: Add) -> None:
     check_key(key)
     _check_unused(project, record_id)
     _check_derived(edit, where)
+    comes_back = project.find(record_id) is not None
     fields = conform_fields(edit.fields, class_, domain, where)
     fields = {name: make_aware(value, project.time_zone) for name, value in fields.items()}
     record = Record(class_.name, key, fields, tuple(sorted(set(edit.sources))))
@@ -156,6 +147,8 @@ def _add(project: Project, edit: Add) -> None:
         project.add_collection(edit.domain, name, class_.name)
     project.add(record_id, record, singleton=edit.singleton)
     project.note_derived(record_id, dict(edit.derived))
+    if comes_back:  # if it was retired by an earlier edit of the same change, it is now updated
+        project.note_set(record_id, fields, edit.sources)
 
 
 def _update(project: Project, edit: Update) -> None:
@@ -192,6 +185,31 @@ def _retire(project: Project, edit: Retire) -> None:
     record_id = RecordId(edit.domain, edit.collection, edit.key)
     _existing_record(project, record_id)
     project.remove(record_id, edit.sources)
+
+
+def _retire_earlier(project: Project, edit: RetireEarlier) -> None:
+    record_id = RecordId(edit.domain, edit.collection, edit.key)
+    record = project.record(record_id)
+    if record is not None:
+        if not edit.keeps or not {*edit.keeps} <= {*record.sources}:
+            raise EditError(
+                "malformed",
+                f"retire_earlier.keeps must name entries behind {'.'.join(record_id)}, which is"
+                " based on " + ", ".join(map(str, record.sources)),
+            )
+        class_ = existing_domain(project, edit.domain).classes[record.class_name]
+        for field in class_.fields:
+            if field.name in edit.clears and field.default is REQUIRED:
+                raise EditError(
+                    "missing_field",
+                    f"{edit.domain}.{class_.name}.{field.name} is required: make it optional with"
+                    " widen_field first",
+                )
+        fields = {name: value for name, value in record.fields.items() if name not in edit.clears}
+        fields = normal_fields(without_set_aside(fields, edit.clears), class_)
+        project.replace(record_id, replace(record, fields=fields, sources=edit.keeps))
+        project.note_set(record_id, edit.clears, edit.sources)
+    project.note_ended(record_id, edit.sources)
 
 
 def _write_constraint(project: Project, edit: WriteConstraint) -> None:
@@ -265,7 +283,7 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
     location = project.find(record_id)
     if location and location.retired:
         raise EditError(
-            "key_retired", f"{'.'.join(record_id)} was retired: add a new record with another key"
+            "key_retired", f"{'.'.join(record_id)} was retired: add it again if it is back"
         )
     where = f"{record_id.domain}.{record_id.collection}"
     if record_id.collection not in domain.holders:
@@ -284,7 +302,8 @@ def _existing_record(project: Project, record_id: RecordId) -> Record:
 
 
 def _check_unused(project: Project, record_id: RecordId) -> None:
-    if find_unretired(project, record_id):
+    location = project.find(record_id)
+    if location and not location.retired:
         raise EditError(
             "key_exists", f"{'.'.join(record_id)} already exists: change it with update"
         )
@@ -298,6 +317,7 @@ _APPLY: Mapping[type, Callable[[Project, Any], None]] = {
     Add: _add,
     Update: _update,
     Retire: _retire,
+    RetireEarlier: _retire_earlier,
     WriteConstraint: _write_constraint,
     DeleteConstraint: _delete_constraint,
     Note: _note,

@@ -144,7 +144,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Retire:
-    """Retire a record: remove it from the state. The record's key is never reused."""
+    """Retire a record: remove it from the state. An `Add` with its key begins a new life of it."""
 
     op: ClassVar = "retire"
     domain: str
@@ -152,6 +152,25 @@ class Retire:
     key: str
     sources: tuple[int, ...]
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class RetireEarlier:
+    """Retire what was said of a record before a late retirement, and keep what was said after it.
+
+    `keeps` are the record's entries that occurred after the retirement, and `clears` are the fields
+    that none of them sets. Without `keeps`, the record does not exist: the retirement only ends
+    entries that arrive later but occurred before it. Only the server writes this edit, when it
+    compiles a typed entry.
+    """
+
+    op: ClassVar = "retire_earlier"
+    domain: str
+    collection: str
+    key: str
+    sources: tuple[int, ...]
+    keeps: tuple[int, ...] = ()
+    clears: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -220,6 +239,7 @@ Edit: TypeAlias = (
     | Add
     | Update
     | Retire
+    | RetireEarlier
     | WriteConstraint
     | DeleteConstraint
     | Note
@@ -228,8 +248,9 @@ Edit: TypeAlias = (
 )
 
 _EDITS: Mapping[str, type[Edit]] = {edit.op: edit for edit in get_args(Edit)}
-OPERATIONS = tuple(_EDITS)
-_NEED_SOURCES = (Add, Update, Retire, Note, Conflict, Dismiss)
+# The edits that models, agents and people may propose.
+OPERATIONS = tuple(op for op, edit in _EDITS.items() if edit is not RetireEarlier)
+_NEED_SOURCES = (Add, Update, Retire, RetireEarlier, Note, Conflict, Dismiss)
 
 
 def edit_from_json(data: object) -> Edit:
@@ -238,9 +259,19 @@ def edit_from_json(data: object) -> Edit:
         raise _malformed("an edit", "an object with `op`", data)
     op = data.get("op")
     if not isinstance(op, str) or op not in _EDITS:
-        raise _malformed("op", f"one of {', '.join(_EDITS)}", op)
+        raise _malformed("op", f"one of {', '.join(OPERATIONS)}", op)
     arguments = {name: value for name, value in data.items() if name != "op"}
     edit: Edit = _build(_EDITS[op], arguments, op)
+    return edit
+
+
+def proposal_from_json(data: object) -> Edit:
+    """Parse a proposed edit; also raises EditError for an edit that only the server writes."""
+    edit = edit_from_json(data)
+    if edit.op not in OPERATIONS:
+        raise EditError(
+            "malformed", f"{edit.op} is written only by the server: propose retire or update"
+        )
     return edit
 
 
@@ -386,6 +417,12 @@ def _reasons(value: object, where: str) -> tuple[tuple[str, str], ...]:
     return tuple((_text(name, where), _text(reason, where)) for name, reason in pairs)
 
 
+def _names(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _malformed(where, "a list of fields", value)
+    return tuple(_text(name, where) for name in value)
+
+
 def _record_ids(value: object, where: str) -> tuple[RecordId, ...]:
     if not isinstance(value, list) or not all(
         isinstance(item, dict) and item.keys() == set(RecordId._fields) for item in value
@@ -408,6 +445,8 @@ _READERS: Mapping[str, Callable[[object, str], object]] = {
     "records": _record_ids,
     "singleton": _boolean,
     "sources": _sources,
+    "keeps": _sources,
+    "clears": _names,
     "fields": _values,
     "default": decode,
 }

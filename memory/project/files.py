@@ -212,9 +212,7 @@ def _without_references(edit: Edit, refusal: EditError) -> list[Edit]:
     return [
         replace(edit, fields=fields),
         *(
-            AddField(
-                edit.domain, edit.name, field.name, field.type, field.default, field.original
-            )
+            AddField(edit.domain, edit.name, field.name, field.type, field.default, field.original)
             for field in references
         ),
     ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from memory.project.errors import EditError, ProjectError
+from memory.project.folding import EarlierEntries, Remark
 from memory.project.legacy import is_legacy, is_old_constraint
 from memory.project.literals import Uses, record_literal
 from memory.project.loading import load
@@ -47,9 +48,12 @@ class Change:
 
     `files` maps the path of every changed file to its new text, or to None if it was deleted.
     `records` has every record that was added or updated. `transient` lists the records that were
-    both added and retired since the project was opened: they are in no file, but their keys, like
-    those of `retired` records, can't be reused. `retired_by` maps each retired record to the
-    entries cited by the edit that retired it. `set_by` maps each field of an updated record to the
+    both added and retired since the project was opened, or retired without having existed: they are
+    in no file. `retired_by` maps each retired record to the entries cited by the edit that retired
+    it. `ended` has every record that an edit retired, even if only what was said before a certain
+    entry, or if the record has come back; it maps each to the entries among which the one that
+    counts as its last retirement is the newest. `remarks` says why entries changed less than they
+    say, by their numbers. `set_by` maps each field of an updated record to the
     entries cited by the edits that set it. `derived` has the fields that an edit marked as derived,
     each with the reason. `as_named` has the earlier states of updated records, with renamed fields
     under their current names; it is empty if a renamed field's old name now belongs to another
@@ -63,6 +67,8 @@ class Change:
     retired: list[RecordId]
     retired_by: Mapping[RecordId, Sequence[int]]
     transient: list[RecordId]
+    ended: Mapping[RecordId, Sequence[int]]
+    remarks: Mapping[int, Remark]
     records: Mapping[RecordId, PlacedRecord]
     files_parsed: int
     files_rendered: int
@@ -82,7 +88,10 @@ class Change:
 
 
 class Project:
-    """One user's project. Create it with `empty`, `from_files` or `open`."""
+    """One user's project. Create it with `empty`, `from_files` or `open`.
+
+    To compile late entries, set `earlier`; without it, every entry is newer than the ones before.
+    """
 
     def __init__(
         self,
@@ -95,6 +104,7 @@ class Project:
         self.outline = outline
         self.time_zone = time_zone
         self.files_parsed = 0
+        self.earlier: EarlierEntries | None = None
         self._opened = outline
         self._paths_opened = frozenset(stored_paths)
         self._read = read
@@ -108,6 +118,8 @@ class Project:
         self._renamed: list[tuple[str, str, str]] = []
         self._derived: dict[RecordId, dict[str, str]] = {}
         self._retired_by: dict[RecordId, Sequence[int]] = {}
+        self._ended: dict[RecordId, Sequence[int]] = {}
+        self._remarks: dict[int, Remark] = {}
         self._set_by: dict[RecordId, dict[str, Sequence[int]]] = {}
         self._as_named: dict[RecordId, Record] = {}
 
@@ -157,8 +169,7 @@ class Project:
     def find(self, record_id: RecordId) -> Location | None:
         """Return a record's location, even if it is retired; None if the key was never used."""
         if record_id not in self._places:
-            known = record_id.domain in self._opened.domains
-            self._places[record_id] = self._locate(*record_id) if known else None
+            self._places[record_id] = self._locate(*record_id)
         return self._places[record_id]
 
     def record(self, record_id: RecordId) -> Record | None:
@@ -246,7 +257,8 @@ class Project:
         else:
             path = self._shard_with_room(domain, record_id.collection, record_size(record))
         self.records_of(path).setdefault(record_id.collection, {})
-        self._places[record_id] = Location(path)
+        before = self.find(record_id)
+        self._places[record_id] = Location(path, ended_by=before.ended_by if before else None)
         self._put(record_id, record)
 
     def replace(self, record_id: RecordId, record: Record) -> None:
@@ -254,9 +266,13 @@ class Project:
         self._put(record_id, record)
 
     def remove(self, record_id: RecordId, sources: Sequence[int]) -> None:
-        """Retire a record, citing these entries; the record's key is never reused."""
+        """Retire a record, citing these entries, or remove it as if it had never existed."""
+        record = self.record(record_id)
         self._put(record_id, None)
         self._retired_by[record_id] = sources
+        if sources and record:
+            self.note_ended(record_id, sources)
+            self._ended[record_id] = (*sources, *record.sources)
         domain = self.outline.domains[record_id.domain]
         if record_id.collection in domain.singletons:
             del self.records_of(domain.state_path)[record_id.collection]
@@ -298,6 +314,19 @@ class Project:
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
         """Record that a field was renamed; `change` checks that nothing uses the old name."""
         self._renamed.append((domain, class_name, field))
+
+    def note_ended(self, record_id: RecordId, sources: Sequence[int]) -> None:
+        """Record that these entries retired what was said of a record before."""
+        location = self.find(record_id)
+        if location is None:
+            location = Location("", retired=True)
+            self._before.setdefault(record_id, None)
+        self._places[record_id] = location._replace(ended_by=max(sources))
+        self._ended[record_id] = sources
+
+    def note_remark(self, seq: int, remark: Remark) -> None:
+        """Record why an entry changes less than it says."""
+        self._remarks[seq] = remark
 
     def note_derived(self, record_id: RecordId, reasons: Mapping[str, str]) -> None:
         """Record which of a record's fields are derived from entries rather than stated in them."""
@@ -356,6 +385,8 @@ class Project:
             retired=retired,
             retired_by={i: self._retired_by[i] for i in retired},
             transient=[i for i, old in before if not old and not now[i]],
+            ended=dict(self._ended),
+            remarks=dict(self._remarks),
             records={i: self._placed(i) for i in (*added, *updated)},
             files_parsed=self.files_parsed,
             files_rendered=sum(text is not None for text in files.values()),
@@ -417,7 +448,9 @@ class Project:
         self._touched.add(path)
         if record is None:
             del by_key[record_id.key]
-            self._places[record_id] = Location(path, retired=True)
+            location = self.find(record_id)
+            assert location, "it has just been found"
+            self._places[record_id] = location._replace(retired=True)
         else:
             by_key[record_id.key] = record
         size = (record_size(record) if record else 0) - (record_size(old) if old else 0)

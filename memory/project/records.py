@@ -9,12 +9,13 @@ become mappings.
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from memory.project.apply import collection_for, find_unretired, free_key
+from memory.project import folding
+from memory.project.apply import collection_for, free_key
 from memory.project.conform import (
     conform,
     infer_scalar,
@@ -31,7 +32,7 @@ from memory.project.edits import (
     Edit,
     FieldSpec,
     Kind,
-    Retire,
+    RetireEarlier,
     Update,
     WidenField,
 )
@@ -47,6 +48,7 @@ from memory.project.names import (
     check_lower_name,
     escape_collection,
     field_name_for,
+    key_of_entry,
     singular,
     unused,
 )
@@ -79,7 +81,10 @@ from memory.project.values import RecordId, Struct, Value
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """A typed log entry: one record's data, or its retirement."""
+    """A typed log entry: one record's data, or its retirement.
+
+    Without `occurred_at`, the entry is newer than all that the project is based on.
+    """
 
     seq: int
     domain: str
@@ -88,32 +93,64 @@ class RecordEntry:
     collection: str | None = None
     data: Mapping[str, object] = field(default_factory=dict)
     retired: bool = False
+    occurred_at: datetime.datetime | None = None
+
+    @property
+    def moment(self) -> folding.Moment:
+        """The entry's place in the order in which entries occurred."""
+        assert self.occurred_at is not None
+        return self.occurred_at, self.seq
+
+    def field_names(self, class_: Class) -> Collection[str]:
+        """Return the names of the fields of its class that the entry sets."""
+        return field_names(class_, self.data).values()
+
+    def may_have_key(self, key: str) -> bool:
+        """Return whether `key` is the key of the entry's record, given or generated."""
+        if self.key is not None:
+            return self.key == key
+        base = key_of_entry(self.type, self.seq)
+        return key == base or key.startswith(f"{base}-")
+
+
+def record_id_of(project: Project, entry: RecordEntry) -> RecordId | None:
+    """Return the record that an entry with a key is about; None if the entry is malformed."""
+    domain = project.outline.domains.get(entry.domain) or Domain(entry.domain)
+    try:
+        return _record_id(project, domain, entry)
+    except EditError:
+        return None
 
 
 def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
     """Return the edits that would add an entry to the project, without changing the project.
 
-    An entry with a new key becomes an Add, and an entry with a known key becomes an Update of the
-    fields that differ, preceded by any schema edits that are needed. Raises EditError if the entry
-    is malformed, clashes with the schema or uses a retired key.
+    An entry with a new or retired key becomes an Add, and an entry with a known key becomes an
+    Update of the fields that differ, preceded by any schema edits that are needed. A late entry
+    contributes only what newer entries leave (`memory.project.folding`), possibly nothing, and the
+    reason is noted in the project. Raises EditError if the entry is malformed or clashes with the
+    schema.
     """
     check_lower_name(entry.domain, "domain")
     check_class_name(entry.type, "type")
     domain = project.outline.domains.get(entry.domain) or Domain(entry.domain)
     record_id = _record_id(project, domain, entry)
-    location = find_unretired(project, record_id)
-    sources = (entry.seq,)
+    draft, sources = _Draft(domain, project.time_zone), (entry.seq,)
+    record = project.record(record_id)
     if entry.retired:
-        if location is None:
-            raise EditError(
-                "unknown_key", f"{'.'.join(record_id)} does not exist: it cannot be retired"
-            )
-        return [Retire(*record_id, sources)]
+        retirement = folding.retirement(project, record_id, entry)
+        if record and isinstance(retirement, RetireEarlier):
+            draft.make_optional(record.class_name, retirement.clears)
+        return [*draft.edits(), retirement] if retirement else []
     if not isinstance(entry.data, Mapping):
         raise EditError("malformed", f"data must be an object, not {shown(entry.data)}")
-    draft = _Draft(domain, project.time_zone)
-    if location is None:
-        fields = draft.fit_object(entry.type, entry.data, is_record=True)
+    names = field_names(domain.classes.get(entry.type) or Class(entry.type), entry.data)
+    contributed = folding.fields_to_set(project, record_id, entry, names.values())
+    if contributed is None:
+        return []
+    data = {key: value for key, value in entry.data.items() if names[key] in contributed}
+    if record is None:
+        fields = draft.fit_object(entry.type, data, is_record=True)
         class_ = draft.domain.classes[entry.type]
         edit = Add(
             domain=entry.domain,
@@ -124,9 +161,7 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
             collection=record_id.collection,
         )
         return [*draft.edits(), edit]
-    record = project.record(record_id)
-    assert record, "it was found a moment ago"
-    fields = draft.fit_fields(entry.type, entry.data)
+    fields = draft.fit_fields(entry.type, data)
     class_ = draft.domain.classes[entry.type]
     if class_.keeps_set_aside:
         earlier = set_aside_of(without_set_aside(record.fields, fields.keys()))
@@ -138,15 +173,21 @@ def compile_record(project: Project, entry: RecordEntry) -> list[Edit]:
 
 def set_aside_by(project: Project, entry: RecordEntry, edits: Sequence[Edit]) -> list[str]:
     """Return the paths of an entry's values that its edits, once applied, have set aside."""
-    edit = edits[-1]
+    edit = edits[-1] if edits else None
     if not isinstance(edit, Add | Update) or edit.collection is None or edit.key is None:
         return []
     domain = project.outline.domains[edit.domain]
     record = project.record(RecordId(edit.domain, edit.collection, edit.key))
     if record is None:
         return []
-    names = field_names(domain.classes[record.class_name], entry.data).values()
-    return [path for path, _ in set_aside_in(record) if re.split(r"[.\[]", path)[0] in names]
+    names = field_names(domain.classes[record.class_name], entry.data)
+    sent = {name: entry.data[key] for key, name in names.items()}
+    return [
+        path
+        for path, raw in set_aside_in(record)
+        # A newer entry may have set the field otherwise.
+        if (sent[path] == raw if path in sent else re.split(r"[.\[]", path)[0] in sent)
+    ]
 
 
 def _record_id(project: Project, domain: Domain, entry: RecordEntry) -> RecordId:
@@ -265,11 +306,14 @@ class _Draft:
             return self._fit_fields(name, data, depth, is_new=True)
         fields = self.fit_fields(name, data, is_record=is_record, depth=depth)
         class_ = self.domain.classes[name]
-        missing = {f.name for f in class_.fields if f.default is REQUIRED} - fields.keys()
-        for field_ in class_.fields:
-            if field_.name in missing:
-                self._set_field(name, replace(field_, type=optional(field_.type)))
+        self.make_optional(name, {f.name for f in class_.fields} - fields.keys())
         return fields
+
+    def make_optional(self, name: str, missing: Collection[str]) -> None:
+        """Make those of these fields that are required optional, since a record lacks them."""
+        for field_ in self.domain.classes[name].fields:
+            if field_.name in missing and field_.default is REQUIRED:
+                self._set_field(name, replace(field_, type=optional(field_.type)))
 
     def fit_fields(
         self, name: str, data: Mapping[str, object], *, is_record: bool = True, depth: int = 0

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from memory.project.apply import apply
-from memory.project.edits import Add, Edit, Retire, Update, WidenField
+from memory.project.edits import Add, Edit, Retire, RetireEarlier, Update, WidenField
 from memory.project.errors import EditError
 from memory.project.model import Project
 from memory.project.records import RecordEntry, compile_record
@@ -104,8 +104,8 @@ class Telling:
             else:
                 self.files[path] = text
         self.outline = change.outline
-        for record in change.added:
-            self._places[record] = Location(change.records[record].path)
+        for record, placed in change.records.items():
+            self._places[record] = Location(placed.path)
         for record in change.retired:
             self._places[record] = Location(self._places[record].path, retired=True)
         for record in change.transient:
@@ -118,7 +118,7 @@ class Telling:
 def _record_of(edits: Sequence[Edit]) -> RecordId:
     """Return the record that a typed entry is about: the record of its last edit."""
     edit = edits[-1]
-    assert isinstance(edit, Add | Update | Retire)
+    assert isinstance(edit, Add | Update | Retire | RetireEarlier)
     assert edit.collection is not None
     assert edit.key is not None
     return RecordId(edit.domain, edit.collection, edit.key)

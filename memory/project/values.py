@@ -99,7 +99,12 @@ class RecordId(NamedTuple):
 
 
 class Location(NamedTuple):
-    """The file that contains a record, or contained it before it was retired."""
+    """The file that contains a record, or contained it before it was retired.
+
+    `ended_by` is the entry with the key's last retirement. It is kept when the key comes back,
+    because entries that occurred before it are not part of the record's new life.
+    """
 
     path: str
     retired: bool = False
+    ended_by: int | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Min, QuerySet
 
-from memory import checkpoints
+from memory import checkpoints, earlier_entries
 from memory.models import Alert, Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
 from memory.models.alerts import LIVE_STATES, AlertKind
 from memory.models.checkpoints import Origin
@@ -139,6 +139,7 @@ def restore(
         )
         _move_records(head, target, checkpoint, reopen=reopen)
         _undo_outcomes(target, restored)
+        _undo_retirements(locked, target)
         if not reopen:
             _undo_reopenings(target, reopenings, restored)
         answer_cache.forget(locked)
@@ -166,6 +167,19 @@ def _move_records(
         locations.filter(
             added_version__gt=target.version, retired_version__lt=checkpoint.version
         ).delete()
+
+
+def _undo_retirements(user: MemoryUser, target: Checkpoint) -> None:
+    """Make the index name, for each key, the last retirement that the target knows of."""
+    rows = list(RecordLocation.objects.filter(user=user, ended_by__isnull=False))
+    ids = {RecordId(row.domain, row.collection, row.key) for row in rows}
+    made = states.lineage(target)
+    known = earlier_entries.last_retirements(
+        user, ids, states.within(made), states.within(made, "checkpoint__")
+    )
+    for row in rows:
+        row.ended_by = known.get(RecordId(row.domain, row.collection, row.key))
+    RecordLocation.objects.bulk_update(rows, ["ended_by"], batch_size=1000)
 
 
 def _undone(target: Checkpoint) -> QuerySet[EntryOutcome]:

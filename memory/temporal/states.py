@@ -9,6 +9,7 @@ of `CannotBeTold` says what to request instead.
 """
 
 import datetime
+import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -232,7 +233,8 @@ def occurrences(
 def _telling(head: Checkpoint) -> Telling:
     widened = _widened_by_hand(head)
     rules = [path for path in head.tree if _is_rule(path)]
-    return Telling(checkpoints.read_files(head, rules), widened)
+    zone = zoneinfo.ZoneInfo(head.user.time_zone)
+    return Telling(checkpoints.read_files(head, rules), widened, zone)
 
 
 def _is_rule(path: str) -> bool:

@@ -21,7 +21,7 @@ from memory.project import (
     RecordId,
     WriteConstraint,
     apply,
-    edit_from_json,
+    proposal_from_json,
 )
 from memory.project.apply import collection_for
 from memory.project.schema_edits import places_of
@@ -301,7 +301,7 @@ class Workbench:
         if len(self.edits) >= MAX_EDITS:
             return f"there are {MAX_EDITS} edits already: finish"
         try:
-            edit = _with_collection(edit_from_json(self._completed(data)), self.outline)
+            edit = _with_collection(proposal_from_json(self._completed(data)), self.outline)
             strange = [seq for seq in edit.sources if not 1 <= seq <= self._user.last_seq]
             if strange:
                 return f"{edit.op}.sources cites entry {strange[0]}, which does not exist"

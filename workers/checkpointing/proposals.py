@@ -28,8 +28,8 @@ from memory.project import (
     WidenField,
     WriteConstraint,
     apply,
-    edit_from_json,
     edit_to_json,
+    proposal_from_json,
 )
 from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
@@ -141,7 +141,7 @@ def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
     after the other edits are applied. Raises ProjectError or EditError for a file from which no
     edits can be derived.
     """
-    edits, repairs = _repaired([edit_from_json(edit) for edit in run.input["edits"]])
+    edits, repairs = _repaired([proposal_from_json(edit) for edit in run.input["edits"]])
     if not (files := dict(run.input.get("files", {}))):
         return edits, repairs
     _refuse_large(run, files)

@@ -15,6 +15,7 @@ from django.db import Error
 
 from memory import checkpoints, copies, users
 from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.earlier_entries import LoggedEntries
 from memory.log import record_entry
 from memory.models import Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
@@ -31,7 +32,7 @@ from memory.project import (
     edit_to_json,
     set_aside_by,
 )
-from memory.project.edits import Retire, Update
+from memory.project.edits import Retire, RetireEarlier, Update
 from memory.project.names import key_of_entry
 from memory.work import lanes, leases
 from memory.work.hints import send_hint
@@ -95,11 +96,11 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
         decisions = [
             Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])
             if entry.seq in draft.rejected
-            else Decision(entry.seq, Outcome.COVERED, set_aside=draft.set_aside.get(entry.seq, ()))
+            else _covered(entry.seq, draft)
             for entry in entries
         ]
         try:
-            if not draft.change.files:
+            if not (draft.change.files or draft.change.ended):
                 checkpoints.decide(lane, user, decisions)
                 return
             candidate = Candidate(
@@ -126,6 +127,16 @@ def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
                 **draft.verdict.counts,
             )
             return
+
+
+def _covered(seq: int, draft: "_Draft") -> Decision:
+    set_aside = draft.set_aside.get(seq, ())
+    remark = draft.change.remarks.get(seq)
+    if remark is None:
+        return Decision(seq, Outcome.COVERED, set_aside=set_aside)
+    reason = f"{remark.code}: {remark.message}"
+    newer = remark.newer or None
+    return Decision(seq, Outcome.COVERED, reason, superseded_by=newer, set_aside=set_aside)
 
 
 @dataclass(frozen=True)
@@ -186,8 +197,11 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
         statement.key or key_of_entry(statement.type, statement.seq)
         for statement in statements.values()
     ]
+    earlier = LoggedEntries(user, statements.values())
     while True:
         project = checkpoints.open_project(user.head, user, keys=keys)
+        project.earlier = earlier
+        earlier.look_up(project)
         edits: list[Edit] = []
         set_aside: dict[int, list[str]] = {}
         for entry in entries:
@@ -230,7 +244,7 @@ def _refuse_collision(
     if merge is None:
         return
     for edit in edits:
-        if isinstance(edit, Retire) or (isinstance(edit, Update) and edit.fields):
+        if isinstance(edit, Retire | RetireEarlier) or (isinstance(edit, Update) and edit.fields):
             record_id = RecordId(edit.domain, edit.collection, edit.key)
             record = project.record(record_id)
             sources = set(record.sources) if record else set()

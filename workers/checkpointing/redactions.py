@@ -77,7 +77,10 @@ def _finish(row: Redaction) -> None:
         if draft is not None:
             checkpoint = checkpoints.commit(row, locked, draft.candidate, [])
             locked.refresh_from_db()
-            reopened = _reopen(locked, draft.again)
+        again = {seq for behind in traces.ended.values() for seq in behind}
+        again |= {*draft.again} if draft else set()
+        if again:
+            reopened = _reopen(locked, again)
         forgetting.forget(locked, seqs, traces)
         locked.redacting_since = None
         locked.save(update_fields=["redacting_since"])
@@ -150,7 +153,7 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
         earlier = _as_it_was(project, record_id, traces.earlier.get(record_id))
         if earlier is None:
             traces.earlier.pop(record_id, None)
-            project.remove(record_id, [row.seq])
+            project.remove(record_id, ())
         else:
             project.replace(record_id, earlier)
         if record_id.domain != conflicts.DOMAIN:  # removing a conflict leaves nothing to reprocess
@@ -173,6 +176,8 @@ def _as_it_was(project: Project, record_id: RecordId, earlier: Record | None) ->
     domain = project.outline.domains[record_id.domain]
     now = project.record(record_id)
     if earlier is None or now is None or now.class_name != earlier.class_name:
+        return None
+    if not {*earlier.sources} <= {*now.sources}:  # it belongs to an earlier life of the record
         return None
     class_ = domain.classes[earlier.class_name]
     try:

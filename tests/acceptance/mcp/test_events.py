@@ -102,16 +102,18 @@ def test_an_event_is_told_at_once_as_webhooks_tell_it(
 def test_an_entry_that_is_rejected_is_told_at_once(
     system: System, client: Client, person: Person
 ) -> None:
-    missing = {"domain": "work", "type": "Task", "key": "missing", "retired": True}
+    task = {"kind": "record", "domain": "work", "type": "Task", "data": {"title": "x"}}
+    stray = {**task, "type": "Idea", "collection": "tasks"}
     with stream(system, client) as opened:
-        status, _ = client.post(f"users/{person.user_id}/entries/", {"kind": "record", **missing})
+        path = f"users/{person.user_id}/entries/"
+        status, _ = client.post(path, {"entries": [task, stray]})
         assert status == 202
         event = opened.event()
 
     assert event["event"] == "entry.rejected"
     told = json.loads(event["data"])["data"]
     assert (told["user_id"], told["rejected"]["count"]) == (person.user_id, 1)
-    assert "missing" in told["rejected"]["entries"][0]["reason"]
+    assert "work.tasks" in told["rejected"]["entries"][0]["reason"]
 
 
 def test_a_key_for_certain_users_hears_of_them_alone(

@@ -69,7 +69,7 @@ def test_a_typed_entry_becomes_covered_and_a_message_stays_pending(
 def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> None:
-    wrong = {**TRIP, "key": "never", "retired": True}
+    wrong = {**TRIP, "type": "Hotel", "collection": "trips"}
     body = {"entries": [TRIP, wrong]}
     first = api.post(URL, body, HTTP_IDEMPOTENCY_KEY="once").data
     assert (first["pending"], first["covered"], first["rejected"]) == (2, 0, [])
@@ -80,7 +80,7 @@ def test_a_record_that_is_rejected_is_named_with_reason_and_fix(
     assert (again["pending"], again["covered"]) == (0, 1)
     (rejected,) = again["rejected"]
     assert rejected["seq"] == 2
-    assert "never does not exist" in rejected["reason"]
+    assert "travel.trips contains Trip records" in rejected["reason"]
     assert "Append the record again" in rejected["fix"]
     assert api.get(f"{URL}2/").data["reason"] == rejected["reason"]
 

@@ -75,8 +75,8 @@ def test_the_same_key_updates_and_keeps_what_is_not_said(
     assert "sources=(1, 2)" in source_of("domains/travel/state.py")
 
 
-def test_a_retired_record_leaves_and_its_key_is_used_up(
-    checkpoint: Append, fields_of: Records, verdicts: Verdicts
+def test_a_retired_record_leaves_and_may_come_back(
+    checkpoint: Append, fields_of: Records, verdicts: Verdicts, source_of: Source
 ) -> None:
     checkpoint(trip(key="t"), trip("Oslo", key="o"))
     checkpoint({"domain": "travel", "type": "Trip", "key": "t", "retired": True})
@@ -84,13 +84,12 @@ def test_a_retired_record_leaves_and_its_key_is_used_up(
 
     (again,) = checkpoint(trip("Bonn", key="t"))
 
-    outcome, reason = verdicts()[again]
-    assert outcome == "rejected"
-    assert "trips.t was retired" in reason
-    assert list(fields_of("travel.trips")) == ["o"]
+    assert verdicts()[again] == ("covered", "")
+    assert fields_of("travel.trips") == {"o": {"to": "Oslo"}, "t": {"to": "Bonn"}}
+    assert 'Trip(key="t", to="Bonn", sources=(4,))' in source_of("domains/travel/state.py")
 
 
-def test_a_key_added_and_retired_in_one_batch_is_used_up_too(
+def test_a_key_added_and_retired_in_one_batch_may_come_back_too(
     user: MemoryUser, checkpoint: Append, verdicts: Verdicts
 ) -> None:
     checkpoint(
@@ -98,10 +97,15 @@ def test_a_key_added_and_retired_in_one_batch_is_used_up_too(
         trip(key="t"),
         {"domain": "travel", "type": "Trip", "key": "t", "retired": True},
     )
+    gone = RecordLocation.objects.get(user=user, key="t")
+    assert (gone.path, gone.retired_version, gone.ended_by) == ("", 1, 3)
+
     (again,) = checkpoint(trip("Bonn", key="t"))
 
-    assert verdicts()[again][0] == "rejected"
-    assert RecordLocation.objects.get(user=user, key="t").retired_version == 1
+    assert verdicts()[again][0] == "covered"
+    back = RecordLocation.objects.get(user=user, key="t")
+    assert (back.path, back.retired_version) == ("domains/travel/state.py", None)
+    assert list(problems(user)) == []
 
 
 def test_a_new_field_becomes_optional_and_old_records_stay_as_they_are(
@@ -134,14 +138,14 @@ def test_what_contradicts_is_rejected_and_the_rest_goes_through(
 ) -> None:
     seqs = checkpoint(
         trip(key="a", days=3),
-        {"domain": "travel", "type": "Trip", "key": "never", "retired": True},
-        {**trip(key="c"), "type": "Hotel", "collection": "trips"},
+        {**trip(key="b"), "type": "Hotel", "collection": "trips"},
+        {**trip(), "key": "c\x07"},
         trip(key="d", days=5),
     )
 
     assert [verdicts()[seq][0] for seq in seqs] == ["covered", "rejected", "rejected", "covered"]
-    assert "never" in verdicts()[seqs[1]][1]
-    assert "travel.trips contains Trip records" in verdicts()[seqs[2]][1]
+    assert "travel.trips contains Trip records" in verdicts()[seqs[1]][1]
+    assert "control characters" in verdicts()[seqs[2]][1]
     assert list(fields_of("travel.trips")) == ["a", "d"]
     counts = log.coverage(user)
     assert (counts.covered, counts.rejected, counts.pending) == (2, 2, 0)

@@ -232,12 +232,11 @@ def test_states_that_a_model_wrote_come_back_byte_for_byte(
 def test_original_names_and_values_set_aside_come_along(
     user: MemoryUser, eve: MemoryUser, api: APIClient, work: Callable[[], None], say: Any
 ) -> None:
-    for number, data in enumerate(
-        (
-            {"First Name": "Ida", "due": "2026-05-31", "hourly": {"08:00": 4.1}, "tags": [1]},
-            {"First Name": 7, "due": "TBD", "hourly": {"08:00": "n/a"}, "tags": ["x", 2]},
-        )
-    ):
+    contacts: list[dict[str, Any]] = [
+        {"First Name": "Ida", "due": "2026-05-31", "hourly": {"08:00": 4.1}, "tags": [1]},
+        {"First Name": 7, "due": "TBD", "hourly": {"08:00": "n/a"}, "tags": ["x", 2]},
+    ]
+    for number, data in enumerate(contacts):
         say(record("Contact", str(number), **data))
     content = zip_of(user)
 

@@ -1,5 +1,6 @@
 """The log: acknowledged entries are there, in order, once, and never change."""
 
+import datetime
 from typing import Any
 
 import pytest
@@ -165,3 +166,19 @@ def test_a_redaction_cannot_change_anything_else(user: MemoryUser) -> None:
         LogEntry.objects.filter(user=user).update(
             **PAYLOAD, redacted_at=timezone.now(), occurred_at=timezone.now()
         )
+
+
+def test_entries_without_a_time_are_in_order_even_if_the_clock_goes_back(
+    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = timezone.now()
+    found = []
+    for seconds in (0, -1, 1):
+        at = now + datetime.timedelta(seconds=seconds)
+        monkeypatch.setattr(timezone, "now", lambda at=at: at)
+        (entry,) = log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
+        found.append((entry.occurred_at - now, entry.recorded_at - now))
+
+    second = datetime.timedelta(seconds=1)
+    nothing = second * 0
+    assert found == [(nothing, nothing), (nothing, -second), (second, second)]

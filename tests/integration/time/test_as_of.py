@@ -156,7 +156,7 @@ def test_what_was_settled_at_once_is_not_pending_as_of_itself(
 ) -> None:
     """For example, a typed entry that was rejected, and a redaction with its unread message."""
     say("Rome")
-    wrong = {"kind": "record", **trip("Oslo", key="oslo", cost="much", on="2026-06-01")}
+    wrong = {"kind": "record", **trip("Oslo"), "type": "Hotel", "collection": "trips"}
     api.post(f"{USER}entries/", {"entries": [wrong]})
     work()
     assert api.get(f"{USER}entries/2/").data["state"] == "rejected"
@@ -428,7 +428,7 @@ def test_alerts_on_records_that_a_version_has_otherwise_may_resolve(
         assert [alert["message"] for alert in told["may_resolve"]] == may
 
 
-def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(
+def test_a_key_that_was_undone_may_be_used_again(
     api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     say("Rome")
@@ -439,7 +439,9 @@ def test_a_key_that_was_undone_is_used_up_unless_its_entry_is_reopened(
     oslo = RecordLocation.objects.get(user=user, key="oslo")
     assert (oslo.added_version, oslo.retired_version) == (2, 3)
     again = say("Oslo")
-    assert EntryOutcome.objects.get(user=user, seq=again).outcome == Outcome.REJECTED
+    assert EntryOutcome.objects.get(user=user, seq=again).outcome == Outcome.COVERED
+    oslo.refresh_from_db()
+    assert (oslo.added_version, oslo.retired_version) == (2, None)
 
 
 def test_after_a_restore_nothing_that_was_answered_before_is_given_again(

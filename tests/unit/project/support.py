@@ -112,12 +112,15 @@ class Store:
             else:
                 self.files[path] = text
         self.outline = change.outline.to_json()
-        for record_id in change.added:
-            self.places[record_id] = Location(change.records[record_id].path)
+        for record_id, placed in change.records.items():
+            before = self.places.get(record_id, Location(""))
+            self.places[record_id] = before._replace(path=placed.path, retired=False)
         for record_id in change.retired:
             self.places[record_id] = self.places[record_id]._replace(retired=True)
         for record_id in change.transient:
-            self.places[record_id] = Location("gone", retired=True)
+            self.places.setdefault(record_id, Location("gone", retired=True))
+        for record_id, sources in change.ended.items():
+            self.places[record_id] = self.places[record_id]._replace(ended_by=max(sources))
 
     def _read(self, path: str) -> str:
         self.reads.append(path)

@@ -197,7 +197,6 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "add a part": (add("travel", "Stop", "k", town="x"), "not_a_record", "travel.Stop"),
     "add an enum": (add("travel", "Color", "k"), "unknown_class", "'Color'"),
     "add twice": ({**TRIP, "key": "trip-1"}, "key_exists", "change it with update"),
-    "add again what is retired": ({**TRIP, "key": "old"}, "key_retired", "never reused"),
     "add without a key": ({**TRIP, "key": ""}, "bad_key", "''"),
     "add a key with a newline": ({**TRIP, "key": "a\nb"}, "bad_key", "control"),
     "add a long key": ({**TRIP, "key": "x" * 201}, "bad_key", "200"),
@@ -570,9 +569,11 @@ def test_a_singleton_is_updated_and_retired_by_its_name(project: Project) -> Non
     edit(project, "retire", **place)
     assert "own" not in render(project)["domains/identity/state.py"]
     again = {**add("identity", "Passport", "own", number="R"), "collection": "own"}
-    with pytest.raises(EditError, match="never reused"):
-        edit(project, **{**again, "singleton": True})
-    edit(project, **{**again, "singleton": True, "key": "own-2"})
+    edit(project, **{**again, "singleton": True})
+    assert (
+        'own = Passport(key="own", number="R", sources=(1,))\n'
+        in render(project)["domains/identity/state.py"]
+    )
     assert Project.from_files(render(project)) == project
 
 

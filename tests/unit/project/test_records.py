@@ -21,6 +21,7 @@ from memory.project import (
     RecordId,
     Ref,
     Retire,
+    RetireEarlier,
     Update,
     WidenField,
     apply,
@@ -411,7 +412,6 @@ def test_the_collections_of_two_classes_with_one_plural_stay_apart() -> None:
         ({"data": {"x": "\ud800"}}, "type_clash", "life.Thing.x"),
         ({"data": {"x": [float("inf")]}}, "type_clash", "x has type Any"),
         ({"retired": True, "key": None}, "unknown_key", "key is missing"),
-        ({"retired": True, "key": "none"}, "unknown_key", "life.things.none"),
     ],
 )
 def test_an_entry_that_makes_no_sense_is_refused(
@@ -494,9 +494,30 @@ def test_an_entry_can_retire_its_record(known: Project) -> None:
 
     assert retire == Retire("life", "things", "k", (9,))
     apply(known, retire)
-    for entry in ({"data": {"x": 1}}, {"retired": True}):
-        error = refusal(known, key="k", **entry)
-        assert error.code == "key_retired"
+    assert known.record(RecordId("life", "things", "k")) is None
+
+
+def test_an_entry_can_retire_what_is_not_known(known: Project) -> None:
+    for key in ("k", "none"):
+        (edit,) = compiled(known, {}, key=key, retired=True, seq=7)
+        apply(known, edit)
+
+    (again,) = compiled(known, {}, key="k", retired=True)
+
+    assert again == RetireEarlier("life", "things", "k", (9,))
+    assert known.record(RecordId("life", "things", "none")) is None
+    assert {seq: one.code for seq, one in known.change().remarks.items()} == {
+        7: "nothing_to_retire",
+        9: "nothing_to_retire",
+    }
+
+
+def test_a_retired_record_comes_back_with_only_what_is_said_then(known: Project) -> None:
+    apply(known, *compiled(known, {}, retired=True))
+
+    (back,) = compiled(known, {"x": 2, "tags": []}, seq=10)
+
+    assert back == Add("life", "Thing", {"x": 2, "tags": []}, (10,), "k", "things")
 
 
 def test_an_entry_for_a_singleton_needs_no_key() -> None:

@@ -113,7 +113,7 @@ def test_a_batch_of_faults_alone_leaves_the_head(
     api.post(ENTRIES, trip(KNOWN))
     work()
 
-    api.post(ENTRIES, trip({"days": 1}, key="never", retired=True))
+    api.post(ENTRIES, trip({"days": 1}, type="Hotel", collection="trips"))
     work()
 
     assert api.get("/v1/users/ada/").data["head"] == 1
@@ -126,9 +126,7 @@ def test_a_batch_of_faults_alone_leaves_the_head(
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (trip({"a": 1}, key="gone"), ["travel.trips.gone was retired", "never reused"]),
         (trip({"a": 1}, collection="hotels"), ["travel.hotels contains Hotel records, not Trip"]),
-        ({**trip({}, key="nope"), "retired": True}, ["nope", "does not exist"]),
         (trip({"a": 1}, type="TripHotel"), ["travel.TripHotel is not a record class"]),
     ],
 )
@@ -136,8 +134,7 @@ def test_a_record_that_cannot_be_where_it_wants_to(
     api: APIClient, user: MemoryUser, work: Work, entry: dict[str, Any], words: list[str]
 ) -> None:
     known = [
-        trip({**KNOWN}, key="gone"),
-        trip({}, key="gone", retired=True),
+        trip({**KNOWN}),
         trip({"name": "Excelsior"}, type="Hotel"),
     ]
     assert api.post(ENTRIES, {"entries": known}).status_code == 202
