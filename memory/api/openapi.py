@@ -118,6 +118,7 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
     for name, schema in schemas.items():
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
+            _defaults(schema)
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)
     _choices(result, schemas)
@@ -158,6 +159,17 @@ def _choices(schema: Any, schemas: dict[str, Any]) -> None:
         schema |= _one_of([{"$ref": _SCHEMAS + blank}, *rest])
     for inner in list(schema.values()):
         _choices(inner, schemas)
+
+
+def _defaults(body: dict[str, Any]) -> None:
+    """Put the defaults of a body's fields into words: as a keyword, some clients require them."""
+    for field in body.get("properties", {}).values():
+        default = field.pop("default", None)
+        if default not in (None, "", [], {}) and "default" not in field.get("description", ""):
+            text = f"Default: {json.dumps(default)}."
+            field["description"] = (
+                f"{field['description']} {text}" if "description" in field else text
+            )
 
 
 def _conditions(schema: Any, *, is_condition: bool = False) -> None:

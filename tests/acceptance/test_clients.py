@@ -37,7 +37,15 @@ GENERATORS: Mapping[str, tuple[str, ...]] = {
         *("-g", "typescript-fetch", "-o", "typescript_fetch_client"),
     ),
     "hey_api": ("openapi-ts", "-i", "{document}", "-o", "hey_api_client"),
-    "orval": ("orval", "--input", "{document}", "--output", "orval_client/client.ts"),
+    "orval": (
+        "orval",
+        "--input",
+        "{document}",
+        "--output",
+        "orval_client/client.ts",
+        "--client",
+        "fetch",
+    ),
     "quickstart_python": (
         *("openapi-python-client", "generate", "--path", "{document}", "--meta", "none"),
         *("--output-path", "uac_client"),

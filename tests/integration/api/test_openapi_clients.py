@@ -137,6 +137,17 @@ def test_every_operation_has_an_id_of_its_own(document: dict[str, Any]) -> None:
     assert len({*names}) == len(names)
 
 
+def test_no_field_of_a_body_has_a_default(document: dict[str, Any]) -> None:
+    """`openapi-typescript` would require the field."""
+    with_default = [
+        place
+        for place, schema in all_schemas(document)
+        if place.split(".")[0].endswith("Request") and "default" in schema
+    ]
+
+    assert with_default == []
+
+
 def test_every_schema_is_used(document: dict[str, Any]) -> None:
     text = json.dumps(document)
 
