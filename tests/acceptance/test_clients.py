@@ -47,8 +47,8 @@ GENERATORS: Mapping[str, tuple[str, ...]] = {
         "fetch",
     ),
     "quickstart_python": (
-        *("openapi-python-client", "generate", "--path", "{document}", "--meta", "none"),
-        *("--output-path", "uac_client"),
+        *("openapi-python-client", "generate", "--path", "{document}"),
+        *("--output-path", "python_client"),
     ),
 }
 QUIET = {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true", "DO_NOT_TRACK": "1"}
@@ -153,8 +153,8 @@ def test_a_generated_client_compiles_and_passes_the_quickstart(
 
 def _run_quickstart(tools: Tools, name: str, variables: dict[str, str]) -> str:
     if name == "quickstart_python":
-        tools.run("mypy", "--strict", "uac_client", f"{name}.py")
-        return tools.run("python", f"{name}.py", **variables)
+        tools.run("mypy", "--strict", f"{name}.py", "python_client", MYPYPATH="python_client")
+        return tools.run("python", f"{name}.py", PYTHONPATH="python_client", **variables)
     config = json.loads((CLIENTS / "tsconfig.json").read_text())
     config["include"] = [f"{name}.ts", f"{name}_client/**/*.ts"]
     (tools.folder / f"tsconfig.{name}.json").write_text(json.dumps(config))

@@ -3,8 +3,8 @@
 import json
 import os
 
-from uac_client import AuthenticatedClient
-from uac_client.api.users import (
+from ua_c_server_client import AuthenticatedClient
+from ua_c_server_client.api.users import (
     users_alerts_list,
     users_constraints_update,
     users_create,
@@ -14,7 +14,7 @@ from uac_client.api.users import (
     users_search_create,
     users_state_records,
 )
-from uac_client.models import (
+from ua_c_server_client.models import (
     AlertFeed,
     Answer,
     Appended,
