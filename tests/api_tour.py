@@ -62,7 +62,7 @@ LIBRARY = "budget_exceeded"
 # More alerts at once than the limit allows: the constraint is paused.
 TOO_MANY = 120
 # Operations that use POST, but change nothing.
-READS = ("/search/", "/context/", "/query/")
+READS = ("/search", "/context", "/query")
 # Maximum length of a list or text of an answer in an example.
 LONGEST_LIST, LONGEST_TEXT = 2, 400
 
@@ -73,12 +73,12 @@ class Tour:
 
     base_url: str
     key: str
-    # "GET /v1/users/{user_id}/" → the example.
+    # "GET /v1/users/{user_id}" → the example.
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
     # Writes that were sent twice.
     replayed: set[str] = field(default_factory=set)
-    # "/v1/users/{user_id}/" → the parameters of the path.
+    # "/v1/users/{user_id}" → the parameters of the path.
     names: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(
@@ -96,12 +96,13 @@ class Tour:
         With `least`, it is recorded only if there is no example yet, whatever the answer.
         """
         path = f"/v1/{template}"
+        operation = path.removesuffix("/")  # as the document names it
         address = path
         for name, value in names.items():
             address = address.replace(f"{{{name}}}", urllib.parse.quote(str(value)))
         url = self.base_url + address + (f"?{urllib.parse.urlencode(query)}" if query else "")
         # Every write is sent twice with the same key, and done once.
-        named = method != "GET" and not path.endswith(READS)
+        named = method != "GET" and not operation.endswith(READS)
         key = {"Idempotency-Key": f"{method} {template} {len(self.sent)}"} if named else {}
         self.sent.append(path)
         status, answer, _ = self._send(method, url, body, key)
@@ -113,15 +114,15 @@ class Tour:
             again, _, headers = self._send(method, url, body, key)
             assert again < 300, f"{method} {url} again: {again}"
             assert headers["Idempotent-Replayed"] == "true", f"{method} {url} is done twice"
-            self.replayed.add(f"{method} {path}")
-        self.names[path] = {name: str(value) for name, value in names.items()}
+            self.replayed.add(f"{method} {operation}")
+        self.names[operation] = {name: str(value) for name, value in names.items()}
         example: dict[str, Any] = {"status": status, "parameters": {**names, **(query or {})}}
         if body is not None:
             example["body"] = body
         if answer is not None:
             example["answer"] = answer
-        if not least or f"{method} {path}" not in self.examples:
-            self.examples[f"{method} {path}"] = example
+        if not least or f"{method} {operation}" not in self.examples:
+            self.examples[f"{method} {operation}"] = example
         return answer
 
     def _is_done(self, run_id: str) -> bool:
@@ -292,7 +293,7 @@ def _project(tour: Tour, user: dict[str, Any]) -> None:
     waiting = tour.ask(
         "POST", "users/{user_id}/query/", {"code": "1 + 1"}, query={"wait": "0"}, **user
     )
-    tour.examples["POST /v1/users/{user_id}/query/"] = {
+    tour.examples["POST /v1/users/{user_id}/query"] = {
         "status": 200,
         "parameters": {},
         "body": code,
@@ -311,7 +312,7 @@ def _workspace(tour: Tour, user: dict[str, Any]) -> None:
         "verdict",
         lambda: tour.ask("GET", "constraints/{name}/", **constraint)["versions"][0]["judged_at"],
     )
-    text = tour.examples["GET /v1/constraint-library/{name}/"]["answer"]
+    text = tour.examples["GET /v1/constraint-library/{name}"]["answer"]
     version = {"source": text["source"], "tests": text["tests"]}
     tour.ask("POST", "constraints/{name}/versions/", version, **constraint)
     number: dict[str, Any] = {**constraint, "number": 1}
@@ -378,7 +379,7 @@ def _alerts(tour: Tour, user: dict[str, Any]) -> None:
     tour.ask("POST", "paused-constraints/{paused_id}/resume/", why, paused_id=paused["id"])
     tour.ask("DELETE", "users/{user_id}/constraints/{name}/", **named)
     for path, names in tour.names.items():
-        if "user_id" in names and path != "/v1/users/{user_id}/merge/":
+        if "user_id" in names and path != "/v1/users/{user_id}/merge":
             names["user_id"] = "ada"
 
 

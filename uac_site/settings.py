@@ -229,6 +229,9 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "UaC server",
     "DESCRIPTION": "User as Code: an agent's memory of its user, kept as typed Python that runs.",
     "VERSION": "1",
+    "CONTACT": {"name": "The operator of this server"},
+    "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "SERVERS": [{"url": "/"}],
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PUBLIC": True,
     "SERVE_AUTHENTICATION": [],
@@ -236,6 +239,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
     "OAS_VERSION": "3.1.0",
+    "PREPROCESSING_HOOKS": ["memory.api.openapi.paths_without_final_slash"],
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "memory.api.openapi.complete",

@@ -7,6 +7,7 @@ from rest_framework import serializers
 from memory.api.entry_serializers import RejectedSerializer, SetAsideSerializer
 from memory.api.pages import PageSerializer
 from memory.api.serializers import StrictSerializer
+from memory.api.stored import AlertEventDetailField, EvidenceField
 from memory.delivery import entry_events
 from memory.models import Alert, AlertEvent, AlertFeedback
 from memory.models.alerts import LIVE_STATES, Verdict
@@ -16,6 +17,8 @@ from memory.texts import MAX_REASON
 
 class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):
     """One event in the life of an alert."""
+
+    detail = AlertEventDetailField()
 
     class Meta:
         model = AlertEvent
@@ -34,6 +37,9 @@ class AlertSerializer(serializers.ModelSerializer[Alert]):
     """An alert with its evidence: records, and the log entries that they come from."""
 
     user_id = serializers.CharField(source="user.user_id")
+    evidence = EvidenceField(
+        help_text="The records that the alert is based on, each with the log entries behind it."
+    )
     warning = serializers.SerializerMethodField(
         help_text="A warning if the last run that raised the alert used a sandbox meant for"
         " development only; otherwise null."
@@ -101,12 +107,6 @@ class AlertNewsSerializer(AlertSerializer):
         fields = [*AlertSerializer.Meta.fields, "events"]
 
 
-class AlertPageSerializer(PageSerializer):
-    """A page of alerts."""
-
-    results = AlertSerializer(many=True)
-
-
 class RejectionSerializer(serializers.Serializer[Any]):
     """A feed event that reports entries in a user's log that were rejected together."""
 
@@ -156,14 +156,16 @@ class AlertFeedSerializer(serializers.Serializer[Any]):
 class AlertThenSerializer(AlertSerializer):
     """An alert in its current form, with its state at the requested point in time."""
 
-    state_then = serializers.ChoiceField(choices=LIVE_STATES)
+    state_then = serializers.ChoiceField(
+        choices=LIVE_STATES, required=False, help_text="Only with `as_of`."
+    )
 
     class Meta(AlertSerializer.Meta):
         fields = [*AlertSerializer.Meta.fields, "state_then"]
 
 
-class AlertThenPageSerializer(AlertPageSerializer):
-    """A page of the alerts that were live at the requested point in time."""
+class AlertPageSerializer(PageSerializer):
+    """A page of alerts; with `as_of`, of those that were live at that point in time."""
 
     results = AlertThenSerializer(many=True)
 

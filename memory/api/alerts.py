@@ -23,7 +23,6 @@ from memory.api.alert_serializers import (
     AlertFeedSerializer,
     AlertPageSerializer,
     AlertSerializer,
-    AlertThenPageSerializer,
     AlertThenSerializer,
 )
 from memory.api.authentication import principal_of
@@ -58,7 +57,7 @@ FEED = extend_schema(
     parameters=[OPEN_THEN, AFTER, FEED_WAIT],
     responses=PolymorphicProxySerializer(
         component_name="AlertsOrFeed",
-        serializers=[AlertPageSerializer, AlertThenPageSerializer, AlertFeedSerializer],
+        serializers=[AlertPageSerializer, AlertFeedSerializer],
         resource_type_field_name=None,
         many=False,
     ),

@@ -19,6 +19,7 @@ from memory.api.runs import (
     known_state,
 )
 from memory.api.serializers import validated
+from memory.api.stored import RunErrorField, TimingsField, ValueField
 from memory.api.turns import TurnsField, input_of, turns_of
 from memory.api.users import UserScopedView
 from memory.llm import language_models
@@ -62,7 +63,7 @@ class AskedSerializer(serializers.Serializer[Any]):
         help_text="In the model's words: what is missing, or how the model interpreted an"
         " ambiguous question.",
     )
-    value = serializers.JSONField()
+    value = ValueField()
     type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     code = serializers.CharField(allow_null=True)
     evidence = RestsOnSerializer(allow_null=True)
@@ -73,8 +74,8 @@ class AskedSerializer(serializers.Serializer[Any]):
     checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     instant = serializers.DateTimeField()
-    error = serializers.JSONField()
-    timings = serializers.JSONField()
+    error = RunErrorField()
+    timings = TimingsField()
 
 
 class Ask(UserScopedView):

@@ -18,6 +18,7 @@ from memory.api.filters import refuse_unknown
 from memory.api.moments import ByField
 from memory.api.operations import created
 from memory.api.serializers import StrictSerializer, numbers, strings, validated
+from memory.api.stored import EvidenceField
 from memory.api.users import UserScopedView
 from memory.api.workspace_constraints import WorkspaceView
 from memory.models import Backtest, BacktestFinding
@@ -220,7 +221,7 @@ class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
     """An alert that the constraint would have raised."""
 
     user_id = serializers.CharField(source="result.user.user_id")
-    evidence = serializers.JSONField(help_text="The alert's evidence when it would have opened.")
+    evidence = EvidenceField(help_text="The alert's evidence when it would have opened.")
     entries = numbers()
     changes = ChangeOfFindingSerializer(many=True)
 

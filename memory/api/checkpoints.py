@@ -15,6 +15,7 @@ from memory.api import idempotency, waiting
 from memory.api.errors import NamesNothing
 from memory.api.runs import FAILURES, RunSerializer, asked_once
 from memory.api.serializers import MAX_NAMED, StrictSerializer, strings, validated
+from memory.api.stored import EditsField, HashesField, RunErrorField, VerdictField
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunTrigger, warning_of
@@ -66,7 +67,9 @@ class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
 class CheckpointDetailSerializer(CheckpointSerializer):
     """A version with its files, its edits and the gate's verdict."""
 
-    files = serializers.JSONField(source="tree", help_text="Path → SHA-256 of the file.")
+    files = HashesField(source="tree", help_text="Path → SHA-256 of the file.")
+    edits = EditsField()
+    verdict = VerdictField()
 
     class Meta(CheckpointSerializer.Meta):
         fields = [*CheckpointSerializer.Meta.fields, "files", "edits", "verdict"]
@@ -159,12 +162,12 @@ class DecisionSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="The new version's number; null if the proposal was rejected.",
     )
-    verdict = serializers.JSONField(help_text="Every gate check with its findings.")
+    verdict = VerdictField(allow_null=True, help_text="Null if the run did not reach the gate.")
     notes = strings(
         "The gate's findings that do not cause a rejection, such as a proposed constraint that"
         " fails."
     )
-    error = serializers.JSONField()
+    error = RunErrorField()
     warning = serializers.CharField(
         allow_null=True,
         help_text="A warning if the gate used a sandbox meant for development only; otherwise"

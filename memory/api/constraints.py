@@ -29,6 +29,7 @@ from memory.api.runs import (
     known_state,
 )
 from memory.api.serializers import StrictSerializer, numbers, strings, validated
+from memory.api.stored import EvidenceField, RunErrorField
 from memory.api.users import UserScopedView
 from memory.constraints import applicability
 from memory.models import AlertFeedback, Checkpoint, MemoryUser, PausedConstraint, Run
@@ -210,7 +211,7 @@ class TriedAlertSerializer(serializers.Serializer[Any]):
     severity = serializers.ChoiceField(choices=Severity.choices)
     message = serializers.CharField()
     key = serializers.CharField(allow_null=True)
-    evidence = serializers.JSONField()
+    evidence = EvidenceField()
     entries = numbers()
 
 
@@ -231,7 +232,7 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     instant = serializers.DateTimeField(help_text="The evaluation time.")
     stdout = serializers.CharField()
-    error = serializers.JSONField()
+    error = RunErrorField()
     warning = serializers.CharField(allow_null=True)
 
 

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from memory import log
 from memory.api.nearest import OTHER_NAMES, RECORD_FIELDS, entry_meant, written
 from memory.api.serializers import MAX_NAMED, ObjectField, StrictSerializer, name_meant
+from memory.api.stored import AnyObjectField
 from memory.models import LogEntry, Redaction
 from memory.models.log import EntryKind, Outcome
 from memory.project import EditError, names
@@ -156,6 +157,11 @@ class NewEntrySerializer(StrictSerializer):
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):
     """A log entry with its outcome; the caller must set the entry's `outcome`."""
 
+    data = AnyObjectField(  # type: ignore[assignment]
+        allow_null=True,
+        help_text="Of a record: `type`, `data` and the rest of what was sent; otherwise null.",
+    )
+    metadata = AnyObjectField(allow_null=True)
     state = serializers.SerializerMethodField(
         help_text="The entry's state: pending, covered, dismissed or rejected."
     )

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from memory.admission.usage import Exceeded
 from memory.api.problems import CHANGED, CONTENT_TYPE, NAMESPACE, PROBLEMS, answer, problem
 from memory.api.rates import TooMuch
+from memory.api.stored import AnyObjectField
 from memory.checkpoints import Redacted
 from memory.database import timeouts
 from memory.models import MemoryUser, Run
@@ -113,8 +114,10 @@ class ProblemSerializer(serializers.Serializer[Any]):
         required=False,
         help_text="The id of the request, as in the header `X-Request-Id` and the server's log.",
     )
-    errors = serializers.JSONField(  # type: ignore[assignment]
-        required=False, help_text="Field → what is wrong with it."
+    errors = AnyObjectField(  # type: ignore[assignment]
+        required=False,
+        help_text="Field → what is wrong with it: a list of messages; in an entry or another nested"
+        " object, an object of the same form.",
     )
     limit = serializers.CharField(
         required=False, help_text="The name of the exceeded rate limit (429) or quota (403)."
@@ -216,7 +219,7 @@ def _detail(error: Exception, context: Mapping[str, Any]) -> str:
             return str(error.detail)
         case PermissionDenied():
             return str(error) or "This is not allowed."
-    return str(error) or 'Endpoint not found (paths end with "/").'
+    return str(error) or "Endpoint not found."
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -230,7 +233,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Respond to a request for an unknown URL (404)."""
     if _is_page(request):
         return defaults.page_not_found(request, exception)
-    return answer(404, 'Endpoint not found; the API is below /v1/, and paths end with "/".')
+    return answer(404, "Endpoint not found; the API is below /v1/.")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.serializers import strings
+from memory.api.stored import RunErrorField
 from memory.api.users import UserScopedView
 from memory.constraints import applicability
 from memory.models import Forecast, MemoryUser
@@ -64,7 +65,7 @@ class UnforeseenSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="The end of the constraint's forecast; null if the constraint has no forecast.",
     )
-    error = serializers.JSONField(allow_null=True)
+    error = RunErrorField()
 
 
 class ForecastSerializer(serializers.Serializer[Any]):

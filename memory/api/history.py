@@ -19,6 +19,7 @@ from memory.api.errors import Conflict
 from memory.api.moments import BY, AsOfSerializer, by_of, known_as_of
 from memory.api.operations import created
 from memory.api.serializers import StrictSerializer, numbers, strings, validated
+from memory.api.stored import TypedRecordField
 from memory.api.users import UserScopedView
 from memory.models import Alert, Checkpoint
 from memory.models.log import By
@@ -33,11 +34,13 @@ class RecordChangeSerializer(serializers.Serializer[Any]):
     domain = serializers.CharField(source="record.domain")
     collection = serializers.CharField(source="record.collection")
     key = serializers.CharField(source="record.key")
-    before = serializers.JSONField(
-        help_text="The record before the change, in typed JSON; null if it did not exist."
+    before = TypedRecordField(
+        allow_null=True,
+        help_text="The record before the change, in typed JSON; null if it did not exist.",
     )
-    after = serializers.JSONField(
-        help_text="The record after the change, in typed JSON; null if it was retired."
+    after = TypedRecordField(
+        allow_null=True,
+        help_text="The record after the change, in typed JSON; null if it was retired.",
     )
     entries = numbers()
 

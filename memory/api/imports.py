@@ -13,6 +13,7 @@ from memory.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, de
 from memory.api.parsers import StrictJSONParser, ZipParser
 from memory.api.runs import FAILURES, RunSerializer, asked_once
 from memory.api.serializers import StrictSerializer, validated
+from memory.api.stored import ImportReportField
 from memory.api.users import UserScopedView
 from memory.imports import ImportRefused
 from memory.models import Run
@@ -39,9 +40,10 @@ class ImportSerializer(StrictSerializer):
 class ImportDecisionSerializer(DecisionSerializer):
     """The result of an import."""
 
-    report = serializers.JSONField(
+    report = ImportReportField(
+        allow_null=True,
         help_text="The repairs that were made, and everything whose name or form in the project"
-        " differs from the files."
+        " differs from the files; null if nothing was imported.",
     )
 
 

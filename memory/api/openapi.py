@@ -19,10 +19,27 @@ from memory.models.users import USER_ID_PATTERN
 EXAMPLES = Path(__file__).with_name("examples.json")
 BODIES = Path(__file__).with_name("bodies.json")
 
+_PARAMETER = re.compile(r"\{(\w+)\}")
 # Matches the first sentence of a text, or only the first clause of that sentence.
 _SENTENCE = re.compile(r".*?[.;:](?= |$)")
 
+_SCHEMAS = "#/components/schemas/"
+# The schemas that the generator makes for choices that may be empty or null.
+_BLANK, _NULL = {"$ref": f"{_SCHEMAS}BlankEnum"}, {"$ref": f"{_SCHEMAS}NullEnum"}
 READ = ("get", "head")
+# The first part of a path → what is below it.
+TAGS: Mapping[str, str] = {
+    "alerts": "Alerts of all users, and the feed of their events.",
+    "backtests": "Constraints run over the history of users.",
+    "constraint-library": "Constraints that come with the server.",
+    "constraint-precision": "How useful the alerts of each constraint were.",
+    "constraints": "Constraints for all users of a workspace.",
+    "erasures": "The progress of erasures of users.",
+    "paused-constraints": "Constraints that raised too many alerts.",
+    "runs": "Queries, questions, proposals and imports that are or were executed.",
+    "users": "Users, what is known about them, and questions about it.",
+    "webhooks": "Endpoints that receive alerts, and deliveries to them.",
+}
 # Status → default description of the error, for operations that don't declare one themselves.
 ERRORS: Mapping[str, str] = {
     "400": "The URL, a parameter, a header or the body is invalid: `errors` names the field.",
@@ -83,6 +100,11 @@ HEADERS: Mapping[str, Any] = {
 }
 
 
+def paths_without_final_slash(endpoints: list[Any], **more: Any) -> list[Any]:
+    """Leave out the paths with a final slash, which is optional, and which linters refuse."""
+    return [endpoint for endpoint in endpoints if not endpoint[0].endswith("/")]
+
+
 def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
     """Add what all operations have in common to the document: errors, headers, limits, examples.
 
@@ -96,23 +118,113 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
     for name, schema in schemas.items():
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
-        if "oneOf" in schema and not name.endswith("Request"):
-            # A response may match several of the schemas: an empty page of alerts looks the same
-            # with and without `as_of`.
-            schema["anyOf"] = schema.pop("oneOf")
+            _defaults(schema)
     _merge(schemas, json.loads(BODIES.read_text()))
     _anything(result)
+    _choices(result, schemas)
+    _conditions(schemas)
     examples = json.loads(EXAMPLES.read_text()) if EXAMPLES.exists() else {}
     for path, method, operation in operations(result):
         _summary(operation)
         _errors(method, operation)
         _body(operation, schemas)
-        for parameter in operation.get("parameters", []):
-            _narrow(parameter)
+        _parameters(path, operation)
         for code, response in operation["responses"].items():
             _headers(method, code, response)
         _example(operation, examples.get(f"{method.upper()} {path}", {}))
+    _remove_unused(result)
+    tags = {tag for _, _, operation in operations(result) for tag in operation["tags"]}
+    result["tags"] = [{"name": tag, "description": TAGS[tag]} for tag in sorted(tags)]
     return result
+
+
+def _choices(schema: Any, schemas: dict[str, Any]) -> None:
+    """Replace the generator's `oneOf` of an enum and the enums of "" or null by single schemas.
+
+    Each enum that allows "" becomes a schema of its own: generated clients cannot read a choice
+    between two enums.
+    """
+    if isinstance(schema, list):
+        for inner in schema:
+            _choices(inner, schemas)
+    if not isinstance(schema, dict):
+        return
+    if _NULL in schema.get("oneOf", ()):
+        schema["oneOf"][schema["oneOf"].index(_NULL)] = {"type": "null"}
+    if _BLANK in schema.get("oneOf", ()):
+        enum, *rest = (one for one in schema.pop("oneOf") if one != _BLANK)
+        name = enum["$ref"].rpartition("/")[2]
+        blank = f"{name.removesuffix('Enum')}OrBlankEnum"
+        schemas[blank] = {**schemas[name], "enum": ["", *schemas[name]["enum"]]}
+        schema |= _one_of([{"$ref": _SCHEMAS + blank}, *rest])
+    for inner in list(schema.values()):
+        _choices(inner, schemas)
+
+
+def _defaults(body: dict[str, Any]) -> None:
+    """Put the defaults of a body's fields into words: as a keyword, some clients require them."""
+    for field in body.get("properties", {}).values():
+        default = field.pop("default", None)
+        if default not in (None, "", [], {}) and "default" not in field.get("description", ""):
+            text = f"Default: {json.dumps(default)}."
+            field["description"] = (
+                f"{field['description']} {text}" if "description" in field else text
+            )
+
+
+def _conditions(schema: Any, *, is_condition: bool = False) -> None:
+    """Declare in each `if`, `then` and `else` that the schema around it has more properties.
+
+    Linters judge these parts by themselves, where generated clients leave them out.
+    """
+    if isinstance(schema, list):
+        for inner in schema:
+            _conditions(inner, is_condition=is_condition)
+    if not isinstance(schema, dict):
+        return
+    if is_condition and {"required", "properties", "propertyNames"} & schema.keys():
+        properties = schema.setdefault("properties", {})
+        for name in schema.get("required", ()):
+            properties.setdefault(name, {})
+        schema.setdefault("additionalProperties", {})
+    for name, inner in schema.items():
+        if name in ("if", "then", "else"):
+            _conditions(inner, is_condition=True)
+        elif name in ("anyOf", "allOf", "oneOf"):
+            _conditions(inner, is_condition=is_condition)
+        else:
+            _conditions(inner)
+
+
+def _one_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"oneOf": schemas} if len(schemas) > 1 else schemas[0]
+
+
+def _remove_unused(document: dict[str, Any]) -> None:
+    """Remove the components that nothing refers to, such as those that `bodies.json` replaces."""
+    schemas = document["components"]["schemas"]
+    used: set[str] = set()
+    found = {
+        name for part in ("paths", "components") for name in _named(document[part], skip=schemas)
+    }
+    while found:
+        used |= found
+        found = {name for one in found for name in _named(schemas[one])} - used
+    for name in schemas.keys() - used:
+        del schemas[name]
+
+
+def _named(value: Any, skip: Any = None) -> Iterator[str]:
+    """Yield the names of the schemas that a part of the document refers to, except in `skip`."""
+    if value is skip:
+        return
+    if isinstance(value, dict):
+        if isinstance(reference := value.get("$ref"), str) and reference.startswith(_SCHEMAS):
+            yield reference.removeprefix(_SCHEMAS)
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _named(inner, skip)
 
 
 def _anything(schema: Any) -> None:
@@ -208,6 +320,15 @@ def _headers(method: str, code: str, response: dict[str, Any]) -> None:
     if code == "401":
         names.append("WWW-Authenticate")
     response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _parameters(path: str, operation: dict[str, Any]) -> None:
+    """Put the path's parameters first, in the path's order: clients take them by position."""
+    named = _PARAMETER.findall(path)
+    parameters = operation.get("parameters", [])
+    parameters.sort(key=lambda one: named.index(one["name"]) if one["in"] == "path" else len(named))
+    for parameter in parameters:
+        _narrow(parameter)
 
 
 def _narrow(parameter: dict[str, Any]) -> None:

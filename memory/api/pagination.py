@@ -65,6 +65,12 @@ class Pagination(CursorPagination):
             raise bad_cursor()
         return cursor
 
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of a page."""
+        link = {"type": "string", "format": "uri", "nullable": True}
+        properties = {"next": link, "previous": dict(link), "results": schema}
+        return {"type": "object", "required": sorted(properties), "properties": properties}
+
     def get_ordering(
         self, request: Request, queryset: QuerySet[Any], view: APIView
     ) -> tuple[str, ...]:

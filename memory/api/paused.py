@@ -109,22 +109,22 @@ class JudgedSerializer(serializers.Serializer[Any]):
     )
 
 
-class PrecisionSerializer(JudgedSerializer):
+class ConstraintPrecisionSerializer(JudgedSerializer):
     """The precision of a constraint."""
 
     constraint = serializers.CharField(help_text="The constraint's path.")
 
 
-class PrecisionsSerializer(PageSerializer):
+class ConstraintPrecisionsSerializer(PageSerializer):
     """A page of the constraints that have feedback, with their precision."""
 
-    results = PrecisionSerializer(many=True)
+    results = ConstraintPrecisionSerializer(many=True)
 
 
 class Precisions(APIView):
     """The precision of each constraint, across all users in the workspace."""
 
-    @extend_schema(responses=PrecisionsSerializer, parameters=PAGE)
+    @extend_schema(responses=ConstraintPrecisionsSerializer, parameters=PAGE)
     def get(self, request: Request) -> Response:
         """List the constraints that have feedback, least precise first.
 

@@ -3,12 +3,13 @@
 from typing import Any
 
 from django.http import Http404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.api.moments import AS_OF, BY, AsOfSerializer, KnownView
+from memory.api.stored import EnumValueField, TypedRecordsField
 from memory.recall import retrieval
 
 
@@ -25,21 +26,52 @@ class ManifestSerializer(serializers.Serializer[Any]):
     )
 
 
+class CollectionSizeSerializer(serializers.Serializer[Any]):
+    """A collection of a domain."""
+
+    count = serializers.IntegerField(help_text="The number of records in the collection.")
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields plus `class`, which can't be declared because it's a Python keyword."""
+        return {"class": serializers.CharField(), **super().get_fields()}
+
+
+class DomainSerializer(serializers.Serializer[Any]):
+    """A domain's classes and collections, by name."""
+
+    classes = serializers.DictField(
+        child=serializers.DictField(child=serializers.CharField()),
+        help_text="Class → field → type.",
+    )
+    enums = serializers.DictField(
+        child=serializers.DictField(child=EnumValueField()), help_text="Enum → member → value."
+    )
+    collections = serializers.DictField(child=CollectionSizeSerializer())
+    singletons = serializers.DictField(
+        child=serializers.CharField(), help_text="The only record of its kind → class."
+    )
+
+
+@extend_schema_field(serializers.DictField(child=DomainSerializer()))
+class DomainsField(serializers.JSONField):
+    """Domains by name."""
+
+
 class StateSerializer(serializers.Serializer[Any]):
     """The classes and collections of the newest version, without the records."""
 
     version = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
-    domains = serializers.JSONField()
+    domains = DomainsField()
 
 
-class RecordsSerializer(serializers.Serializer[Any]):
+class RecordPageSerializer(serializers.Serializer[Any]):
     """A page of a collection's records, in typed JSON, in the order they were added."""
 
     version = serializers.IntegerField()
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     count = serializers.IntegerField(help_text="The number of records in the whole collection.")
-    records = serializers.JSONField()
+    records = TypedRecordsField()
     next = serializers.IntegerField(
         allow_null=True, help_text="The ?page= value that fetches the next page; null at the end."
     )
@@ -95,7 +127,7 @@ class Collection(KnownView):
 
     @extend_schema(
         operation_id="users_state_records",
-        responses=RecordsSerializer,
+        responses=RecordPageSerializer,
         parameters=[
             OpenApiParameter(
                 "page",

@@ -28,6 +28,13 @@ from memory.api.serializers import (
     strings,
     validated,
 )
+from memory.api.stored import (
+    AnyObjectField,
+    RunErrorField,
+    TimingsField,
+    ValueField,
+    VerdictField,
+)
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunOutcome, RunStatus, warning_of
@@ -47,6 +54,14 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         source="checkpoint.version", default=None, allow_null=True
     )
 
+    input = AnyObjectField(help_text="What was requested, depending on `kind`.")
+    output = AnyObjectField(
+        allow_null=True,
+        help_text="The result, depending on `kind`: of a query, `value`, `type` and `evidence`; of"
+        " a proposal or an import, `version` and `verdict`.",
+    )
+    error = RunErrorField()
+    timings = TimingsField()
     warning = serializers.SerializerMethodField(
         help_text="A warning if the run used a sandbox meant for development only; otherwise null."
     )
@@ -264,7 +279,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(help_text="The id of the run that computed the value.")
     status = serializers.ChoiceField(choices=RunStatus.choices)
     outcome = serializers.ChoiceField(choices=RunOutcome.choices)
-    value = serializers.JSONField()
+    value = ValueField()
     type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     evidence = RestsOnSerializer(allow_null=True)
     set_aside = SetAsideReadSerializer(
@@ -283,8 +298,8 @@ class AnswerSerializer(serializers.Serializer[Any]):
     instant = serializers.DateTimeField()
     runner = serializers.CharField()
     warning = serializers.CharField(allow_null=True)
-    error = serializers.JSONField()
-    timings = serializers.JSONField()
+    error = RunErrorField()
+    timings = TimingsField()
 
 
 class FailedRunSerializer(ProblemSerializer):
@@ -292,15 +307,9 @@ class FailedRunSerializer(ProblemSerializer):
 
     id = serializers.UUIDField(required=False, help_text="The id of the run.")
     outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
-    error = serializers.JSONField(
-        required=False,
-        help_text="The `type` and `message` of the error, and its location: `path` and `line`. For"
-        " a question, also `provider_said`: the error message of the language model's provider, if"
-        " the provider sent one.",
-    )
-    verdict = serializers.JSONField(
-        required=False,
-        help_text="The gate's verdict, if the run reached the gate: every check with its findings.",
+    error = RunErrorField(required=False)
+    verdict = VerdictField(
+        required=False, allow_null=True, help_text="Null if the run did not reach the gate."
     )
 
 

@@ -16,6 +16,7 @@ from memory.api.completing import (
 )
 from memory.api.moments import AsOfSerializer, known_as_of
 from memory.api.serializers import MomentField, StrictSerializer, strings, validated
+from memory.api.stored import AnyObjectField
 from memory.api.turns import TurnsField
 from memory.api.users import UserScopedView
 from memory.models import LogEntry, MemoryUser
@@ -84,7 +85,7 @@ class NamedEntrySerializer(serializers.Serializer[LogEntry]):
     id = serializers.UUIDField()
 
 
-class TermSerializer(serializers.Serializer[Any]):
+class QueryTermSerializer(serializers.Serializer[Any]):
     """The contribution of a query term to a hit's score."""
 
     term = serializers.CharField()
@@ -106,7 +107,7 @@ class ExplanationSerializer(serializers.Serializer[Explanation]):
         help_text="Whether the query names the speaker of this entry. If it names other speakers,"
         " the score is reduced by a third."
     )
-    terms = TermSerializer(many=True)
+    terms = QueryTermSerializer(many=True)
     meaning = serializers.FloatField(
         help_text="The part of the score that comes from the similarity in meaning between the"
         " passage and the query."
@@ -135,7 +136,7 @@ class HitSerializer(serializers.Serializer[Hit]):
     session_id = serializers.CharField(source="entry.session_id", allow_null=True)
     occurred_at = serializers.DateTimeField(source="entry.occurred_at")
     recorded_at = serializers.DateTimeField(source="entry.recorded_at")
-    metadata = serializers.JSONField(source="entry.metadata", allow_null=True)
+    metadata = AnyObjectField(source="entry.metadata", allow_null=True)
     entries = serializers.SerializerMethodField(
         help_text="The entry itself, and the entries that it was derived from."
     )

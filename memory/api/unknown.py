@@ -13,7 +13,4 @@ class Unknown(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise Http404 with a pointer to the valid URLs, once the caller is authenticated."""
         super().initial(request, *args, **kwargs)
-        raise Http404(
-            "Endpoint not found (paths end with a slash). All endpoints are listed in"
-            " /v1/openapi.json."
-        )
+        raise Http404("Endpoint not found. All endpoints are listed in /v1/openapi.json.")

@@ -1,6 +1,8 @@
 """URLs of the API, version 1."""
 
-from django.urls import path, re_path
+from collections.abc import Iterator
+
+from django.urls import URLPattern, path, re_path
 
 from memory.api import (
     alert_actions,
@@ -39,7 +41,7 @@ VERSION = f"{USER}checkpoints/<int:version>/"
 DELIVERY = f"{WEBHOOK}deliveries/<uuid:delivery_id>/"
 RUN = "runs/<uuid:run_id>/"
 
-urlpatterns = [
+ENDPOINTS = [
     path("openapi.json", document.Document.as_view(), name="openapi"),
     path("users/", users.Users.as_view(), name="users"),
     path(USER, users.User.as_view(), name="user"),
@@ -155,5 +157,18 @@ urlpatterns = [
     path(f"{WEBHOOK}deliveries/", webhooks.Deliveries.as_view(), name="deliveries"),
     path(DELIVERY, webhooks.OneDelivery.as_view(), name="delivery"),
     path(f"{DELIVERY}replay/", webhooks.ReplayDelivery.as_view(), name="replay-delivery"),
+]
+
+
+def _without_final_slash() -> Iterator[URLPattern]:
+    for one in ENDPOINTS:
+        if (route := str(one.pattern)).endswith("/"):
+            yield path(route.removesuffix("/"), one.callback, name=one.name)
+
+
+# The final slash is optional. `reverse` takes the last route of a name, so that links have it.
+urlpatterns = [
+    *_without_final_slash(),
+    *ENDPOINTS,
     re_path("", unknown.Unknown.as_view(), name="unknown"),
 ]

@@ -23,6 +23,7 @@ from memory.api.errors import Conflict
 from memory.api.filters import StrictView
 from memory.api.operations import accepted, created
 from memory.api.serializers import ObjectField, StrictSerializer, validated
+from memory.api.stored import AnyObjectField
 from memory.database.statements import Statement
 from memory.models import IdempotencyKey, MemoryUser, UserErasure
 from memory.models.fields import validate_time_zone
@@ -135,6 +136,7 @@ class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
 class UserSerializer(serializers.ModelSerializer[MemoryUser]):
     """A user, as shown in lists."""
 
+    metadata = AnyObjectField()
     head = serializers.IntegerField(
         source="head.version",
         default=None,

@@ -126,7 +126,7 @@ class SinceSerializer(StrictSerializer):
     )
 
 
-class ReplayedSerializer(serializers.Serializer[Any]):
+class ReplayResultSerializer(serializers.Serializer[Any]):
     """The result of resending messages."""
 
     replayed = serializers.IntegerField(help_text="The number of messages that are resent.")

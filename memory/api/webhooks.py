@@ -33,7 +33,7 @@ from memory.api.webhook_serializers import (
     EndpointWithSecretSerializer,
     NewEndpointSerializer,
     NothingSerializer,
-    ReplayedSerializer,
+    ReplayResultSerializer,
     SinceSerializer,
 )
 from memory.canonical import sha256
@@ -220,7 +220,7 @@ class SendTest(Managed):
 class ReplayGivenUp(Managed):
     """Resend permanently failed messages."""
 
-    @idempotency.schema({202: ReplayedSerializer}, request=SinceSerializer)
+    @idempotency.schema({202: ReplayResultSerializer}, request=SinceSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Resend the permanently failed messages that were created at or after a given time."""
         with self.where_the_workspace_is():

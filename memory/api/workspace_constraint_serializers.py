@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from memory.api.constraints import NO_SOURCE, NO_TESTS
 from memory.api.serializers import StrictSerializer
+from memory.api.stored import VerdictField
 from memory.constraints import applicability, constraint_library, workspace_constraints
 from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
 from memory.temporal import backtest_reports
@@ -53,7 +54,7 @@ class VersionDetailSerializer(VersionSerializer):
         help_text="Whether the version has been backtested enough to be approved."
     )
     tests = serializers.CharField()
-    verdict = serializers.JSONField(
+    verdict = VerdictField(
         allow_null=True,
         help_text="Every check with its findings; null while the version is being checked.",
     )

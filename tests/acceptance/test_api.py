@@ -29,11 +29,11 @@ SEED = "20261122"
 EXAMPLES = str(examples(1))
 # Operations that have nothing left to repeat, or no model to ask.
 REFUSED = {
-    "POST /v1/users/{user_id}/ask/",
-    "POST /v1/runs/{run_id}/cancel/",
-    "POST /v1/runs/{run_id}/retry/",
-    "POST /v1/backtests/{backtest_id}/cancel/",
-    "POST /v1/backtests/{backtest_id}/retry/",
+    "POST /v1/users/{user_id}/ask",
+    "POST /v1/runs/{run_id}/cancel",
+    "POST /v1/runs/{run_id}/retry",
+    "POST /v1/backtests/{backtest_id}/cancel",
+    "POST /v1/backtests/{backtest_id}/retry",
 }
 
 
@@ -51,7 +51,7 @@ def tour(server: System) -> Tour:
     (endpoint,) = tour.ask("GET", "webhooks/")["results"]
     tour.ask("PATCH", "webhooks/{endpoint_id}/", {"enabled": False}, endpoint_id=endpoint["id"])
     path = "users/{user_id}/forecast/"
-    whose: dict[str, Any] = dict(tour.names[f"/v1/{path}"])
+    whose: dict[str, Any] = dict(tour.names[f"/v1/{path}".removesuffix("/")])
     polled(lambda: tour.ask("GET", path, **whose), lambda forecast: forecast["current"])
     polled(lambda: going_on(server), lambda rows: rows == 0, seconds=240)
     return tour
@@ -117,7 +117,7 @@ def seen(tour: Tour) -> dict[str, Any]:
     found = {}
     for name, one in tour.examples.items():
         if name.startswith("GET ") and "answer" in one:
-            query = {"since": "v1"} if name.endswith("/diff/") else None
+            query = {"since": "v1"} if name.endswith("/diff") else None
             names: dict[str, Any] = dict(tour.names[name.removeprefix("GET ")])
             found[name] = tour.ask("GET", name.removeprefix("GET /v1/"), query=query, **names)
     return found

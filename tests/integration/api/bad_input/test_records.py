@@ -143,7 +143,7 @@ def test_a_record_that_cannot_be_where_it_wants_to(
     answer = api.post(ENTRIES, {"entries": [entry, trip({"days": 1})]})
     work()
 
-    rejected, neighbour = (api.get(f"{ENTRIES}{seq}/").data for seq in (4, 5))
+    rejected, neighbour = (api.get(f"{ENTRIES}{seq}/").data for seq in (3, 4))
     assert answer.status_code == 202
     assert (rejected["state"], neighbour["state"]) == ("rejected", "covered")
     for word in words:

@@ -76,9 +76,9 @@ def test_another_workspaces_user_is_answered_like_none(
     [
         "",
         "nothing/",
-        "users",
-        "users/ada",
-        "users/ada/entries",
+        "user",
+        "users/ada/entry",
+        "users//entries",
         "users/../ada/",
         "users/ada/entries/abc/",
         "users/ada/entries/-1/",
@@ -91,7 +91,7 @@ def test_another_workspaces_user_is_answered_like_none(
 def test_an_address_at_which_there_is_nothing(
     api: APIClient, refused: Refused, method: str, path: str
 ) -> None:
-    refused(getattr(api, method)(f"/v1/{path}"), 404, "/v1/openapi.json", "slash")
+    refused(getattr(api, method)(f"/v1/{path}"), 404, "/v1/openapi.json")
 
 
 @pytest.mark.parametrize(
