@@ -133,7 +133,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
         refuse_merged(user)
         known = history.as_of(user, asked["as_of"]) if asked["as_of"] else history.now(user)
         at = asked["at"] or localtime().isoformat()
-        instant = instants.instant_of(user, at)
+        instant = instants.span_of(user, at).last
         return queries.ask(known, asked["code"], instant, staff=staff_of(request)).run
     except instants.BadMoment as error:
         form.add_error(None, visible(str(error)))

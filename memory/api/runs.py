@@ -186,16 +186,16 @@ class MomentSerializer(StrictSerializer):
     as_of = MomentField(
         required=False,
         help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
-        " day (2026-03-01: at noon) or a point in time (2026-03-01T09:00, interpreted in the"
-        " user's time zone unless it has a UTC offset).",
+        " day (2026-03-01: at its end, or now if it is today) or a point in time"
+        " (2026-03-01T09:00, interpreted in the user's time zone unless it has a UTC offset).",
     )
     by = ByField()
     at = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="The evaluation time for the code: a day (2026-03-01: at noon) or a point in"
-        " time, interpreted in the user's time zone unless it has a UTC offset. It does not filter"
-        " records.",
+        help_text="The evaluation time for the code: a day (2026-03-01: at its end) or a point"
+        " in time, interpreted in the user's time zone unless it has a UTC offset. It does not"
+        " filter records.",
     )
 
 
