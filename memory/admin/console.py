@@ -59,7 +59,7 @@ class QueryForm(forms.Form):
             }
         ),
         error_messages={
-            "required": "Write a query: an expression, or statements that end with an expression."
+            "required": "Write a query: an expression, or statements that end with one."
         },
     )
     as_of = forms.CharField(required=False, max_length=100)

@@ -354,7 +354,7 @@ _ALL = (
     Tool(
         "run_query",
         "Compute an exact answer with Python code over the user's state: an expression, or"
-        " statements that end with one, such as"
+        " statements that end with one (what is only printed is no value), such as"
         " `sum(trip.cost for trip in trips if trip.on.year == 2026)`. Collections are lists of"
         " records, available under their names in the manifest; `today`, `now`, `date`,"
         " `timedelta`, `Counter` and `statistics` are available as well. The code changes nothing."
