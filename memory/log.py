@@ -15,6 +15,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from memory.canonical import canonical_json, exact_json, utf8_json
+from memory.database.timeouts import retry_deadlocks
 from memory.models import EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.models.users import LaneName
@@ -113,6 +114,7 @@ class IdempotencyConflict(Exception):
         )
 
 
+@retry_deadlocks
 def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
     """Append the drafts in order, all or nothing, and return one entry per draft.
 

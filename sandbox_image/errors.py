@@ -9,6 +9,7 @@ from collections.abc import Container
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from .endings import NoValueError
 from .uac import protocol
 from .values import NotAValueError
 
@@ -46,7 +47,11 @@ def describe(error: BaseException, user_files: Container[str]) -> dict[str, Any]
     path, line = (frames[-1].filename, frames[-1].lineno) if frames else (None, None)
     if isinstance(error, SyntaxError) and error.filename in user_files:
         path, line = error.filename, error.lineno
-    if isinstance(error, NotAValueError) and path is None and error.line is not None:
+    if (
+        isinstance(error, (NotAValueError, NoValueError))
+        and path is None
+        and error.line is not None
+    ):
         path, line = QUERY, error.line
     if type(line) is not int or not 0 <= line <= protocol.MAX_INTEGER:
         line = None  # a SyntaxError raised by user code may contain anything

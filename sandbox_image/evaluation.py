@@ -25,6 +25,7 @@ from zoneinfo import ZoneInfo
 
 from . import determinism
 from .child import Limits
+from .endings import VALUE, keep_value
 from .errors import QUERY, describe
 from .forecasting import Forecaster, Horizon, Told, wording_of
 from .loader import Project, collections_of, remember_source, selected
@@ -181,7 +182,7 @@ class Evaluation:
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
         """Run a query; return its value, the value's type and its evidence.
 
-        The value is that of the final expression, or None if the code doesn't end with one.
+        Raises NoValueError if the code's last statement has no value.
         """
         reckoning.live_in(instant.time_zone)
         remember_source(QUERY, code)
@@ -189,26 +190,22 @@ class Evaluation:
         names = self._namespace() | {"__name__": "__query__"}
         names |= {"today": instant.today, "now": instant.now}
         meanings = self._meanings()
+        last = tree.body[-1] if tree.body else None
+        no_value = keep_value(tree)
         selection = Selection(tree, meanings, self._singles, self._places())
         # Copy these lists of records before the code can change them.
         read = {place: list(self._held(*place)) for place in selection.read}
         names |= selection.names
-        *block, last = tree.body or [ast.Pass()]
-        value, held = None, list[Record]()
-        if isinstance(last, ast.Expr):
-            tree.body = block
-            first_part = compile(tree, QUERY, "exec")
-            expression = compile(ast.Expression(last.value), QUERY, "eval")
-            exec(first_part, names)  # nosec B102 # this is what the sandbox is for
-            value = eval(expression, names)  # noqa: S307  # nosec B307 # see the line above
-        else:
-            exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # what the sandbox is for
+        exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # this is what the sandbox is for
+        value, held = names.get(VALUE), list[Record]()
+        if value is None and no_value is not None:
+            raise no_value
         try:
             encoded = encode(
                 value, max_bytes=limits.result_bytes, max_depth=limits.result_depth, held=held
             )
         except NotAValueError as error:
-            error.line = last.lineno
+            error.line = last.lineno if last else None
             raise
         return {
             "value": encoded,

@@ -27,6 +27,7 @@ EXTENDED = {
     "processes that are killed, or race with others": (
         "tests/integration/alerts/test_rivals.py",
         "tests/integration/api/test_rates.py::test_several_processes_share_a_rate",
+        "tests/integration/erasure/test_deadlocks.py",
         "tests/integration/erasure/test_races.py",
         "tests/integration/llm/test_processes.py",
         "tests/integration/log/test_partition.py",

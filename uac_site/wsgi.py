@@ -21,6 +21,7 @@ _ADMIN = reverse("admin:index")
 from memory.operations import alarms, tracing  # noqa: E402 - needs the apps to be loaded
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
+from uac_site.unread_bodies import announce_closing  # noqa: E402
 from workers.metrics.serving import serve_metrics  # noqa: E402
 from workers.service.sharing import share_fairly, share_memory  # noqa: E402
 
@@ -38,6 +39,7 @@ ADMIN_BODIES = 4
 _admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
 
 
+@announce_closing
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
     """Handle a request; a form posted to a staff page is accepted only if a form slot is free."""
     if environ["REQUEST_METHOD"] != "POST" or not environ["PATH_INFO"].startswith(_ADMIN):

@@ -59,7 +59,7 @@ class QueryForm(forms.Form):
             }
         ),
         error_messages={
-            "required": "Write a query: an expression, or statements that end with an expression."
+            "required": "Write a query: an expression, or statements that end with one."
         },
     )
     as_of = forms.CharField(required=False, max_length=100)
@@ -133,7 +133,7 @@ def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | Non
         refuse_merged(user)
         known = history.as_of(user, asked["as_of"]) if asked["as_of"] else history.now(user)
         at = asked["at"] or localtime().isoformat()
-        instant = instants.instant_of(user, at)
+        instant = instants.span_of(user, at).last
         return queries.ask(known, asked["code"], instant, staff=staff_of(request)).run
     except instants.BadMoment as error:
         form.add_error(None, visible(str(error)))

@@ -1,15 +1,63 @@
 """List filters that several admin screens share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import get_model_from_relation
-from django.db.models import QuerySet
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import DateTimeField, Model, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from memory.staff import access
+from memory.temporal import instants
 from memory.work import stuck
+
+
+def with_whole_days(model: type[Model], lookups: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return a list's lookups, in which a day compared with a time stands for all of its time.
+
+    The database would take the day for its midnight in the admin's time zone.
+    """
+    found: dict[str, list[str]] = {}
+    for name, values in lookups.items():
+        field, _, operator = name.partition("__")
+        bounds = _BOUNDS.get(operator)
+        spans = [_day(value) for value in values]
+        if bounds is None or None in spans or not _is_time(model, field):
+            found[name] = values
+            continue
+        for how, edge in bounds.items():
+            found[f"{field}__{how}"] = [str(getattr(span, edge)) for span in spans]
+    return found
+
+
+_EXACT = {"gte": "first", "lte": "last"}
+_BOUNDS: Mapping[str, Mapping[str, str]] = {
+    "": _EXACT,
+    "exact": _EXACT,
+    "gt": {"gt": "last"},
+    "gte": {"gte": "first"},
+    "lt": {"lt": "first"},
+    "lte": {"lte": "last"},
+}
+
+
+def _day(value: str) -> instants.Span | None:
+    if not instants.is_day(value):
+        return None
+    try:
+        return instants.span_in(timezone.get_current_timezone_name(), value)
+    except instants.BadMoment:
+        return None  # the database rejects it
+
+
+def _is_time(model: type[Model], name: str) -> bool:
+    try:
+        return isinstance(model._meta.get_field(name), DateTimeField)
+    except FieldDoesNotExist:
+        return False
 
 
 class OwnChoicesFilter(admin.RelatedFieldListFilter):

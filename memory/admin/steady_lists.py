@@ -1,7 +1,11 @@
 """Lists that keep their rows in place right after an action."""
 
+from typing import Any
+
 from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest
+
+from memory.admin.filters import with_whole_days
 
 # Session key under which a list's rows are kept until the list is shown again after an action.
 _KEPT = "kept_rows"
@@ -20,6 +24,14 @@ class SteadyChangeList(ChangeList):
     """
 
     is_kept = False
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        given = self.filter_params
+        self.filter_params = with_whole_days(self.model, given)
+        try:
+            return super().get_filters(request)
+        finally:
+            self.filter_params = given
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)

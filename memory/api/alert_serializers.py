@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from memory.api.entry_serializers import RejectedSerializer, SetAsideSerializer
 from memory.api.pages import PageSerializer
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import DayStartField, StrictSerializer
 from memory.api.stored import AlertEventDetailField, EvidenceField
 from memory.delivery import entry_events
 from memory.models import Alert, AlertEvent, AlertFeedback
@@ -181,9 +181,10 @@ class NoteSerializer(StrictSerializer):
 class SnoozeSerializer(NoteSerializer):
     """When the snooze ends, with an optional note."""
 
-    until = serializers.DateTimeField(
+    until = DayStartField(
         required=False,
-        help_text="The end of the snooze, within the next year; a time without a UTC offset is"
+        help_text="The end of the snooze, within the next year; a day (2026-03-01) means its start,"
+        " so that the alert is back on that day; a time without a UTC offset is"
         " interpreted in the user's time zone. If omitted, the alert is snoozed until its severity"
         " or evidence changes.",
     )

@@ -40,9 +40,9 @@ OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
     description="Return the alerts that were unresolved at a point in time (2026-03-01T09:00,"
-    " interpreted in the user's time zone unless it has a UTC offset) or on a day (2026-03-01: at"
-    " noon), in their current form, each with `state_then`. For a whole workspace, a time without"
-    " a UTC offset is interpreted in the workspace's time zone.",
+    " interpreted in the user's time zone unless it has a UTC offset) or at the end of a day"
+    " (2026-03-01), in their current form, each with `state_then`. For a whole workspace, a day or"
+    " a time without a UTC offset is interpreted in the workspace's time zone.",
 )
 AFTER = OpenApiParameter(
     "after",
@@ -145,7 +145,7 @@ class AlertList(generics.ListAPIView[Alert]):
         if "as_of" not in self.request.query_params:
             return found
         try:
-            moment = instants.instant_in(zone(), self.request.query_params["as_of"])
+            moment = instants.span_in(zone(), self.request.query_params["as_of"]).last
         except instants.BadMoment as error:
             raise ValidationError({"as_of": [str(error)]}) from None
         return alert_events.live_at(found, moment)

@@ -43,9 +43,9 @@ class ContextRequestSerializer(StrictSerializer):
     )
     as_of = MomentField(
         required=False,
-        help_text="Use what was known as of an entry (its number, such as 120), a version (v7) or"
-        " a point in time. Alerts are then left out, because they only exist in their current"
-        " state.",
+        help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
+        " day (at its end) or a point in time. Alerts are then left out, because they only exist in"
+        " their current state.",
     )
 
 

@@ -8,7 +8,13 @@ from rest_framework import serializers
 
 from memory import log
 from memory.api.nearest import OTHER_NAMES, RECORD_FIELDS, entry_meant, written
-from memory.api.serializers import MAX_NAMED, ObjectField, StrictSerializer, name_meant
+from memory.api.serializers import (
+    MAX_NAMED,
+    DayStartField,
+    ObjectField,
+    StrictSerializer,
+    name_meant,
+)
 from memory.api.stored import AnyObjectField
 from memory.models import LogEntry, Redaction
 from memory.models.log import EntryKind, Outcome
@@ -41,10 +47,10 @@ class NewEntrySerializer(StrictSerializer):
         choices=APPENDED_KINDS,
         help_text="The kind of the entry; redactions are written only by the server.",
     )
-    occurred_at = serializers.DateTimeField(
+    occurred_at = DayStartField(
         required=False,
         help_text="When the content was said or was true; a time without a UTC offset is"
-        " interpreted in the user's time zone. Default: now.",
+        " interpreted in the user's time zone, and a day means its start. Default: now.",
         error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
     )
     content = serializers.CharField(required=False, max_length=MAX_TEXT)

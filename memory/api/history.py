@@ -69,13 +69,13 @@ class Difference(UserScopedView):
                 str,
                 required=True,
                 description="The earlier point in time; accepts the same values as `as_of`"
-                " elsewhere.",
+                " elsewhere, but a day means its start, so that its own changes are included.",
             ),
             OpenApiParameter(
                 "until",
                 str,
                 description="The later point in time; accepts the same values as `as_of`"
-                " elsewhere. Default: now.",
+                " elsewhere (a day means its end). Default: now.",
             ),
             BY,
         ],
@@ -89,7 +89,7 @@ class Difference(UserScopedView):
                 {"since": [f"This parameter is required. {history.FORMS}"]}
             )
         by = by_of(asked)
-        since = known_as_of(user, asked["since"], "since", by)
+        since = known_as_of(user, asked["since"], "since", by, at_start=True)
         if "until" in asked or by == By.OCCURRED:
             until = known_as_of(user, asked.get("until"), "until", by)
         else:

@@ -20,8 +20,9 @@ AS_OF = OpenApiParameter(
     "as_of",
     str,
     description="Use what was known as of an entry (its number, such as 120), a version (v7), a"
-    " day (2026-03-01: at noon) or a point in time (2026-03-01T09:00, interpreted in the user's"
-    " time zone unless it has a UTC offset), instead of what is known now.",
+    " day (2026-03-01: at its end, or now if it is today) or a point in time (2026-03-01T09:00,"
+    " interpreted in the user's time zone unless it has a UTC offset), instead of what is known"
+    " now.",
 )
 BY = OpenApiParameter(
     "by",
@@ -92,18 +93,25 @@ def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
     return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
 
 
-def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By.RECORDED) -> Known:
+def known_as_of(
+    user: MemoryUser,
+    text: str | None,
+    parameter: str,
+    by: str = By.RECORDED,
+    *,
+    at_start: bool = False,
+) -> Known:
     """Return what was known, or what was true, at a given point in time.
 
-    Each error names the parameter: ValidationError if the value is malformed, NamesNothing if there
-    is no such entry, version or point in time, and Incompatible if the value cannot be used with
-    `by`.
+    A day means its end or, with `at_start`, the time just before its start. Each error names the
+    parameter: ValidationError if the value is malformed, NamesNothing if there is no such entry,
+    version or point in time, and Incompatible if the value cannot be used with `by`.
     """
     try:
         if by == By.OCCURRED:
-            known = history.by_occurred(user, text)
+            known = history.by_occurred(user, text, at_start=at_start)
         else:
-            known = history.as_of(user, text or "")
+            known = history.as_of(user, text or "", at_start=at_start)
     except history.UnknownMoment as error:
         raise NamesNothing(parameter, str(error)) from None
     except history.NotByOccurred as error:
@@ -117,8 +125,8 @@ def known_as_of(user: MemoryUser, text: str | None, parameter: str, by: str = By
 
 
 def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
-    """Return the point in time that `at` specifies; a day means noon in the user's time zone."""
+    """Return the point in time that `at` specifies; a day means its end in the user's time zone."""
     try:
-        return instants.instant_of(user, text)
+        return instants.span_of(user, text).last
     except instants.BadMoment as error:
         raise serializers.ValidationError({"at": [str(error)]}) from None

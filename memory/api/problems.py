@@ -75,6 +75,12 @@ PROBLEMS = (
     Problem("unprocessable", 422, "The request is well formed but cannot be carried out."),
     Problem("code-failed", 422, "The code of a query or constraint failed. See `error`."),
     Problem(
+        "no-value",
+        422,
+        "The code ran, but its last statement has no value: `detail` says how to end it. What it"
+        " printed is in `stdout`.",
+    ),
+    Problem(
         "gate-refused",
         422,
         "The gate refused the change: `verdict` has each check's findings.",

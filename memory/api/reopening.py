@@ -13,7 +13,13 @@ from memory.api import idempotency
 from memory.api.authentication import principal_of
 from memory.api.errors import as_conflict
 from memory.api.history import MAX_REASON
-from memory.api.serializers import StrictSerializer, numbers, validated
+from memory.api.serializers import (
+    DayEndField,
+    DayStartField,
+    StrictSerializer,
+    numbers,
+    validated,
+)
 from memory.api.users import UserScopedView
 from memory.models import Checkpoint, IdempotencyKey
 from memory.models.log import Outcome
@@ -32,15 +38,15 @@ class SelectionSerializer(StrictSerializer):
         help_text="The numbers of the entries to reopen.",
     )
     session_id = serializers.CharField(required=False, max_length=200)
-    since = serializers.DateTimeField(
+    since = DayStartField(
         required=False,
-        help_text="Only entries settled at or after this time; a time without a UTC offset is"
-        " interpreted in the user's time zone.",
+        help_text="Only entries settled on or after this day, or at or after this time; a time"
+        " without a UTC offset is interpreted in the user's time zone.",
     )
-    until = serializers.DateTimeField(
+    until = DayEndField(
         required=False,
-        help_text="Only entries settled before this time; a time without a UTC offset is"
-        " interpreted in the user's time zone.",
+        help_text="Only entries settled up to and including this day, or before this time; a"
+        " time without a UTC offset is interpreted in the user's time zone.",
     )
     model = serializers.CharField(
         required=False,

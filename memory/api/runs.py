@@ -201,23 +201,28 @@ class MomentSerializer(StrictSerializer):
     as_of = MomentField(
         required=False,
         help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
-        " day (2026-03-01: at noon) or a point in time (2026-03-01T09:00, interpreted in the"
-        " user's time zone unless it has a UTC offset).",
+        " day (2026-03-01: at its end, or now if it is today) or a point in time"
+        " (2026-03-01T09:00, interpreted in the user's time zone unless it has a UTC offset).",
     )
     by = ByField()
     at = serializers.CharField(
         required=False,
         max_length=100,
-        help_text="The evaluation time for the code: a day (2026-03-01: at noon) or a point in"
-        " time, interpreted in the user's time zone unless it has a UTC offset. It does not filter"
-        " records.",
+        help_text="The evaluation time for the code: a day (2026-03-01: at its end) or a point"
+        " in time, interpreted in the user's time zone unless it has a UTC offset. It does not"
+        " filter records.",
     )
 
 
 class QuerySerializer(MomentSerializer):
-    """Python code to run on the user's state: an expression, or statements ending with one."""
+    """Python code to run on the user's state."""
 
-    code = serializers.CharField(max_length=queries.MAX_CODE)
+    code = serializers.CharField(
+        max_length=queries.MAX_CODE,
+        help_text="An expression, or statements. The value is that of the last statement: an"
+        " expression, or what it assigns or returns. What surrounds the code, such as a Markdown"
+        " fence, is left out.",
+    )
 
 
 class EvidenceColumnsSerializer(serializers.Serializer[Any]):
@@ -291,8 +296,8 @@ class AnswerSerializer(serializers.Serializer[Any]):
         help_text="Whether the value was computed for an earlier request, in which case `id` is the"
         " id of that request's run."
     )
-    stdout = serializers.CharField()
-    code = serializers.CharField()
+    stdout = serializers.CharField(help_text="What the code printed: the last 8 KiB of it.")
+    code = serializers.CharField(help_text="The code that was run.")
     checkpoint = serializers.IntegerField(allow_null=True)
     as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
     instant = serializers.DateTimeField()
@@ -417,9 +422,7 @@ def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = 
         return Response(told, headers=headers)
     if code == status.HTTP_503_SERVICE_UNAVAILABLE:
         headers = {**(headers or {}), "Retry-After": str(Unavailable.wait)}
-    failed = problem(
-        code, _why(run), _PROBLEMS.get(RunKind(run.kind), "") if code == FAILED else ""
-    )
+    failed = problem(code, _why(run), _problem_of(run) if code == FAILED else "")
     return Response({**told, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
 
 
@@ -432,6 +435,13 @@ _PROBLEMS = {
     RunKind.PROPOSAL: "gate-refused",
     RunKind.IMPORT: "gate-refused",
 }
+
+
+def _problem_of(run: Run) -> str:
+    """Return the kind of problem if the run itself failed."""
+    if run.kind == RunKind.QUERY and (run.error or {}).get("type") == "NoValueError":
+        return "no-value"
+    return _PROBLEMS.get(RunKind(run.kind), "")
 
 
 def _why(run: Run) -> str:

@@ -53,15 +53,17 @@ class SearchSerializer(StrictSerializer):
         required=False,
         help_text=f"Keys: {', '.join(filters.KEYS)}; operators: {', '.join(filters.OPERATORS)};"
         ' groups: AND and OR with a list, NOT with an object. {"speaker": "Ada", "occurred_at":'
-        ' {"gte": "2026-03-01"}} requires both conditions.',
+        ' {"gte": "2026-03-01"}} requires both conditions. A day stands for all of its time in the'
+        " user's time zone: `lte` includes its evening, `gt` begins after it, and `eq` matches any"
+        " time within it.",
     )
     threshold = serializers.FloatField(
         default=0.0, min_value=0, max_value=1, help_text="Hits with a lower score are left out."
     )
     as_of = MomentField(
         required=False,
-        help_text="Search what was known as of an entry (its number, such as 120), a version (v7)"
-        " or a point in time.",
+        help_text="Search what was known as of an entry (its number, such as 120), a version (v7),"
+        " a day (at its end) or a point in time.",
     )
     explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 

@@ -1,14 +1,18 @@
 """Shared parts of the serializers, which validate bodies strictly and never guess."""
 
+import datetime
 import difflib
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
 from memory.canonical import exact_json
+from memory.temporal import instants
 
 MAX_OBJECT_BYTES = 256 * 1024
 # Maximum number of errors returned for a body, so that the response does not grow with the body.
@@ -33,6 +37,32 @@ class MomentField(serializers.Field[str, Any, str, Any]):
     def to_representation(self, value: str) -> str:
         """Return the text."""
         return value
+
+
+class DayStartField(serializers.DateTimeField):
+    """A time, or a day, which means its start in the current time zone."""
+
+    def to_internal_value(self, value: Any) -> datetime.datetime:
+        """Return the time; raises ValidationError if it is neither a time nor a day."""
+        span = _day(value)
+        return span.first if span else super().to_internal_value(value)
+
+
+class DayEndField(serializers.DateTimeField):
+    """The end of a period: a time, or a day, which belongs to the period as a whole."""
+
+    def to_internal_value(self, value: Any) -> datetime.datetime:
+        """Return the time; raises ValidationError if it is neither a time nor a day."""
+        span = _day(value)
+        return span.after if span else super().to_internal_value(value)
+
+
+def _day(value: Any) -> instants.Span | None:
+    if not (isinstance(value, str) and instants.is_day(value)):
+        return None
+    with suppress(instants.BadMoment):
+        return instants.span_in(timezone.get_current_timezone_name(), value)
+    return None
 
 
 # The JSON types that each kind of field accepts. The framework would accept 5 for "5" and "yes" for

@@ -25,6 +25,7 @@ from memory.api.operations import accepted, created
 from memory.api.serializers import ObjectField, StrictSerializer, validated
 from memory.api.stored import AnyObjectField
 from memory.database.statements import Statement
+from memory.database.timeouts import retry_deadlocks
 from memory.models import IdempotencyKey, MemoryUser, UserErasure
 from memory.models.fields import validate_time_zone
 from memory.models.users import USER_ID_PATTERN, USER_ID_RULE
@@ -263,6 +264,7 @@ class User(UserScopedView):
         """
         reason = validated(ReasonSerializer, request.query_params.dict())["reason"]
 
+        @retry_deadlocks
         def erase() -> UserErasure:
             by = str(principal_of(request))
             user = self.memory_user()

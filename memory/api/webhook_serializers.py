@@ -7,7 +7,7 @@ import django_filters
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from memory.api.serializers import StrictSerializer
+from memory.api.serializers import DayStartField, StrictSerializer
 from memory.delivery import webhook_messages
 from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, AlertKind, Severity
@@ -120,9 +120,9 @@ class NothingSerializer(StrictSerializer):
 class SinceSerializer(StrictSerializer):
     """The creation time from which messages are to be resent."""
 
-    since = serializers.DateTimeField(
-        help_text="Messages created at or after this time are resent; a time without a UTC offset"
-        " is interpreted in the workspace's time zone."
+    since = DayStartField(
+        help_text="Messages created on or after this day, or at or after this time, are resent; a"
+        " time without a UTC offset is interpreted in the workspace's time zone."
     )
 
 

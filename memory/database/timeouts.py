@@ -7,14 +7,23 @@ them on its own connections.
 
 import functools
 import time
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, ParamSpec, TypeVar
 
 import psycopg
+import structlog
 from django.conf import settings
-from django.db import Error, InterfaceError, OperationalError, connections
+from django.db import Error, InterfaceError, OperationalError, connection, connections
 from django.db.models import Model
 
+logger = structlog.get_logger(__name__)
+
 Kind = Literal["web", "worker"]
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+# How often a transaction that PostgreSQL ended because of a deadlock is tried in all.
+DEADLOCK_ATTEMPTS = 3
 
 # After any of these errors, the transaction has been rolled back and may succeed if retried. The
 # three groups: a time limit was exceeded; the session was terminated, or its server is not the
@@ -75,6 +84,28 @@ def refuse_after(began: float) -> None:
 def was_in_the_way(error: Error) -> bool:
     """Return whether the error means that a lock was not available or that a deadlock occurred."""
     return isinstance(error.__cause__, _IN_THE_WAY)
+
+
+def retry_deadlocks(act: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Repeat a function that PostgreSQL has chosen to end a deadlock.
+
+    All that the function does must be one transaction. Within another transaction, which is lost as
+    a whole, it is not repeated.
+    """
+
+    @functools.wraps(act)
+    def acted(*arguments: Given.args, **named: Given.kwargs) -> Result:
+        for attempt in range(1, DEADLOCK_ATTEMPTS + 1):
+            try:
+                return act(*arguments, **named)
+            except OperationalError as error:
+                deadlock = isinstance(error.__cause__, psycopg.errors.DeadlockDetected)
+                if not deadlock or connection.in_atomic_block or attempt == DEADLOCK_ATTEMPTS:
+                    raise
+                logger.warning("deadlock", what=act.__qualname__, attempt=attempt)
+        raise AssertionError("unreachable")
+
+    return acted
 
 
 def is_unavailable(error: BaseException) -> bool:

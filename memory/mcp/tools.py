@@ -87,14 +87,15 @@ def _number(description: str, **schema: Any) -> Schema:
 
 USER = {"user_id": _text("The user's id in the product.")}
 AS_OF = _text(
-    "Use what was known as of an entry (its number, such as 120), a version (v7) or a moment"
-    " (2026-03-01T09:00:00+01:00), instead of what is known now."
+    "Use what was known as of an entry (its number, such as 120), a version (v7), a day"
+    " (2026-03-01: at its end) or a moment (2026-03-01T09:00:00+01:00), instead of what is known"
+    " now."
 )
 MOMENT = {
     "as_of": AS_OF,
     "at": _text(
-        "The evaluation time for the code: a day (2026-03-01), or a moment with a UTC offset. It"
-        " does not filter records."
+        "The evaluation time for the code: a day (2026-03-01: at its end), or a moment with a UTC"
+        " offset. It does not filter records."
     ),
 }
 MESSAGES: dict[str, Schema] = {
@@ -315,7 +316,8 @@ _ALL = (
             },
             "filters": {
                 "type": "object",
-                "description": 'Such as {"speaker": "Ada", "occurred_at": {"gte": "2026-03-01"}}.',
+                "description": 'Such as {"speaker": "Ada", "occurred_at": {"lte": "2026-03-31"}}; a'
+                " day includes all of its time.",
             },
             "threshold": {
                 "type": "number",
@@ -352,7 +354,7 @@ _ALL = (
     Tool(
         "run_query",
         "Compute an exact answer with Python code over the user's state: an expression, or"
-        " statements that end with one, such as"
+        " statements that end with one (what is only printed is no value), such as"
         " `sum(trip.cost for trip in trips if trip.on.year == 2026)`. Collections are lists of"
         " records, available under their names in the manifest; `today`, `now`, `date`,"
         " `timedelta`, `Counter` and `statistics` are available as well. The code changes nothing."

@@ -1,6 +1,5 @@
 """The endpoints that mem0's public client calls, below `/mem0/`."""
 
-import datetime
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from memory.mem0.errors import CannotBeMapped, exception_handler
 from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
 from memory.models.workspaces import Scope
 from memory.privacy import user_erasure
+from memory.temporal import instants
 from memory.users import find_or_create_user, find_user
 from memory.workspace_settings import quotas
 from memory.workspaces import reaches
@@ -34,7 +34,6 @@ from memory.workspaces import reaches
 PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 PAGING = ("page", "page_size")
 
 
@@ -394,20 +393,14 @@ def _told_before(known: IdempotencyKey) -> list[LogEntry]:
 
 def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return `start_date` and `end_date`, both inclusive, as filters."""
-    operators: dict[str, str] = {}
-    if start := asked.get("start_date"):
-        operators["gte"] = start
-    if end := asked.get("end_date"):
-        operators["lte"] = end
-        if _DAY.fullmatch(end):
+    bounds = {"gte": asked.get("start_date"), "lte": asked.get("end_date")}
+    operators = {name: value for name, value in bounds.items() if value}
+    for name in ("start_date", "end_date"):
+        if value := asked.get(name):
             try:
-                following = datetime.date.fromisoformat(end) + datetime.timedelta(days=1)
-            except (ValueError, OverflowError):
-                raise ValidationError(
-                    {"end_date": ["Send a valid date, such as 2026-03-01."]}
-                ) from None
-            del operators["lte"]
-            operators["lt"] = following.isoformat()
+                instants.span_in("UTC", value)
+            except instants.BadMoment as error:
+                raise ValidationError({name: [str(error)]}) from None
     return {"created_at": operators} if operators else {}
 
 

@@ -111,7 +111,14 @@ class MemoryUser(models.Model):
             ("subject_access", "Can download all stored data about a person (privacy)"),
         ]
         constraints = [
-            models.UniqueConstraint(fields=["workspace", "user_id"], name="user_id_in_workspace"),
+            # The condition keeps the index from being a key that rows could refer to: otherwise, an
+            # erasure, which changes the user_id, and a transaction that adds a row about the user
+            # would wait for each other.
+            models.UniqueConstraint(
+                fields=["workspace", "user_id"],
+                condition=models.Q(erased_at=None),
+                name="user_id_of_remembered",
+            ),
         ]
         indexes = [
             models.Index(fields=["-created_at"], name="user_newest"),

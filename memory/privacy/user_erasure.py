@@ -28,6 +28,7 @@ from django.utils import timezone
 
 from memory import copies
 from memory.alerting import transitions
+from memory.database.timeouts import retry_deadlocks
 from memory.delivery import outbox
 from memory.models import (
     Alert,
@@ -85,6 +86,7 @@ class ErasureRefused(ValueError):
     """The user can't be erased; the message says why."""
 
 
+@retry_deadlocks
 def ask(user: MemoryUser, *, by: str, reason: str) -> UserErasure:
     """Erase the user: nobody can find them from now on, and their data will be removed soon.
 

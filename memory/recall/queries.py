@@ -8,6 +8,7 @@ from typing import Any
 from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
 from memory.models.runs import RunKind, RunTrigger
 from memory.recall import answer_cache
+from memory.recall.query_code import tidied
 from memory.temporal import history
 from memory.temporal.history import Known
 from memory.users import refuse_merged
@@ -49,11 +50,12 @@ def version_of(known: Known) -> Checkpoint:
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
     """Run the code on `known` as of the given time, or return an earlier run with a cached answer.
 
-    A staff member's query (with `staff` set) always runs, because the run's row records who viewed
-    the data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many
+    What surrounds the code, such as a Markdown fence, is left out (`query_code.tidied`). A staff
+    member's query (with `staff` set) always runs, because the run's row records who viewed the
+    data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many
     requested runs are already waiting.
     """
-    user, checkpoint = known.user, version_of(known)
+    user, checkpoint, code = known.user, version_of(known), tidied(code)
     key = answer_cache.key_of(user, code, instant, known.place)
     if not staff and (earlier := answer_cache.earlier(checkpoint, key)) is not None:
         return Asked(earlier, cached=True)

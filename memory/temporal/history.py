@@ -22,7 +22,7 @@ from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, Run
 from memory.models.log import By, EntryKind, Outcome
 from memory.privacy import redaction
 from memory.temporal import states
-from memory.temporal.instants import MOMENT_FORMS, BadMoment, instant_of
+from memory.temporal.instants import MOMENT_FORMS, RESOLUTION, BadMoment, span_of
 
 # The maximum number of pending entries listed in a response.
 PENDING_NAMED = 1000
@@ -153,12 +153,13 @@ def now(user: MemoryUser) -> Known:
     return Known(user, user.last_seq, user.head)
 
 
-def as_of(user: MemoryUser, text: str) -> Known:
+def as_of(user: MemoryUser, text: str, *, at_start: bool = False) -> Known:
     """Return what was known about the user as of an entry's number, a version, or a day or time.
 
     As of an entry's number, the result follows from the entries up to that number, regardless of
     how they were batched. As of a time, the result is what was known then, from the entries that
-    had arrived and the versions that existed.
+    had arrived and the versions that existed. A day means its end (now, if it is today) or, with
+    `at_start`, the time just before its start, when possibly nothing was known yet.
 
     Raises BadMoment if the text is none of these, or if the time is before the first entry or in
     the future; Redacted if the state would reveal content that has since been redacted;
@@ -174,16 +175,17 @@ def as_of(user: MemoryUser, text: str) -> Known:
             raise UnknownMoment(f"This user has no version {match[1]}.")
         known = _known(user, checkpoint.seen_seq, checkpoint, checkpoint.created_at)
     else:
-        known = _as_of_moment(user, text, versions)
+        known = _as_of_moment(user, text, versions, at_start=at_start)
     if known.stored is not None:
         refuse_redacted(known.stored)
     return known
 
 
-def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
+def by_occurred(user: MemoryUser, text: str | None = None, *, at_start: bool = False) -> Known:
     """Return what was true at a given time (default: now) according to the entries' own times.
 
-    This is based on all typed entries that are known now and had occurred by the given time.
+    This is based on all typed entries that are known now and had occurred by the given time. A day
+    is interpreted as by `as_of`.
 
     Raises BadMoment if the time is invalid or in the future; NotByOccurred if the text is an entry
     or a version; BeingRedacted during a redaction; and states.CannotBeTold if the state can't be
@@ -195,16 +197,15 @@ def by_occurred(user: MemoryUser, text: str | None = None) -> Known:
             "When ordering by the entries' own times, give a day or time, not an entry or version."
             f" {MOMENT_FORMS}"
         )
-    now_ = timezone.now()
-    moment = now_ if text is None else instant_of(user, text)
-    if moment > now_:
-        raise UnknownMoment("This time is in the future: there is no state for it yet.")
+    moment, is_start = timezone.now(), False
+    if text is not None:
+        moment, is_start = _moment(user, text, at_start=at_start)
     head = user.head
     if head is not None:
         head = Checkpoint.objects.select_related("user").get(pk=head.pk)
         states.refuse_untyped(head)
     occurred = LogEntry.objects.filter(user=user, occurred_at__lte=moment)
-    if not occurred.exists():
+    if not is_start and not occurred.exists():
         raise UnknownMoment("This time is before the first event in this user's log.")
     decided = EntryOutcome.objects.filter(user=user, seq=OuterRef("seq"))
     count, named = _pending(user, occurred.filter(~Exists(decided)))
@@ -245,15 +246,32 @@ def _until(user: MemoryUser, seq: int, checkpoint: Checkpoint | None) -> datetim
     return max(moments)
 
 
-def _as_of_moment(user: MemoryUser, text: str, versions: QuerySet[Checkpoint]) -> Known:
+def _moment(user: MemoryUser, text: str, *, at_start: bool) -> tuple[datetime.datetime, bool]:
+    """Return the time that the text specifies, and whether it is the time before a day's start.
+
+    Raises UnknownMoment if the time is in the future.
+    """
+    span, now_ = span_of(user, text), timezone.now()
+    is_start = at_start and span.is_day
+    moment = span.first - RESOLUTION if is_start else span.end_by(now_)
+    if moment > now_:
+        raise UnknownMoment("This time is in the future: there is no state for it yet.")
+    return moment, is_start
+
+
+def _as_of_moment(
+    user: MemoryUser, text: str, versions: QuerySet[Checkpoint], *, at_start: bool
+) -> Known:
     try:
-        moment = instant_of(user, text)
+        moment, is_start = _moment(user, text, at_start=at_start)
+    except UnknownMoment:
+        raise
     except BadMoment:
         raise BadMoment(FORMS) from None
-    if moment > timezone.now():
-        raise UnknownMoment("This time is in the future: there is no state for it yet.")
     entries = LogEntry.objects.filter(user=user, recorded_at__lte=moment)
     seq = entries.order_by("-seq").values_list("seq", flat=True).first()
+    if seq is None and is_start:
+        return Known(user, 0, None, 0, moment=moment)
     if seq is None:
         raise UnknownMoment(
             "At this time, the first entry in this user's log had not been recorded yet. Use"

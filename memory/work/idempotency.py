@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from memory.database.timeouts import retry_deadlocks
 from memory.models import IdempotencyKey, MemoryUser, Workspace
 
 KEPT = datetime.timedelta(days=7)
@@ -44,6 +45,7 @@ class Write(Generic[Result]):
     nameless: bool = False
 
 
+@retry_deadlocks
 def once(
     workspace: Workspace, key: str, fingerprint: str, write: Write[Result]
 ) -> tuple[Result, bool]:

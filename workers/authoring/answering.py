@@ -18,6 +18,7 @@ from memory.models.llm import LlmPurpose
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.project import manifest_text
 from memory.recall import answer_cache
+from memory.recall.query_code import tidied
 from memory.temporal import history
 from memory.work import leases, runs
 from workers.authoring import prompts
@@ -34,6 +35,8 @@ MAX_CHARACTERS = 120_000
 MAX_MANIFEST_CHARACTERS = 20_000
 # Maximum number of characters of a query's value to show the model.
 MAX_VALUE = 4000
+# Maximum number of characters of a query's output to show the model.
+MAX_PRINTED = 1000
 MAX_NOTE = 500
 _DIGIT = re.compile(r"\d")
 # Maximum time to wait for a query, in seconds: short, because somebody is waiting for the answer.
@@ -153,7 +156,8 @@ class _Session:
         value = json.dumps(output["value"], ensure_ascii=False)
         if len(value) > MAX_VALUE:
             value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
-        return f"Query {len(self._queries)} has the value ({output['type']}): {value}"
+        told = f"Query {len(self._queries)} has the value ({output['type']}): {value}"
+        return told + _printed(self._queries[-1])
 
     def _answer(self, number: int | None, code: str | None, note: str) -> str:
         if _DIGIT.search(note):
@@ -207,7 +211,7 @@ class _Session:
 
         Raises ToolFailed if the query fails, and SandboxAbsent if no sandbox worker can run it.
         """
-        run, checkpoint = self._run, self._run.checkpoint
+        run, checkpoint, code = self._run, self._run.checkpoint, tidied(code)
         assert checkpoint is not None
         place = history.place_of(run.input.get("as_of"))
         key = answer_cache.key_of(self._user, code, run.instant, place)
@@ -242,10 +246,16 @@ class _Session:
             where = f" (line {error['line']})" if error.get("line") else ""
             raise ToolFailed(
                 f"Query {len(self._queries)} has failed{where}: {error.get('type')}:"
-                f" {error.get('message')}"
+                f" {error.get('message')}{_printed(query)}"
             )
         found: Mapping[str, Any] = query.output
         return found
+
+
+def _printed(query: Run) -> str:
+    """Return what a query printed, which is no answer, but may show why its value is wrong."""
+    printed = query.stdout[-MAX_PRINTED:].strip()
+    return f"\nIt printed: {printed}" if printed else ""
 
 
 class SandboxAbsent(LanguageModelError):

@@ -6,11 +6,12 @@
 
 If an object has several keys, all of them must match. A value without an operator means `eq`. If an
 entry lacks a condition's key, the condition is true only for `ne`.
+
+A day stands for all of its time in the user's time zone: `lte` includes its evening, `gt` begins
+after it, and `eq` matches any time within it.
 """
 
-import datetime
 import json
-import zoneinfo
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 
 from memory.models.log import EntryKind
+from memory.temporal.instants import MOMENT_FORMS, BadMoment, Span, is_day, span_in
 
 COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")
@@ -40,6 +42,15 @@ _PARSED = (
 # planner from inlining the expression into each condition).
 _HELD = '"parsed"."metadata"'
 _ONCE = f'(SELECT %s FROM (SELECT {_PARSED} AS "metadata" OFFSET 0) AS "parsed")'  # noqa: S608  # nosec B608
+# A metadata value, but the day of a time, in the user's time zone, instead of the time.
+_DAY = (
+    """(SELECT CASE WHEN jsonb_typeof("value") <> 'string'"""  # noqa: S608
+    r""" OR "text" !~ '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d' THEN "value" """
+    r""" WHEN "text" !~ '(Z|[+-]\d\d(:?\d\d)?)$' THEN to_jsonb(left("text", 10))"""
+    """ WHEN NOT pg_input_is_valid("text", 'timestamptz') THEN "value" """
+    """ ELSE to_jsonb(to_char("text"::timestamptz AT TIME ZONE %s, 'YYYY-MM-DD')) END"""
+    f' FROM (SELECT {_HELD} #> %s AS "value", {_HELD} #>> %s AS "text") AS "found")'  # nosec B608
+)
 _TEXT_OPERATORS = ("eq", "ne", "in", "contains")
 _ORDERED_OPERATORS = ("eq", "ne", *COMPARISONS, "in")
 
@@ -79,10 +90,10 @@ KEYS = (*COLUMNS, f"{METADATA}<name>")
 def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLUMNS) -> RawSQL:
     """Return the filter as a condition on a queryset of entries; raises BadFilter if it is invalid.
 
-    Dates are interpreted in `time_zone`, the user's time zone. `columns` defines which keys can be
-    used in addition to metadata keys.
+    Days, and times without a UTC offset, are interpreted in `time_zone`, the user's time zone.
+    `columns` defines which keys can be used in addition to metadata keys.
     """
-    compiler = _Compiler(zoneinfo.ZoneInfo(time_zone), columns)
+    compiler = _Compiler(time_zone, columns)
     compiled = compiler.object(filters, "filters", 1)
     text = _ONCE.replace("%s", compiled.text) if _HELD in compiled.text else compiled.text
     # The SQL consists only of constants; everything the caller sent is passed as a parameter.
@@ -90,8 +101,8 @@ def condition(filters: Any, time_zone: str, columns: Mapping[str, Column] = COLU
 
 
 class _Compiler:
-    def __init__(self, zone: zoneinfo.ZoneInfo, columns: Mapping[str, Column]) -> None:
-        self._zone = zone
+    def __init__(self, time_zone: str, columns: Mapping[str, Column]) -> None:
+        self._time_zone = time_zone
         self._columns = columns
         self._conditions = 0
         self._listed = 0
@@ -142,7 +153,7 @@ class _Compiler:
                     f"filters: all `in` lists together may have at most {MAX_LISTED} values."
                 )
         if key.startswith(METADATA):
-            return _metadata(key.removeprefix(METADATA), operator, value, here)
+            return self._metadata(key.removeprefix(METADATA), operator, value, here)
         if key in self._columns:
             return self._compared(key, operator, value, here)
         keys = ", ".join([*self._columns, f"{METADATA}<name>"])
@@ -150,15 +161,17 @@ class _Compiler:
 
     def _compared(self, key: str, operator: str, value: Any, here: str) -> _Sql:
         column = self._columns[key]
-        read: Callable[[Any, str], Any] = {
-            "text": _text,
-            "kind": _kind,
-            "number": _number,
-            "time": self._time,
-        }[column.holds]
         allowed = _ORDERED_OPERATORS if column.holds in ("number", "time") else _TEXT_OPERATORS
         if operator not in allowed:
             raise BadFilter(f"{here}: {key} supports {', '.join(allowed)}, not {operator}.")
+        if column.holds == "time":
+            return self._timed(column.sql, operator, value, here)
+        readers: Mapping[str, Callable[[Any, str], Any]] = {
+            "text": _text,
+            "kind": _kind,
+            "number": _number,
+        }
+        read = readers[column.holds]
         if operator == "in":
             return _true(f"{column.sql} = ANY(%s)", [read(one, here) for one in value])
         value = read(value, here)
@@ -168,20 +181,59 @@ class _Compiler:
             return _true(f"strpos(lower({column.sql}), lower(%s)) > 0", value)
         return _true(f"{column.sql} {COMPARISONS.get(operator, '=')} %s", value)
 
-    def _time(self, value: Any, here: str) -> datetime.datetime:
+    def _timed(self, sql: str, operator: str, value: Any, here: str) -> _Sql:
+        if operator == "in":
+            spans = [self._span(one, here) for one in value]
+            return _true(
+                "EXISTS (SELECT 1 FROM unnest(%s::timestamptz[], %s::timestamptz[])"  # noqa: S608
+                f' AS "span" ("first", "last") WHERE {sql} BETWEEN "first" AND "last")',  # nosec B608
+                [span.first for span in spans],
+                [span.last for span in spans],
+            )
+        span = self._span(value, here)
+        if operator in COMPARISONS:
+            bound = span.first if operator in ("gte", "lt") else span.last
+            return _true(f"{sql} {COMPARISONS[operator]} %s", bound)
+        within = _true(f"{sql} BETWEEN %s AND %s", span.first, span.last)
+        return _Sql(f"NOT {within.text}", within.parameters) if operator == "ne" else within
+
+    def _span(self, value: Any, here: str) -> Span:
         try:
-            if isinstance(value, str) and len(value) == len("2026-01-01"):
-                day = datetime.date.fromisoformat(value)
-                moment = datetime.datetime.combine(day, datetime.time(), self._zone)
-            else:
-                moment = datetime.datetime.fromisoformat(value)
-            if moment.tzinfo is not None:
-                return moment.astimezone(datetime.UTC)
-        except (ValueError, TypeError, OverflowError):
-            pass
-        raise BadFilter(
-            f"{here}: give a date (2026-03-01), or a date and time with a UTC offset"
-            " (2026-03-01T09:00:00+01:00)."
+            return span_in(self._time_zone, value if isinstance(value, str) else "")
+        except BadMoment:
+            raise BadFilter(f"{here}: {MOMENT_FORMS}") from None
+
+    def _metadata(self, path: str, operator: str, value: Any, here: str) -> _Sql:
+        """Compare metadata as JSON: values of different types are never equal, greater or less.
+
+        A time compared with a day counts as the day on which it was in the user's time zone.
+        """
+        names = path.split(".")
+        if not all(names):
+            raise BadFilter(f"{here}: give a metadata key, such as {METADATA}channel.")
+        if operator == "contains":
+            return _contains(names, value, here)
+        held = _Sql(f"({_HELD} #> %s)", (names,))
+        day = _Sql(_DAY, (self._time_zone, names, names))
+        if operator == "in":
+            days = [one for one in value if _is_day(one)]
+            among = [_any_of(held, value, here), *([_any_of(day, days, here)] if days else [])]
+            return _joined(" OR ", among)
+        if _is_day(value):
+            held = day
+        given = _json(value, here)
+        if operator in ("eq", "ne"):
+            equal = _true(f"{held.text} = %s::jsonb", *held.parameters, given)
+            return _Sql(f"NOT {equal.text}", equal.parameters) if operator == "ne" else equal
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise BadFilter(f"{here}: {operator} compares numbers or strings.")
+        return _true(
+            f"jsonb_typeof({_HELD} #> %s) = jsonb_typeof(%s::jsonb)"
+            f" AND {held.text} {COMPARISONS[operator]} %s::jsonb",
+            names,
+            given,
+            *held.parameters,
+            given,
         )
 
 
@@ -192,46 +244,33 @@ def _joined(word: str, parts: Sequence[_Sql]) -> _Sql:
     )
 
 
-def _metadata(path: str, operator: str, value: Any, here: str) -> _Sql:
-    """Compare metadata as JSON: values of different types are never equal, greater or less."""
-    names = path.split(".")
-    if not all(names):
-        raise BadFilter(f"{here}: give a metadata key, such as {METADATA}channel.")
+def _is_day(value: Any) -> bool:
+    return isinstance(value, str) and is_day(value)
+
+
+def _any_of(held: _Sql, values: Sequence[Any], here: str) -> _Sql:
+    listed = [_json(one, here) for one in values]
+    return _true(f"{held.text} = ANY(%s::jsonb[])", *held.parameters, listed)
+
+
+def _contains(names: list[str], value: Any, here: str) -> _Sql:
     held = f"({_HELD} #> %s)"
-    if operator == "in":
-        return _true(f"{held} = ANY(%s::jsonb[])", names, [_json(one, here) for one in value])
-    if operator == "contains":
-        text = _text(value, here) if isinstance(value, str) else None
-        element = _true(
-            f"jsonb_typeof({held}) = 'array' AND {held} @> %s::jsonb",
-            names,
-            names,
-            _json(value, here),
-        )
-        if text is None:
-            return element
-        part = _true(
-            f"jsonb_typeof({held}) = 'string' AND strpos(lower({held} #>> '{{}}'), lower(%s)) > 0",
-            names,
-            names,
-            text,
-        )
-        return _joined(" OR ", [element, part])
-    given = _json(value, here)
-    if operator == "ne":
-        return _Sql(f"{held} IS DISTINCT FROM %s::jsonb", (names, given))
-    if operator == "eq":
-        return _true(f"{held} = %s::jsonb", names, given)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise BadFilter(f"{here}: {operator} compares numbers or strings.")
-    return _true(
-        f"jsonb_typeof({held}) = jsonb_typeof(%s::jsonb)"
-        f" AND {held} {COMPARISONS[operator]} %s::jsonb",
+    text = _text(value, here) if isinstance(value, str) else None
+    element = _true(
+        f"jsonb_typeof({held}) = 'array' AND {held} @> %s::jsonb",
         names,
-        given,
         names,
-        given,
+        _json(value, here),
     )
+    if text is None:
+        return element
+    part = _true(
+        f"jsonb_typeof({held}) = 'string' AND strpos(lower({held} #>> '{{}}'), lower(%s)) > 0",
+        names,
+        names,
+        text,
+    )
+    return _joined(" OR ", [element, part])
 
 
 def _true(text: str, *parameters: Any) -> _Sql:

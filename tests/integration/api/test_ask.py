@@ -128,6 +128,26 @@ def test_the_value_is_what_the_query_computes_with_its_code_and_evidence(
     assert "What did I spend on trips in 2026?" in question
 
 
+def test_a_model_whose_code_has_no_value_is_told_what_it_printed_and_how_to_end_it(
+    ask: Ask, model: Callable[..., LlmServer]
+) -> None:
+    server = model(
+        queries(f"spent = {SPENT}\nprint('spent', spent)"),
+        queries(f"```python\nspent = {SPENT}\n```"),
+        answers(2),
+    )
+
+    run = ask()
+
+    after_first = str(server.requests[1].body["messages"])
+    assert "has no value" in after_first
+    assert "`spent`" in after_first
+    assert "It printed: spent 939.81" in after_first
+    output = run["output"]
+    assert (output["value"], output["code"]) == (939.81, f"spent = {SPENT}")
+    assert [one["outcome"] for one in output["queries"]] == ["user_error", "ok"]
+
+
 def test_the_turns_before_a_question_are_shown_as_what_was_said(
     ask: Ask, model: Callable[..., LlmServer]
 ) -> None:

@@ -141,7 +141,7 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
             "POST",
             LIST,
             {"filters": {"user_id": "ada"}, "start_date": "soon"},
-            ["created_at", "give a date"],
+            ["start_date", "Give a day"],
         ),
         ("DELETE", "v1/memories/", None, ["user_id"]),
         ("DELETE", "v1/memories/?filters=%7B%27user_id", None, ["filters"]),

@@ -12,7 +12,7 @@ from memory.models import Alert, EntryOutcome, MemoryUser, Run
 from memory.models.log import Outcome
 from memory.models.runs import RunKind
 from memory.temporal import states
-from memory.temporal.instants import instant_of
+from memory.temporal.instants import Span, span_of
 from tests.edits import add
 from tests.factories import make_checkpoint
 from tests.integration.time.test_as_of import ask
@@ -131,7 +131,7 @@ def test_what_was_the_case_is_told_by_the_entries_own_times(
     then = api.get(f"{USER}state/?by=occurred&as_of=2025-02-15").data["as_of"]
     assert (then["by"], then["computed"], then["moment"]) == (
         *("occurred", True),
-        "2025-02-15T11:00:00+00:00",
+        "2025-02-15T22:59:59.999999+00:00",
     )
     changed = api.get(f"{USER}diff/?by=occurred&since=2025-01-11&until=2025-02-15").data
     assert [(one["key"], one["entries"]) for one in changed["changed"]] == [("aspirin", [3])]
@@ -146,7 +146,7 @@ def test_what_was_the_case_is_told_by_the_entries_own_times(
         ({"as_of": "3"}, 422),
         ({"as_of": "v1"}, 422),
         ({"as_of": "someday"}, 400),
-        ({"as_of": "2024-01-01"}, 404),
+        ({"as_of": "2024-01-01T09:00"}, 404),
         ({"as_of": "2999-01-01"}, 404),
     ],
 )
@@ -264,6 +264,9 @@ def test_times_without_an_offset_are_where_the_user_lives(api: APIClient, user: 
     api.post(f"{USER}entries/", {**HISTORY[0], "occurred_at": "2025-01-10T10:00:00"})
     assert api.get(f"{USER}entries/1/").data["occurred_at"] == "2025-01-10T09:00:00Z"
 
-    utc = datetime.UTC
-    for text, hour in (("2025-01-10T10:00", 9), ("2025-01-10", 11), ("2025-01-10T10:00Z", 10)):
-        assert instant_of(user, text) == datetime.datetime(2025, 1, 10, hour, tzinfo=utc)
+    for text, hour in (("2025-01-10T10:00", 9), ("2025-01-10T10:00Z", 10)):
+        moment = datetime.datetime(2025, 1, 10, hour, tzinfo=datetime.UTC)
+        assert span_of(user, text) == Span(moment, moment)
+    assert span_of(user, "2025-01-10").first == datetime.datetime(
+        2025, 1, 9, 23, tzinfo=datetime.UTC
+    )

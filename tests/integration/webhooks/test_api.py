@@ -238,6 +238,22 @@ def test_a_moment_without_an_offset_is_one_where_the_workspace_is(
         assert replayed.data == {"replayed": found}
 
 
+def test_a_day_to_replay_from_begins_where_the_workspace_is(
+    user: MemoryUser, manager: APIClient, workspace: Workspace
+) -> None:
+    workspace.time_zone = "Europe/Berlin"
+    workspace.save()
+    made = create(manager)
+    run_finds(user, finding(record("m-1")))
+
+    for moment, found in (("2026-03-30T23:59:59.9+02:00", 0), ("2026-03-31T00:00:00+02:00", 1)):
+        Delivery.objects.update(state="given_up", created_at=moment)
+        listed = manager.get(path_of(made, "deliveries/?since=2026-03-31")).data["results"]
+        assert len(listed) == found, moment
+        replayed = manager.post(path_of(made, "replay/"), {"since": "2026-03-31"})
+        assert replayed.data == {"replayed": found}, moment
+
+
 def test_a_test_message_arrives(manager: APIClient) -> None:
     with receiver() as server:
         made = create(manager, url=server.url)
