@@ -1,6 +1,7 @@
 """URLs of the API, version 1."""
 
-from django.urls import path, re_path
+from django.urls import path, re_path, register_converter
+from django.urls.converters import StringConverter
 
 from memory.api import (
     alert_actions,
@@ -29,8 +30,18 @@ from memory.api import (
     webhooks,
     workspace_constraints,
 )
+from memory.models.users import USER_ID_IN_PATH
 
-USER = "users/<str:user_id>/"
+
+class UserIdConverter(StringConverter):
+    """Matches a user's id, which may have slashes: the path arrives decoded."""
+
+    regex = USER_ID_IN_PATH
+
+
+register_converter(UserIdConverter, "user")
+
+USER = "users/<user:user_id>/"
 WEBHOOK = "webhooks/<uuid:endpoint_id>/"
 CONSTRAINT = "constraints/<str:name>/"
 BACKTEST = "backtests/<uuid:backtest_id>/"
