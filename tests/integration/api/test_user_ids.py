@@ -75,7 +75,7 @@ def test_an_id_in_every_kind_of_path(workspace: Workspace, user_id: str) -> None
     assert api.get(f"{path}constraints/entries/").status_code == 404
     assert user_id in [row["user_id"] for row in api.get("/v1/users/").json()["results"]]
     # A name of a file that every system takes
-    export = api.get(f"{path}export/")
+    export: Any = api.get(f"{path}export/")
     assert export.status_code == 200
     assert not _UNUSABLE.search(_file_name(export))
     assert zipfile.ZipFile(io.BytesIO(b"".join(export.streaming_content))).testzip() is None
@@ -91,7 +91,7 @@ def test_the_download_of_all_data_has_a_name_that_file_systems_take(
     create_user(workspace, user_id, metadata=None)
     api = new_client(workspace, Scope.READ, Scope.MANAGE)
 
-    access = api.get(f"/v1/users/{quote(user_id, safe='')}/subject-access/")
+    access: Any = api.get(f"/v1/users/{quote(user_id, safe='')}/subject-access/")
 
     assert access.status_code == 200
     list(access.streaming_content)
