@@ -1,8 +1,9 @@
 """Messages as chat SDKs and frameworks dump them, as the text that the log keeps.
 
 A message's content may be text, one part or a list of parts; next to it, there may be tool calls, a
-refusal or a transcript. What has no text (an image, a file) is named in the text by its kind and
-address. A message without any text is left out, and the rest of the conversation is kept.
+refusal or a transcript. What is no text (an image, a file) is named by its kind and address; its
+data is not kept. A message with nothing of all that is left out, and the rest of the conversation
+is kept.
 """
 
 import json
@@ -19,23 +20,25 @@ MAX_MESSAGES = 1000
 MAX_ROLE = 32
 MAX_NAME = 200
 MAX_URL = 500
+# What the log says instead of data that is no text.
+NOT_KEPT = "not kept"
 # Other frameworks' names for roles, which they send as a message's `type`.
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message's text and speaker; `calls` has the tool calls, which nobody said."""
+    """A message's text and speaker; `asides` names tool calls and files, which nobody said."""
 
     role: str
     name: str | None
     said: str
-    calls: str
+    asides: str
 
     @property
     def text(self) -> str:
         """The whole text."""
-        return "\n".join(filter(None, (self.said, self.calls)))
+        return "\n".join(filter(None, (self.said, self.asides)))
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class ConversationField(serializers.Field[Conversation, Any, Any, Any]):
                 read.messages.append(message)
             else:
                 read.left_out.append(f"messages[{index}]: left out, since it has no text")
+            if f": {NOT_KEPT}]" in message.asides:
+                read.left_out.append(f"messages[{index}]: only text and addresses are kept")
         if not read.messages:
             raise serializers.ValidationError(
                 "No message has text: send `content` in at least one."
@@ -82,16 +87,16 @@ def _message(given: Any) -> Message:
         if not isinstance(value, str) or len(value) > most:
             raise serializers.ValidationError({label: [f"Send at most {most} characters."]})
     parts = list(_parts(given))
-    said = "\n".join(text for text, is_call in parts if not is_call)
-    calls = "\n".join(text for text, is_call in parts if is_call)
-    message = Message(_ROLES.get(role, role), name, said, calls)
+    said = "\n".join(text for text, is_aside in parts if not is_aside)
+    asides = "\n".join(text for text, is_aside in parts if is_aside)
+    message = Message(_ROLES.get(role, role), name, said, asides)
     if len(message.text) > MAX_TEXT:
         raise serializers.ValidationError({"content": [f"Send at most {MAX_TEXT} characters."]})
     return message
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield a message's texts, and whether each is a tool call."""
+    """Yield a message's texts, and whether each is an aside."""
     content = message.get("content")
     found = list(_content(content))
     for other in ("refusal", "reasoning_content"):
@@ -137,8 +142,7 @@ def _part(part: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         case "json":
             yield json.dumps(inner, ensure_ascii=False), False
         case _:
-            address = _address(part)
-            yield f"[{str(kind)[:50]}{': ' if address else ''}{address}]", False
+            yield f"[{str(kind)[:50]}: {_address(part) or NOT_KEPT}]", True
 
 
 def _call(call: Any) -> str:
