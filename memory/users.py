@@ -12,7 +12,7 @@ from django.utils import timezone
 from memory.admission import pauses, usage
 from memory.database.statements import Parameter, Statement
 from memory.models import Checkpoint, Lane, MemoryUser, Workspace
-from memory.models.users import USER_ID_PATTERN, LaneName
+from memory.models.users import LaneName, is_user_id
 
 
 def _of_id() -> QuerySet[MemoryUser]:
@@ -128,7 +128,7 @@ def find_user(
     workspace: Workspace, user_id: str, read: Statement[MemoryUser] = WITHOUT_HEAD
 ) -> MemoryUser | None:
     """Return the workspace's user with this id, or None; `read` selects the columns."""
-    if not USER_ID_PATTERN.fullmatch(user_id):
+    if not is_user_id(user_id):
         return None
     return read.first(workspace=workspace.pk, user_id=user_id)
 

@@ -33,7 +33,7 @@ def request_ids(
 
 
 def route_of(request: HttpRequest) -> str:
-    """Return a request's route, such as `/v1/users/<str:user_id>/`."""
+    """Return a request's route, such as `/v1/users/<user:user_id>/`."""
     try:
         match = request.resolver_match or resolve(request.path_info)
     except Resolver404:
@@ -42,7 +42,7 @@ def route_of(request: HttpRequest) -> str:
 
 
 class RequestLog(RequestMiddleware):
-    """Logs the route (`/v1/users/<str:user_id>/`) where the framework would log the URL path.
+    """Logs the route (`/v1/users/<user:user_id>/`) where the framework would log the URL path.
 
     A path identifies a user, and a query string may quote a user's text.
     """

@@ -56,7 +56,7 @@ class ApiKeyForm(forms.ModelForm[ApiKey]):
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean() or self.cleaned_data
         workspace = cleaned.get("workspace") or getattr(self.instance, "workspace", None)
-        names = cleaned.get("users", "").split()
+        names = [name.strip() for name in cleaned.get("users", "").splitlines() if name.strip()]
         if "users" not in self.changed_data or workspace is None:
             return cleaned
         kept = self.instance.user_pks

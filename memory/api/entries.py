@@ -40,7 +40,7 @@ from memory.constraints import widening
 from memory.delivery import entry_events
 from memory.models import LogEntry, MemoryUser, Redaction
 from memory.models.log import EntryKind
-from memory.models.users import USER_ID_PATTERN
+from memory.models.users import is_user_id
 from memory.models.workspaces import Scope
 from memory.privacy import redaction
 from memory.users import WITHOUT_HEAD, find_or_create_user
@@ -142,7 +142,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         except Http404:
             principal = principal_of(self.request)
             may = principal.workspace.users_by_entry and principal.key.user_pks is None
-            if not may or not USER_ID_PATTERN.fullmatch(self.kwargs["user_id"]):
+            if not may or not is_user_id(self.kwargs["user_id"]):
                 raise
             return None
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from django.urls import URLPattern, path, re_path
+from django.urls import URLPattern, path, re_path, register_converter
+from django.urls.converters import StringConverter
 
 from memory.api import (
     alert_actions,
@@ -31,8 +32,25 @@ from memory.api import (
     webhooks,
     workspace_constraints,
 )
+from memory.models.users import USER_ID_IN_PATH
 
-USER = "users/<str:user_id>/"
+
+class UserIdConverter(StringConverter):
+    """Matches a user's id, which may have slashes: the path arrives decoded."""
+
+    regex = USER_ID_IN_PATH
+
+
+class LastUserIdConverter(UserIdConverter):
+    """Matches a user's id at the end of a path, where a slash is the path's own."""
+
+    regex = rf"{USER_ID_IN_PATH}(?<!/)"
+
+
+register_converter(UserIdConverter, "user")
+register_converter(LastUserIdConverter, "last_user")
+
+USER = "users/<user:user_id>/"
 WEBHOOK = "webhooks/<uuid:endpoint_id>/"
 CONSTRAINT = "constraints/<str:name>/"
 BACKTEST = "backtests/<uuid:backtest_id>/"
@@ -163,6 +181,8 @@ ENDPOINTS = [
 def _without_final_slash() -> Iterator[URLPattern]:
     for one in ENDPOINTS:
         if (route := str(one.pattern)).endswith("/"):
+            if route == USER:
+                route = route.replace("<user:", "<last_user:")
             yield path(route.removesuffix("/"), one.callback, name=one.name)
 
 

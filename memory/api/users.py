@@ -17,18 +17,19 @@ from rest_framework.response import Response
 
 from memory import copies, log
 from memory.api import etags, idempotency
-from memory.api.authentication import NOT_FOR_CERTAIN_USERS, principal_of
+from memory.api.authentication import NOT_FOR_CERTAIN_USERS, Principal, principal_of
 from memory.api.erasures import ErasureSerializer, ReasonSerializer
 from memory.api.errors import Conflict
 from memory.api.filters import StrictView
 from memory.api.operations import accepted, created
 from memory.api.serializers import ObjectField, StrictSerializer, validated
 from memory.api.stored import AnyObjectField
+from memory.api.unknown import NO_ENDPOINT
 from memory.database.statements import Statement
 from memory.database.timeouts import retry_deadlocks
 from memory.models import IdempotencyKey, MemoryUser, UserErasure
 from memory.models.fields import validate_time_zone
-from memory.models.users import USER_ID_PATTERN, USER_ID_RULE
+from memory.models.users import USER_ID_RULE, user_id_fault
 from memory.models.workspaces import Scope
 from memory.privacy import user_erasure
 from memory.users import (
@@ -75,8 +76,7 @@ class NewUserSerializer(StrictSerializer):
 
     user_id = serializers.CharField(
         allow_blank=True,  # validate_user_id states the whole rule in one error
-        help_text="The user's id in your product: 1 to 128 of the characters"
-        " A-Z a-z 0-9 . _ : @ | + -, but not . or ..",
+        help_text=f"The user's id in your product. {USER_ID_RULE}; percent-encode it in paths.",
     )
     time_zone = serializers.CharField(
         required=False,
@@ -87,9 +87,9 @@ class NewUserSerializer(StrictSerializer):
     metadata = ObjectField(default=dict)
 
     def validate_user_id(self, value: str) -> str:
-        """Raise ValidationError for an id that is not allowed in URLs."""
-        if not USER_ID_PATTERN.fullmatch(value):
-            raise serializers.ValidationError(f"{USER_ID_RULE}.")
+        """Raise ValidationError for an id that no user may have."""
+        if fault := user_id_fault(value):
+            raise serializers.ValidationError(fault)
         return value
 
 
@@ -217,6 +217,19 @@ class User(UserScopedView):
 
     # Needs `manage` because erased data cannot be restored.
     scopes = {"DELETE": Scope.MANAGE}
+
+    def check_permissions(self, request: Request) -> None:
+        """Raise Http404 for what is a misspelt endpoint of a user rather than an id with a slash.
+
+        The server gets a path decoded and cannot tell them apart, except by the users it knows.
+        """
+        user_id = self.kwargs["user_id"]
+        if "/" in user_id and isinstance(request.user, Principal):
+            user = find_user(request.user.workspace, user_id)
+            if user is None or not reaches(request.user.key, user):
+                raise Http404(NO_ENDPOINT)
+        super().check_permissions(request)
+
     parameters = {"DELETE": ["reason"]}
 
     @extend_schema(responses=UserDetailSerializer)

@@ -1,6 +1,7 @@
 """A version as a zip: the same bytes on every server that runs the same release."""
 
 import hashlib
+import re
 import zipfile
 from tempfile import SpooledTemporaryFile
 from typing import IO
@@ -17,6 +18,10 @@ IN_MEMORY = 1024 * 1024
 # irrelevant here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644
+# Characters that one of the usual file systems does not take, and how much of a user's id a zip's
+# name has: at most 240 bytes, of 255.
+_NOT_IN_FILE_NAMES = re.compile(r'[\\/:*?"<>|%]')
+MAX_NAME = 60
 
 
 def etag(checkpoint: Checkpoint | None) -> str:
@@ -41,10 +46,15 @@ def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
     return spool, size
 
 
+def file_name(user: MemoryUser, suffix: str) -> str:
+    """Return the name of a zip about a user, which every file system takes."""
+    return f"{_NOT_IN_FILE_NAMES.sub('_', user.user_id)[:MAX_NAME]}-{suffix}.zip"
+
+
 def download(user: MemoryUser, checkpoint: Checkpoint | None) -> FileResponse:
     """Return the HTTP response that downloads a version of the user's project."""
     content, size = write_zip(checkpoint)
-    name = f"{user.user_id}-v{checkpoint.version if checkpoint else 0}.zip"
+    name = file_name(user, f"v{checkpoint.version if checkpoint else 0}")
     response = FileResponse(
         content, as_attachment=True, filename=name, content_type="application/zip"
     )

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from memory import copies
 from memory.database.snapshots import snapshot
+from memory.export.archive import file_name
 from memory.llm import llm_calls
 from memory.models import (
     Alert,
@@ -273,7 +274,7 @@ def download(user: MemoryUser) -> FileResponse:
     response = FileResponse(
         content,
         as_attachment=True,
-        filename=f"{user.user_id}-subject-access.zip",
+        filename=file_name(user, "subject-access"),
         content_type="application/zip",
     )
     response["Cache-Control"] = "private, no-store"

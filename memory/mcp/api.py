@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import httpx2
 
+from memory.models.users import user_id_fault
+
 # Timeout for API requests; longer than the longest wait that a request can ask for.
 TIMEOUT_SECONDS = 90.0
 
@@ -80,10 +82,14 @@ class Api:
 def address(*segments: str) -> str:
     """Join these segments into a path below `/v1/`, with a trailing slash.
 
-    Raises RequestRefused if a segment would lead to another path or is not printable.
+    A user's id follows `users`; only there may a segment have slashes. Raises RequestRefused if a
+    segment would lead to another path or is not printable.
     """
-    for segment in segments:
-        if segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
+    for before, segment in zip((None, *segments), segments, strict=False):
+        if before == "users":
+            if fault := user_id_fault(segment):
+                raise RequestRefused(f"{segment[:100]!r} is not a valid user_id: {fault}")
+        elif segment in ("", ".", "..") or "/" in segment or not segment.isprintable():
             raise RequestRefused(
                 f"{segment[:100]!r} is not a valid name or id: use printable characters but no"
                 " slash."

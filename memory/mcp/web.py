@@ -20,6 +20,7 @@ from django.db import Error, close_old_connections
 from django.http.request import split_domain_port, validate_host
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -39,6 +40,7 @@ from memory.mcp.api import Api
 from memory.mcp.events import Full, Streams, Subscription
 from memory.mcp.tools import Caller
 from memory.models import ApiKey, MemoryUser
+from memory.models.users import USER_ID_IN_PATH, is_user_id
 from memory.models.workspaces import Scope as KeyScope
 from memory.workspaces import find_key, reach
 
@@ -58,6 +60,15 @@ NOTHING_ELSE = (
 FAILED = "The server failed to process this request."
 # Keys in the ASGI scope for the request's id, its API key, and that key's text.
 NAME, KEY, KEY_TEXT = "uac.request_id", "uac.key", "uac.key_text"
+
+
+class UserIdConvertor(StringConvertor):
+    """Matches a user's id, which may have slashes: the path arrives decoded."""
+
+    regex = USER_ID_IN_PATH
+
+
+register_url_convertor("user", UserIdConvertor())
 
 
 def application(wsgi: "WSGIApplication") -> ASGIApp:
@@ -122,7 +133,7 @@ def _routes_of(mcp: ASGIApp, events: ASGIApp) -> list[Route]:
     """Return the routes for all users in a workspace, then those for a single user."""
     return [
         route
-        for user in ("", "/users/{user_id}")
+        for user in ("", "/users/{user_id:user}")
         for route in (
             # Without sessions, there is nothing for a GET to listen to or a DELETE to end.
             Route(f"{user}/mcp", Endpoint(mcp), methods=["POST"]),
@@ -275,7 +286,7 @@ def _subscription(request: Request) -> Subscription:
     user_id, user = request.path_params.get("user_id"), None
     if user_id is not None:
         users = MemoryUser.objects.filter(reach(key), user_id=user_id).values_list("pk", flat=True)
-        user = None if "\0" in user_id else users.first()
+        user = users.first() if is_user_id(user_id) else None
         if user is None:
             raise HTTPException(404, "There is no such user in this workspace.")
     elif key.user_pks is not None:

@@ -1,8 +1,11 @@
-"""Request bodies from mem0's client. Parsing is strict: errors name unknown fields."""
+"""Request bodies from mem0's clients.
+
+What does not change a request's meaning is ignored, and the answer says so; what would change it is
+refused, as is a field that no client of mem0 sends. null, "", [] and {} mean "not given".
+"""
 
 import datetime
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -12,95 +15,79 @@ from memory.api.entry_serializers import MAX_TEXT
 from memory.api.search import MAX_QUERY, MAX_TOP_K
 from memory.api.serializers import ObjectField, StrictSerializer
 from memory.mem0.errors import CannotBeMapped
-from memory.mem0.events import MAX_MESSAGES
-from memory.mem0.filters import USER
-from memory.mem0.memories import APP, FIELDS, metadata_with
+from memory.mem0.filters import ENTITIES, USER, as_id, is_given
+from memory.mem0.memories import APP, metadata_with, owner
+from memory.mem0.messages import Conversation, ConversationField
 from memory.models.log import EntryKind
+from memory.models.users import MAX_USER_ID
 
 MAX_CHANGES = 1000
-ENTITIES = (USER, "agent_id", "run_id", APP)
-NO_USER = (
-    "Memories belong to a user: send user_id. You can also send an agent_id, run_id or app_id, but"
-    " these have no memories of their own."
-)
+MAX_ID = 200
+# Fields that change no data and no meaning, and why they are ignored.
+HINTS: Mapping[str, str] = {
+    **dict.fromkeys(("source", "version", "output_format", "api_version"), "it changes nothing"),
+    **dict.fromkeys(("org_id", "project_id"), "a key belongs to one workspace"),
+    **dict.fromkeys(("async_mode", "enable_graph"), "the server always works like this"),
+    **dict.fromkeys(("rerank", "keyword_search"), "words and meaning are always ranked together"),
+    "show_expired": "nothing expires here",
+    "latest_only": "the newest text is returned; GET /v1/memories/{id}/history/ has the others",
+    "reference_date": "dates in filters count; POST /v1/users/{user_id}/query/ computes with dates",
+    "immutable": "entries are never overwritten here",
+    "custom_categories": "memories have no categories here",
+    "structured_data_schema": "all messages become typed records",
+}
+_EXPIRES = "Memories do not expire here; delete a memory to forget it."
+_INSTRUCTIONS = "The server sets the language model's instructions, the same for everyone."
+_CATEGORIES = "Memories have no categories here; send metadata, and filter by it."
 
 
-@dataclass(frozen=True)
-class NotMapped:
-    """A field with no equivalent here: the reason, and the values that can safely be ignored."""
-
-    reason: str
-    harmless: Collection[Any] = ()
-
-
-# Fields that many clients send and that are safe to ignore: a key belongs to one workspace, nothing
-# expires, and search always matches words as well.
-IGNORED = ("version", "output_format", "org_id", "project_id", "show_expired", "keyword_search")
-_EXPIRES = NotMapped("Memories do not expire here; delete a memory to forget it.")
-_INSTRUCTIONS = NotMapped(
-    "The server sets the language model's instructions, which are the same for everyone."
-)
-_CATEGORIES = NotMapped("Memories have no categories here; send metadata, and filter by it.", [[]])
-_LATEST = NotMapped(
-    "Search covers only the newest text of a memory; GET /v1/memories/{id}/history/ has the"
-    " earlier texts.",
-    [True],
-)
+def ignored(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each field that is ignored."""
+    for name, reason in HINTS.items():
+        if is_given(given.get(name)):
+            yield f"{name}: ignored, since {reason}"
 
 
 class Body(StrictSerializer):
     """A request body in which some fields are ignored and some have no equivalent here."""
 
-    not_mapped: Mapping[str, NotMapped] = {}
+    # Field → why it is refused.
+    refused: Mapping[str, str] = {}
 
     def to_internal_value(self, data: Any) -> Any:
         """Validate the body; raises CannotBeMapped for a field that has no equivalent here."""
         if isinstance(data, dict):
-            for name, field in self.not_mapped.items():
-                value = data.get(name)
-                if value is not None and value not in field.harmless:
-                    raise CannotBeMapped(f"{name}: {field.reason}")
-            passed_over = (*IGNORED, *self.not_mapped)
-            data = {name: value for name, value in data.items() if name not in passed_over}
+            data = {
+                name: as_id(value) if name in ENTITIES else value
+                for name, value in data.items()
+                if is_given(value) and name not in HINTS
+            }
+            for name in data.keys() & self.refused.keys():
+                raise CannotBeMapped(f"{name}: {self.refused[name]}")
         return super().to_internal_value(data)
 
 
-class MessageSerializer(StrictSerializer):
-    """A message; `name` is the speaker's name if there are several speakers."""
+class EntityBody(Body):
+    """A body that names a user, an agent, a run or an app next to its filters."""
 
-    role = serializers.CharField(max_length=32)
-    content = serializers.CharField(max_length=MAX_TEXT)
-    name = serializers.CharField(required=False, max_length=200)
-
-    def to_internal_value(self, data: Any) -> Any:
-        """Validate the message; raises CannotBeMapped for content that is not text."""
-        if isinstance(data, dict) and isinstance(data.get("content"), list | dict):
-            raise CannotBeMapped("messages: The log contains text only; send content as a string.")
-        return super().to_internal_value(data)
+    user_id = serializers.CharField(required=False, max_length=MAX_USER_ID)
+    agent_id = serializers.CharField(required=False, max_length=MAX_ID)
+    run_id = serializers.CharField(required=False, max_length=MAX_ID)
+    app_id = serializers.CharField(required=False, max_length=MAX_ID)
+    filters = serializers.DictField(required=False)
 
 
-class AddSerializer(Body):
+class AddSerializer(EntityBody):
     """Messages to remember."""
 
-    messages = serializers.ListField(
-        child=MessageSerializer(), min_length=1, max_length=MAX_MESSAGES
-    )
-    user_id = serializers.CharField(required=False, max_length=128)
-    agent_id = serializers.CharField(required=False, max_length=200)
-    run_id = serializers.CharField(required=False, max_length=200)
-    app_id = serializers.CharField(required=False, max_length=200)
-    filters = serializers.DictField(required=False)
+    messages = ConversationField()
     metadata = ObjectField(required=False)
     infer = serializers.BooleanField(default=True)
     timestamp = serializers.IntegerField(required=False)
 
-    not_mapped = {
-        "custom_categories": _CATEGORIES,
+    refused = {
         "custom_instructions": _INSTRUCTIONS,
         "agent_custom_instructions": _INSTRUCTIONS,
-        "structured_data_schema": NotMapped(
-            "Send typed records instead: POST /v1/users/{user_id}/entries/ with kind record."
-        ),
         "expiration_date": _EXPIRES,
     }
 
@@ -115,63 +102,67 @@ class AddSerializer(Body):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Determine whose messages these are, from the body's fields or its filters."""
-        filters = attrs.pop("filters", {})
-        wrong = [
-            name
-            for name, value in filters.items()
-            if name not in ENTITIES or not isinstance(value, str) or not value
-        ]
-        if wrong:
-            told = f"{wrong[0][:100]}: send only {', '.join(ENTITIES)}, as non-empty strings."
-            raise serializers.ValidationError({"filters": [told]})
-        attrs = {**filters, **attrs}
-        if USER not in attrs:
-            if any(name in attrs for name in ENTITIES):
-                raise CannotBeMapped(NO_USER)
+        attrs = {**dict(_entities(attrs.pop("filters", {}))), **attrs}
+        named = [name for name in ENTITIES if name in attrs]
+        if not named:
             raise serializers.ValidationError(
                 {USER: ["Send the id of the user whose memories these are."]}
             )
+        # What an agent, a run or an app learns without a user is a memory of its own.
+        attrs.setdefault(USER, owner(named[0], attrs[named[0]]))
         return attrs
 
 
+def _entities(filters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the ids in the filters of an addition, which can only name whose memories these are."""
+    for name, value in filters.items():
+        if (
+            name == "AND"
+            and isinstance(value, list)
+            and all(isinstance(one, dict) for one in value)
+        ):
+            for one in value:
+                yield from _entities(one)
+        elif is_given(value):
+            value = as_id(value)
+            if name not in ENTITIES or not isinstance(value, str):
+                told = f"{name[:100]}: send only {', '.join(ENTITIES)}, as strings."
+                raise serializers.ValidationError({"filters": [told]})
+            yield name, value
+
+
 def drafts_of(asked: Mapping[str, Any]) -> list[log.Draft]:
-    """Return the entries to append: messages, or complete memories."""
+    """Return the entries to append: messages, or complete memories.
+
+    Raises ValidationError if the messages, as memories, say nothing.
+    """
+    conversation: Conversation = asked["messages"]
+    told = [(message, message.text) for message in conversation.messages]
+    if not asked["infer"]:  # a tool call alone states nothing
+        told = [(message, message.said) for message, _ in told if message.said]
+    if not told:
+        raise serializers.ValidationError({"messages": ["None of them says anything by itself."]})
     return [
         log.Draft(
             kind=EntryKind.MESSAGE if asked["infer"] else EntryKind.FACT,
-            content=message["content"],
-            role=message["role"],
-            speaker=message.get("name"),
+            content=text,
+            role=message.role,
+            speaker=message.name,
             occurred_at=asked.get("timestamp"),
             session_id=asked.get("run_id"),
             agent_id=asked.get("agent_id"),
             metadata=metadata_with(asked.get("metadata"), asked.get(APP)),
         )
-        for message in asked["messages"]
+        for message, text in told
     ]
 
 
-class SearchSerializer(Body):
-    """A search: a query, and the user whose memories to search."""
+class ReadSerializer(EntityBody):
+    """A selection of memories, and which of their fields to return."""
 
-    query = serializers.CharField(max_length=MAX_QUERY)
-    filters = serializers.DictField(required=False)
-    metadata = serializers.DictField(required=False)
-    top_k = serializers.IntegerField(default=10, min_value=1, max_value=MAX_TOP_K)
-    threshold = serializers.FloatField(default=0.0, min_value=0, max_value=1)
-    fields_ = serializers.ListField(
-        child=serializers.ChoiceField([*FIELDS, "score"]), required=False
-    )
+    fields_ = serializers.ListField(child=serializers.CharField(max_length=100), required=False)
 
-    not_mapped = {
-        "categories": _CATEGORIES,
-        "latest_only": _LATEST,
-        "rerank": NotMapped("The ranking is fixed; there is no reranking.", [False]),
-        "reference_date": NotMapped(
-            "Give the dates in the query, or filter by created_at; POST"
-            " /v1/users/{user_id}/query/ computes with dates."
-        ),
-    }
+    refused = {"categories": _CATEGORIES}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields plus `fields`, which would clash with an attribute if declared."""
@@ -180,14 +171,23 @@ class SearchSerializer(Body):
         return fields
 
 
-class GetAllSerializer(Body):
-    """The user whose memories to list, and the filters."""
+class SearchSerializer(ReadSerializer):
+    """A search: a query, and the memories to search."""
 
-    filters = serializers.DictField(required=False)
+    query = serializers.CharField(max_length=MAX_QUERY)
+    metadata = serializers.DictField(required=False)
+    top_k = serializers.IntegerField(default=10, min_value=1, max_value=MAX_TOP_K)
+    # Asked for everything (0), a search returns top_k memories, even those that do not match.
+    threshold = serializers.FloatField(default=None, min_value=0, max_value=1)
+
+
+class GetAllSerializer(ReadSerializer):
+    """The memories to list."""
+
     start_date = serializers.CharField(required=False, max_length=40)
     end_date = serializers.CharField(required=False, max_length=40)
-
-    not_mapped = {"categories": _CATEGORIES, "latest_only": _LATEST}
+    page = serializers.IntegerField(required=False)
+    page_size = serializers.IntegerField(required=False)
 
 
 class UpdateSerializer(Body):
@@ -196,10 +196,8 @@ class UpdateSerializer(Body):
     text = serializers.CharField(required=False, max_length=MAX_TEXT)
     metadata = ObjectField(required=False)
 
-    not_mapped = {
-        "timestamp": NotMapped(
-            "An update does not change the time of a memory; delete the memory and add it again."
-        ),
+    refused = {
+        "timestamp": "An update does not change the time of a memory; delete it and add it again.",
         "expiration_date": _EXPIRES,
     }
 
@@ -216,7 +214,7 @@ class BatchUpdateSerializer(Body):
     memories = serializers.ListField(child=BatchUpdateItem(), min_length=1, max_length=MAX_CHANGES)
 
 
-class BatchDeleteItem(StrictSerializer):
+class BatchDeleteItem(Body):
     """A memory to delete."""
 
     memory_id = serializers.CharField(max_length=100)

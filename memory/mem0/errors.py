@@ -11,7 +11,17 @@ from memory.mem0.memories import TooLarge, UnknownMemory
 
 
 class CannotBeMapped(exceptions.APIException):
-    """A mem0 feature that has no equivalent here (501)."""
+    """An argument that would change a request's meaning and has no equivalent here.
+
+    The status is 400, which mem0's clients raise as a ValidationError: they take 501 for a failure
+    of the server and suggest trying again later.
+    """
+
+    status_code = status.HTTP_400_BAD_REQUEST
+
+
+class NotHere(exceptions.APIException):
+    """A whole feature of mem0 that has no equivalent here."""
 
     status_code = status.HTTP_501_NOT_IMPLEMENTED
 

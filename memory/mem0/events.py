@@ -9,18 +9,17 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Min, QuerySet
+from django.db.models import Q, QuerySet
 
 from memory import log
 from memory.api.pagination import PAGE_BYTES
 from memory.mem0.memories import Memory, of_told
+from memory.mem0.messages import MAX_MESSAGES
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.work import lanes
 from memory.work.lanes import LaneState
 
-# Maximum number of messages that can be added at once.
-MAX_MESSAGES = 1000
 _ADDED = (EntryKind.MESSAGE, EntryKind.FACT)
 
 
@@ -48,16 +47,22 @@ def one(workspace: Workspace, event_id: str) -> dict[str, Any]:
     return _event(first)
 
 
-def newest(user: MemoryUser, number: int) -> list[dict[str, Any]]:
-    """Return a user's newest events, newest first: at most `number`, about PAGE_BYTES in total."""
-    appended = _added().filter(user=user).order_by().values("recorded_at")
-    seqs = appended.annotate(first=Min("seq")).order_by("-first").values_list("first", flat=True)
+def newest(of: Q, number: int) -> list[dict[str, Any]]:
+    """Return the newest events of these users, newest first.
+
+    `of` selects their entries. There are at most `number` events, of about PAGE_BYTES in total.
+    """
+    appended = _added().filter(of, user__erased_at=None).order_by("-recorded_at", "user_id")
     events: list[dict[str, Any]] = []
     told = 0
-    for seq in seqs[:number]:
+    for user, recorded_at in appended.values_list("user_id", "recorded_at").distinct()[:number]:
         if told > PAGE_BYTES:
             break
-        event = _event(LogEntry.objects.select_related("user").get(user=user, seq=seq))
+        entries = _added().filter(user=user, recorded_at=recorded_at).order_by("seq")
+        first = entries.select_related("user").first()
+        if first is None:  # redacted or erased in the meantime
+            continue
+        event = _event(first)
         told += sum(len(one["content"] or "") for one in event["payload"]["messages"])
         told += sum(len(one["memory"] or "") for one in event["results"])
         events.append(event)

@@ -6,13 +6,14 @@ appends a correction derived from the entry; the newest correction is in effect.
 the entry along with everything derived from it.
 """
 
+import datetime
 import hashlib
 import itertools
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import transaction
 from django.db.models import (
@@ -33,8 +34,9 @@ from django.db.models.lookups import IsNull
 from memory import copies, log
 from memory.admission import usage
 from memory.api.pagination import PAGE_BYTES
-from memory.models import ApiKey, LogEntry, MemoryUser, Workspace
+from memory.models import ApiKey, EntryOutcome, Lane, LogEntry, MemoryUser, Workspace
 from memory.models.log import STATEMENTS, EntryKind
+from memory.models.users import LaneName
 from memory.privacy import redaction
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.filters import Column, column
@@ -70,14 +72,31 @@ CURRENT = (
         | Q(_no_correction(derived_from__0=OuterRef("derived_from__0"), seq__gt=OuterRef("seq")))
     )
 )
+# Matches messages that no language model has dealt with. They are no memories yet.
+PENDING = Q(kind=EntryKind.MESSAGE) & Q(
+    IsNull(
+        Subquery(
+            EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).values("seq")[
+                :1
+            ]
+        ),
+        True,
+    )
+)
 _TOLD_AT = """coalesce((
     SELECT told.occurred_at FROM memory_logentry AS told
     WHERE "memory_logentry"."kind" = 'correction' AND told.user_id = "memory_logentry"."user_id"
         AND told.seq = "memory_logentry"."derived_from"[1]
 ), "memory_logentry"."occurred_at")"""
 
-# mem0's filter keys, other than `user_id` and the metadata.
+_USER_ID = """(
+    SELECT person.user_id FROM memory_memoryuser AS person
+    WHERE person.id = "memory_logentry"."user_id"
+)"""
+
+# mem0's filter keys, other than the metadata.
 FILTERED: Mapping[str, Column] = {
+    "user_id": Column(_USER_ID, "text"),
     "agent_id": column("agent_id"),
     "run_id": column("session_id"),
     "created_at": Column(_TOLD_AT, "time"),
@@ -93,6 +112,24 @@ FIELDS = (
 )
 # There is no app column: the app's id is stored in the metadata.
 APP = "app_id"
+# An agent, a run or an app that learns something without a user is a user of its own, whose id
+# begins with its kind: `agent:clerk`.
+KINDS: Mapping[str, str] = {"agent_id": "agent", "run_id": "run", APP: "app"}
+
+
+def owner(entity: str, name: str) -> str:
+    """Return the id of the user that has the memories of, for example, an `agent_id` alone."""
+    return name if entity == "user_id" else f"{KINDS[entity]}:{name}"
+
+
+def entity_of(user_id: str) -> tuple[str, str]:
+    """Return mem0's type and name of the entity that is this user."""
+    kind, _, name = user_id.partition(":")
+    return (kind, name) if name and kind in KINDS.values() else ("user", user_id)
+
+
+# A user, and the condition on their memories, if there is one.
+Selection: TypeAlias = tuple[MemoryUser, RawSQL | None]
 
 
 class UnknownMemory(Exception):
@@ -124,18 +161,21 @@ class Memory:
         """Return the memory in mem0's form."""
         metadata, app = _without_app(self.now.metadata)
         text = self.now.content or ""
+        ids = {"agent_id": self.now.agent_id, "run_id": self.now.session_id, APP: app}
+        owned = self.told.user.user_id in {
+            owner(key, str(name)) for key, name in ids.items() if name
+        }
         return {
             "id": str(self.told.pk),
             "memory": text,
-            "user_id": self.told.user.user_id,
-            "agent_id": self.now.agent_id,
-            "app_id": app,
-            "run_id": self.now.session_id,
+            "user_id": None if owned else self.told.user.user_id,
+            **ids,
             "hash": hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
             "metadata": metadata,
             "categories": None,
             "created_at": self.told.occurred_at.isoformat(),
             "updated_at": self.now.recorded_at.isoformat(),
+            **({"status": "PENDING"} if self.told.kind == EntryKind.MESSAGE else {}),
         }
 
 
@@ -159,34 +199,76 @@ def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
                 raise UnknownMemory(memory_id)
 
 
-def count(user: MemoryUser, where: RawSQL | None) -> int:
-    """Count all of the user's memories, or only those whose current state matches."""
-    return _told(user).count() if where is None else _fitting(user, where).count()
+def count(selections: Sequence[Selection]) -> int:
+    """Count the memories of these users, or only those whose current state matches."""
+    return sum(
+        (_told(user) if where is None else _fitting(user, where)).count()
+        for user, where in selections
+    )
 
 
-def page(user: MemoryUser, where: RawSQL | None, start: int, end: int) -> list[Memory]:
-    """Return the user's (matching) memories from `start` to `end`, newest first.
+def page(selections: Sequence[Selection], start: int, end: int) -> list[Memory]:
+    """Return the (matching) memories of these users from `start` to `end`, newest first.
 
     Memories are matched by their current state. Raises TooLarge if the memories' texts don't fit in
     a page.
     """
+    if len(selections) == 1:
+        [(user, where)] = selections
+        chosen = [(user, seq) for seq, _ in _newest(user, where, start, end)]
+    else:
+        dated = [
+            (recorded_at, user.pk, -place, user, seq)
+            for user, where in selections
+            for place, (seq, recorded_at) in enumerate(_newest(user, where, 0, end, dated=True))
+        ]
+        dated.sort(key=lambda row: row[:3], reverse=True)
+        chosen = [(user, seq) for *_, user, seq in dated[start:end]]
+    of_user: dict[MemoryUser, list[int]] = {}
+    for user, seq in chosen:
+        of_user.setdefault(user, []).append(seq)
+    sizes = [size for one in of_user.items() for size in _sizes(*one).values()]
+    if sum(sizes) > PAGE_BYTES:
+        number = max(1, PAGE_BYTES // max(sizes))
+        raise TooLarge("These memories have", f"send a page_size of {number}")
+    read = {
+        (user.pk, memory.now.seq): memory
+        for user, seqs in of_user.items()
+        for memory in of_seqs(user, seqs)
+    }
+    return [read[key] for user, seq in chosen if (key := (user.pk, seq)) in read]
+
+
+def _newest(
+    user: MemoryUser, where: RawSQL | None, start: int, end: int, *, dated: bool = False
+) -> list[tuple[int, datetime.datetime | None]]:
+    """Return the entries with the current texts of a user's newest memories.
+
+    If `dated`, each comes with the time at which its memory was recorded.
+    """
     if where is None:
         told = list(_told(user).order_by("-seq").values_list("seq", flat=True)[start:end])
         newest = log.corrections(user, told, narrow=True)
-        seqs = [newest[seq].seq if seq in newest else seq for seq in told]
+        now = [newest[seq].seq if seq in newest else seq for seq in told]
     else:
         first = Case(
             When(_CORRECTS, then=F("derived_from__0")),
             default=F("seq"),
             output_field=BigIntegerField(),
         )
-        fitting = _fitting(user, where).order_by(first.desc())
-        seqs = list(fitting.values_list("seq", flat=True)[start:end])
-    sizes = _sizes(user, seqs)
-    if sum(sizes.values()) > PAGE_BYTES:
-        number = max(1, PAGE_BYTES // max(sizes.values()))
-        raise TooLarge("These memories have", f"send a page_size of {number}")
-    return of_seqs(user, seqs)
+        fitting = _fitting(user, where).annotate(first=first).order_by("-first")
+        pairs = list(fitting.values_list("seq", "first")[start:end])
+        now, told = [seq for seq, _ in pairs], [seq for _, seq in pairs]
+    entries = LogEntry.objects.filter(user=user, seq__in=told).order_by()
+    times = dict(entries.values_list("seq", "recorded_at")) if dated else {}
+    return [(seq, times.get(first)) for seq, first in zip(now, told, strict=True)]
+
+
+def _has_pending(user: MemoryUser) -> bool:
+    """Return whether messages of the user wait for a language model."""
+    cursor = Lane.objects.filter(user=user, name=LaneName.STRUCTURE).values("cursor_seq")
+    messages = LogEntry.objects.filter(PENDING, user=user, redacted_at=None)
+    return messages.filter(seq__gt=Subquery(cursor[:1])).exists()
 
 
 def _sizes(user: MemoryUser, seqs: Collection[int]) -> dict[int, int]:
@@ -242,18 +324,39 @@ def one(workspace: Workspace, memory_id: str) -> Memory:
 
 
 def search(
-    user: MemoryUser, query: str, *, where: RawSQL | None, top_k: int, threshold: float
+    selections: Sequence[Selection], query: str, *, top_k: int, threshold: float | None
 ) -> list[tuple[Memory, float]]:
-    """Return the memories that best match a query, with their scores, best first.
+    """Return the memories of these users that best match a query, with their scores, best first.
 
-    Returns only as many as fit in a page, but at least one if any memory matches.
+    Messages that wait for a language model are found, too. A threshold of 0 asks for everything:
+    the newest memories fill up what the matching ones leave of `top_k`. Returns only as many as fit
+    in a page, but at least one if any memory matches.
     """
+    found = [
+        pair
+        for user, where in selections
+        for pair in _search(user, query, where, top_k, threshold or 0.0)
+    ]
+    found.sort(key=lambda pair: -pair[1])  # keeps the order of equal scores
+    found = found[:top_k]
+    if threshold == 0 and len(found) < top_k:
+        known = {memory.told.pk for memory, _ in found}
+        others = [one for one in page(selections, 0, top_k) if one.told.pk not in known]
+        found += [(memory, 0.0) for memory in others[: top_k - len(found)]]
+    return found
+
+
+def _search(
+    user: MemoryUser, query: str, where: RawSQL | None, top_k: int, threshold: float
+) -> list[tuple[Memory, float]]:
+    pending = _has_pending(user)
+    wanted = CURRENT | PENDING if pending else CURRENT
     found = find(
         user,
         query,
-        corpora=[CorpusName.FACTS],
+        corpora=list(CorpusName) if pending else [CorpusName.FACTS],
         top_k=top_k,
-        where=CURRENT if where is None else CURRENT & Q(where),
+        where=wanted if where is None else wanted & Q(where),
         threshold=threshold,
     )
     # Search hits have only the columns that a search needs, so reread the memories.
@@ -299,15 +402,18 @@ def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
             )
 
 
-def delete_all(user: MemoryUser, where: RawSQL | None, *, by: str) -> int:
-    """Redact all of the user's memories, or those that match, and return how many there were."""
+def delete_all(selections: Sequence[Selection], *, by: str) -> int:
+    """Redact all memories of these users, or those that match; return how many there were."""
+    deleted = 0
     with transaction.atomic():
-        copies.lock_families([user.pk])
-        found = _told(user) if where is None else _fitting(user, where)
-        seqs = sorted(log.told_by(entry) for entry in found.only("kind", "seq", "derived_from"))
-        if seqs:
-            redaction.redact(user, seqs, by=by, reason=REASON)
-    return len(seqs)
+        copies.lock_families([user.pk for user, _ in selections])
+        for user, where in selections:
+            found = _told(user) if where is None else _fitting(user, where)
+            seqs = sorted(log.told_by(entry) for entry in found.only("kind", "seq", "derived_from"))
+            if seqs:
+                redaction.redact(user, seqs, by=by, reason=REASON)
+            deleted += len(seqs)
+    return deleted
 
 
 def history(workspace: Workspace, memory_id: str) -> list[dict[str, Any]]:

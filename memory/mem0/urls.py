@@ -6,19 +6,15 @@ from memory.mem0 import views
 
 MEMORY = "v1/memories/<path:memory_id>/"
 
-_PROFILE = (
-    "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
-)
 # mem0 URLs that this server doesn't have, or has elsewhere: pattern → what to use instead.
 NOT_HERE = {
-    "v2/entities/.+/profile/": _PROFILE,
     "v1/feedback/": "Give feedback on alerts instead: POST /v1/alerts/{id}/feedback/, outside of"
     " /mem0/.",
     "v1/exports/": "Read the log with GET /v1/users/{user_id}/entries/, and the user's project"
     " with GET /v1/users/{user_id}/checkpoints/, both outside of /mem0/.",
     "v1/summary/": "Use POST /v1/users/{user_id}/context/, outside of /mem0/, which returns what"
     " is relevant within a token budget.",
-    "v2/profiles/": _PROFILE,
+    "v2/profiles/": views.PROFILE,
     "api/v1/webhooks/": "Webhooks report alerts: use POST /v1/webhooks/, outside of /mem0/.",
     "api/v1/orgs/": "A workspace is both organization and project; its settings and keys are"
     " managed in the admin.",
@@ -26,7 +22,7 @@ NOT_HERE = {
 
 
 def _not_here(beginning: str, reason: str) -> URLPattern:
-    return re_path(f"^{beginning}", views.NotHere.as_view(reason=reason))
+    return re_path(f"^{beginning}", views.Elsewhere.as_view(reason=reason))
 
 
 urlpatterns = [
@@ -39,7 +35,7 @@ urlpatterns = [
     path(MEMORY, views.OneMemory.as_view()),
     path("v1/batch/", views.Batch.as_view()),
     path("v1/entities/", views.Entities.as_view()),
-    path("v2/entities/<str:kind>/<str:name>/", views.Entity.as_view()),
+    path("v2/entities/<str:kind>/<path:name>/", views.Entity.as_view()),
     path("v1/event/<path:event_id>/", views.Event.as_view()),
     path("v1/events/<path:event_id>/", views.Event.as_view()),
     path("v1/events/", views.Events.as_view()),

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError as ModelValidationError
 from django.db import transaction
-from django.db.models.expressions import RawSQL
+from django.db.models import Q
 from django.http import Http404
 from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
@@ -22,17 +22,25 @@ from memory.api.filters import refuse_unknown
 from memory.api.serializers import validated
 from memory.llm import llm_budgets, track_records
 from memory.mem0 import bodies, events, filters, memories
-from memory.mem0.errors import CannotBeMapped, exception_handler
+from memory.mem0.errors import CannotBeMapped, NotHere, exception_handler
 from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
+from memory.models.users import is_user_id
 from memory.models.workspaces import Scope
 from memory.privacy import user_erasure
 from memory.temporal import instants
 from memory.users import find_or_create_user, find_user
 from memory.workspace_settings import quotas
-from memory.workspaces import reaches
+from memory.workspaces import reach, reaches
 
 PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
+# The maximum number of users that one request may read or delete memories of.
+MAX_USERS = 100
+MAX_WARNINGS = 20
+WHOSE = "Send the id of the user, agent, run or app whose memories you mean."
+PROFILE = (
+    "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
+)
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
 PAGING = ("page", "page_size")
 
@@ -54,10 +62,26 @@ class Mem0View(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Reject unknown query parameters."""
+        # What this request's answer says was ignored.
+        self.ignored = list(bodies.ignored(dict(request.query_params.items())))
         super().initial(request, *args, **kwargs)
         known = self.parameters.get(str(request.method), ())
-        given = [name for name in request.query_params if name not in bodies.IGNORED]
-        refuse_unknown(given, known)
+        refuse_unknown([name for name in request.query_params if name not in bodies.HINTS], known)
+
+    def read(self, body: type[bodies.Body]) -> dict[str, Any]:
+        """Return the request body's fields; raises ValidationError naming the invalid ones."""
+        given = validated(body, self.request.data)
+        self.ignored += bodies.ignored(dict(self.request.data))
+        return given
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        """Say in a header what was ignored."""
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        if told := getattr(self, "ignored", ()):
+            answer["Warning"] = ", ".join(f'299 uac "{text}"' for text in told[:MAX_WARNINGS])
+        return answer
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return the handler that formats errors the way mem0's client expects."""
@@ -82,23 +106,57 @@ class Mem0View(APIView):
         """The caller's name in the log, for writes and deletions."""
         return str(principal_of(self.request))
 
-    def scope(
-        self, asked: Mapping[str, Any], also: Mapping[str, Any] | None = None
-    ) -> tuple[MemoryUser | None, RawSQL | None]:
-        """Return the user named in `asked`, if they exist, and the condition on their memories.
+    def select(
+        self,
+        asked: Mapping[str, Any],
+        also: Mapping[str, Any] | None = None,
+        *,
+        named: bool = False,
+    ) -> list[memories.Selection]:
+        """Return the users whose memories are asked for, and the condition on each one's memories.
 
-        The condition combines the filters and `also`. Raises ValidationError if no user is named or
-        a filter is invalid, and CannotBeMapped if the filters don't name exactly one user.
+        `asked` has filters, and perhaps ids next to them; `also` has further conditions. If
+        `named`, "any user" is refused. Raises ValidationError for invalid filters, if they name
+        neither a user nor an agent, run or app, and if they concern too many users.
         """
-        user_id, rest = filters.split(asked, also or {})
-        if user_id is None:
-            if rest:
-                raise CannotBeMapped(filters.ONE_USER)
-            raise ValidationError(
-                {"filters": {"user_id": ["Send the id of the user whose memories you want."]}}
-            )
-        user = self.user_named(user_id)
-        return user, filters.compiled(rest, user.time_zone if user else "UTC")
+        ids = {name: asked[name] for name in filters.ENTITIES if name in asked}
+        given = asked.get("filters") or {}
+        if ids:
+            given = {"AND": [ids, given]} if ids.keys() & given.keys() else {**ids, **given}
+        names, rest = filters.split(given, also or {})
+        if names is None and not filters.names_entity(rest):
+            raise ValidationError({"filters": {"user_id": [WHOSE]}})
+        filters.compiled(rest, "UTC")  # what is wrong is named even if no user is found
+        users = self._users(names, rest, named)
+        return [(user, filters.compiled(rest, user.time_zone)) for user in users]
+
+    def _users(
+        self, names: Collection[str] | None, rest: dict[str, Any], named: bool
+    ) -> list[MemoryUser]:
+        """Return the users that the filters can match, as far as the key may access them."""
+        key = principal_of(self.request).key
+        if names is not None and len(names) == 1:
+            return [user for name in names if (user := self.user_named(name))]
+        users = MemoryUser.objects.filter(reach(key)).order_by("pk")
+        if names is not None:
+            users = users.filter(user_id__in=[name for name in names if is_user_id(name)])
+        else:
+            entries = LogEntry.objects.filter(reach(key, "user")).order_by()
+
+            def matching(condition: dict[str, Any]) -> set[int]:
+                found = entries.filter(Q(filters.compiled(condition, "UTC"))).values_list("user_id")
+                return {pk for (pk,) in found.distinct()[: MAX_USERS + 1]}
+
+            in_question = filters.users_in_question(rest, matching)
+            if in_question is None and named:
+                raise ValidationError({"filters": {"user_id": [WHOSE]}})
+            if in_question is not None:
+                users = users.filter(pk__in=in_question)
+        found = list(users[: MAX_USERS + 1])
+        if len(found) > MAX_USERS:
+            told = f"These filters concern more than {MAX_USERS} users: name at most that many."
+            raise ValidationError({"filters": {"user_id": [told]}})
+        return found
 
 
 class Ping(Mem0View):
@@ -115,8 +173,9 @@ class Add(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Append messages for a language model to process (202), or complete memories (200)."""
-        asked = validated(bodies.AddSerializer, request.data)
+        asked = self.read(bodies.AddSerializer)
         drafts = bodies.drafts_of(asked)
+        self.ignored += asked["messages"].left_out
         restricted = principal_of(request).key.user_pks is not None
         if restricted and self.user_named(asked["user_id"]) is None:
             raise Http404("This API key is limited to certain users; this user is not one of them.")
@@ -170,18 +229,16 @@ class Search(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Return the user's memories that best match a query."""
-        asked = validated(bodies.SearchSerializer, request.data)
-        metadata = {"metadata": asked["metadata"]} if asked.get("metadata") else {}
-        user, where = self.scope(asked.get("filters", {}), metadata)
-        if user is None:
-            return Response({"results": []})
+        asked = self.read(bodies.SearchSerializer)
+        metadata = {"metadata": asked["metadata"]} if "metadata" in asked else {}
         found = memories.search(
-            user, asked["query"], where=where, top_k=asked["top_k"], threshold=asked["threshold"]
+            self.select(asked, metadata),
+            asked["query"],
+            top_k=asked["top_k"],
+            threshold=asked["threshold"],
         )
         results = [{**memory.to_json(), "score": score} for memory, score in found]
-        if names := asked.get("fields"):
-            results = [{name: result[name] for name in ("id", *names)} for result in results]
-        return Response({"results": results})
+        return Response({"results": _fields(results, asked)})
 
 
 class Memories(Mem0View):
@@ -192,29 +249,31 @@ class Memories(Mem0View):
 
     def post(self, request: Request) -> Response:
         """Return a page of a user's memories, newest first."""
-        asked = validated(bodies.GetAllSerializer, request.data)
-        user, where = self.scope(asked.get("filters", {}), _created(asked))
-        if user is None:
-            return Response(_page(request, 0, lambda start, end: []))
+        asked = self.read(bodies.GetAllSerializer)
+        selections = self.select(asked, _created(asked))
 
         def rows(start: int, end: int) -> list[dict[str, Any]]:
-            return [memory.to_json() for memory in memories.page(user, where, start, end)]
+            page = [memory.to_json() for memory in memories.page(selections, start, end)]
+            return _fields(page, asked)
 
-        return Response(_page(request, memories.count(user, where), rows))
+        return Response(_page(request, memories.count(selections), rows, asked))
 
 
 class AllMemories(Mem0View):
     """Delete all of a user's memories together."""
 
-    parameters = {"DELETE": (*bodies.ENTITIES, "filters")}
+    parameters = {"DELETE": (*filters.ENTITIES, "filters")}
 
     def delete(self, request: Request) -> Response:
         """Redact a user's memories, or only those of an agent, a run or an app."""
-        asked = request.query_params.dict()
-        wanted = filters.from_query(asked["filters"]) if "filters" in asked else {}
-        named = {name: asked[name] for name in bodies.ENTITIES if name in asked}
-        user, where = self.scope({**wanted, **named})
-        deleted = memories.delete_all(user, where, by=self.caller) if user else 0
+        asked: dict[str, Any] = request.query_params.dict()
+        if "filters" in asked:
+            asked["filters"] = filters.from_query(asked["filters"])
+        # A deletion cannot be undone: an id that turned out to be empty must not widen it.
+        for name, value in {**asked, **asked.get("filters", {})}.items():
+            if name in filters.ENTITIES and not filters.is_given(value):
+                raise ValidationError({name: ["Name it, or leave it out to delete more."]})
+        deleted = memories.delete_all(self.select(asked, named=True), by=self.caller)
         return Response({"message": "Memories deleted successfully!", "deleted": deleted})
 
 
@@ -230,8 +289,9 @@ class OneMemory(Mem0View):
 
     def put(self, request: Request, memory_id: str) -> Response:
         """Append a correction that changes the memory's text or metadata."""
-        given = validated(bodies.UpdateSerializer, request.data)
-        if not request.data:
+        given = self.read(bodies.UpdateSerializer)
+        # Clients clear a field that has no equivalent here with null: that changes nothing.
+        if not given and not dict(request.data).keys() - {"text", "metadata"}:
             raise ValidationError({"text": ["Send text or metadata, or both."]})
         change = memories.Change(memory_id, **given)
         self.refuse_others(memory_id)
@@ -260,7 +320,7 @@ class Batch(Mem0View):
 
     def put(self, request: Request) -> Response:
         """Update the memories."""
-        given = validated(bodies.BatchUpdateSerializer, request.data)["memories"]
+        given = self.read(bodies.BatchUpdateSerializer)["memories"]
         changes = [memories.Change(**one) for one in given]
         for number, change in enumerate(changes):
             if change.text is None and change.metadata is None:
@@ -274,7 +334,7 @@ class Batch(Mem0View):
 
     def delete(self, request: Request) -> Response:
         """Redact the memories."""
-        given = validated(bodies.BatchDeleteSerializer, request.data)["memories"]
+        given = self.read(bodies.BatchDeleteSerializer)["memories"]
         ids = [one["memory_id"] for one in given]
         self.refuse_others(*ids)
         memories.delete(self.workspace, ids, by=self.caller)
@@ -296,8 +356,8 @@ class Entities(Mem0View):
             return [
                 {
                     "id": str(user.public_id),
-                    "name": user.user_id,
-                    "type": "user",
+                    "name": memories.entity_of(user.user_id)[1],
+                    "type": memories.entity_of(user.user_id)[0],
                     "total_memories": counted.get(user.pk, 0),
                     "owner": None,
                     "organization": str(self.workspace.public_id),
@@ -319,17 +379,22 @@ class Entity(Mem0View):
     scopes = {"DELETE": Scope.MANAGE}
 
     def delete(self, request: Request, kind: str, name: str) -> Response:
-        """Erase the user irreversibly; agents, runs and apps are only labels on memories."""
-        if kind != "user":
+        """Erase the user irreversibly; otherwise, agents, runs and apps are only labels."""
+        user = self.user_named(name if kind == "user" else f"{kind}:{name}")
+        if user is None and kind != "user":
             raise CannotBeMapped(
-                "Only users are entities. To redact the memories of an agent, a run or an app, use"
-                " DELETE /v1/memories/ with a user_id and the agent_id, run_id or app_id."
+                f"No memories were added for this {kind[:20]} alone. To redact users' memories of"
+                " an agent, a run or an app, use DELETE /v1/memories/ with the agent_id, run_id or"
+                " app_id."
             )
-        user = self.user_named(name)
         if user is None:
             raise Http404("There is no such user in this workspace.")
         row = user_erasure.ask(user, by=self.caller, reason=user_erasure.MEM0)
         return Response({"message": "Entity deleted successfully!", "erasure": str(row.pk)})
+
+    def get(self, request: Request, kind: str, name: str) -> Response:
+        """Refuse what a client asks for below an entity, such as its profile."""
+        raise NotHere(PROFILE)
 
 
 class Event(Mem0View):
@@ -345,32 +410,30 @@ class Event(Mem0View):
 
 
 class Events(Mem0View):
-    """The newest additions to a user's memory."""
+    """The newest additions to a user's memory, or to all users'."""
 
     parameters = {"GET": ("user_id", "page_size")}
 
     def get(self, request: Request) -> Response:
         """Return the events, newest first."""
-        if "user_id" not in request.query_params:
-            raise CannotBeMapped(
-                "user_id: Send the id of the user whose events you want, or get a single event with"
-                " GET /v1/event/{event_id}/."
-            )
-        user = self.user_named(request.query_params["user_id"])
-        size = _number(request, "page_size", default=50, most=100)
-        return Response({"results": events.newest(user, size) if user else []})
+        of = reach(principal_of(request).key, "user")
+        if user_id := request.query_params.get("user_id"):
+            user = self.user_named(user_id)
+            of = Q(user=user) if user else Q(pk__in=[])
+        size = _number(request.query_params, "page_size", default=50, most=100)
+        return Response({"results": events.newest(of, size)})
 
 
-class NotHere(Mem0View):
+class Elsewhere(Mem0View):
     """mem0 features that this server doesn't have, or has elsewhere."""
 
     reads_only = True
     reason = ""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Raise CannotBeMapped with the reason, once the caller is authenticated."""
+        """Raise NotHere with the reason, once the caller is authenticated."""
         APIView.initial(self, request, *args, **kwargs)
-        raise CannotBeMapped(self.reason)
+        raise NotHere(self.reason)
 
 
 class Unknown(Mem0View):
@@ -404,21 +467,32 @@ def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"created_at": operators} if operators else {}
 
 
+def _fields(rows: list[dict[str, Any]], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the memories with their ids and the fields that the request names, if it names any."""
+    names = asked.get("fields")
+    return [{name: row.get(name) for name in ("id", *names)} for row in rows] if names else rows
+
+
 def _page(
     request: Request,
     count: int,
     rows: Callable[[int, int], list[dict[str, Any]]],
+    asked: Mapping[str, Any] | None = None,
     *,
     size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
-    """Return the requested page of `count` rows in mem0's form, with links to adjacent pages."""
-    number = _number(request, "page", default=1, most=10**8)
-    size = _number(request, "page_size", default=size, most=MAX_PAGE_SIZE)
+    """Return the requested page of `count` rows in mem0's form, with links to adjacent pages.
+
+    The body may name the page, as well as the address; the links are addresses.
+    """
+    given = {**(asked or {}), **request.query_params.dict()}
+    number = _number(given, "page", default=1, most=10**8)
+    size = _number(given, "page_size", default=size, most=MAX_PAGE_SIZE)
     start = (number - 1) * size
 
     def address(page: int) -> str:
         query = request.query_params.copy()
-        query["page"] = str(page)
+        query["page"], query["page_size"] = str(page), str(size)
         return request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
 
     return {
@@ -429,8 +503,8 @@ def _page(
     }
 
 
-def _number(request: Request, name: str, *, default: int, most: int) -> int:
-    text = request.query_params.get(name, str(default))
+def _number(given: Mapping[str, Any], name: str, *, default: int, most: int) -> int:
+    text = str(given.get(name) or default)
     number = int(text) if _WHOLE_NUMBER.fullmatch(text) else 0
     if not 1 <= number <= most:
         raise serializers.ValidationError({name: [f"Send a whole number from 1 to {most}."]})

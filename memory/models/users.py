@@ -1,19 +1,68 @@
 """The users that workspaces remember, and the lanes of pending work for each user."""
 
 import re
+import unicodedata
 import uuid
 
-from django.core.validators import RegexValidator
+from django.core.exceptions import ValidationError
 from django.db import models
 
 from memory.models.fields import index_if_set, validate_time_zone
 from memory.models.leased import LeasedWork
 from memory.models.workspaces import Workspace
 
-# `.` and `..` are excluded because HTTP libraries resolve them as path segments and request a
-# different URL.
-USER_ID_PATTERN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}")
-USER_ID_RULE = "Use 1 to 128 of the characters A-Z a-z 0-9 . _ : @ | + -, but not . or .. alone"
+MAX_USER_ID = 256
+# Any text without control characters (of lines, or of the direction of writing).
+USER_ID_PATTERN = re.compile(
+    rf"[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]{{1,{MAX_USER_ID}}}"
+)
+USER_ID_RULE = (
+    f"Use 1 to {MAX_USER_ID} characters of any script, without control characters or surrounding"
+    " spaces, in Unicode's form NFC"
+)
+# Our own endpoints below a user's URL. Web servers decode %2F before they pass on a path, so an id
+# with one of these names after a slash could not be told from another user's endpoint.
+USER_ENDPOINTS = (
+    *("alerts", "ask", "backtests", "checkpoints", "constraints", "context", "diff", "entries"),
+    *("events", "export", "forecast", "git", "import", "manifest", "mcp", "merge", "outcomes"),
+    *("query", "redactions", "runs", "search", "state", "subject-access"),
+)
+# Matches a user's id in a decoded path, in which it may have slashes.
+USER_ID_IN_PATH = (
+    r"(?!\.{1,2}/)(?:[^/]+|(?=/.))"
+    rf"(?:/(?!(?:\.{{1,2}}|{'|'.join(USER_ENDPOINTS)})(?:/|$))[^/]*)*"
+)
+# Begins the name of an erased user, which nobody else may have.
+ERASED = "(erased)"
+
+
+def is_user_id(text: str) -> bool:
+    """Return whether a user may have this id."""
+    return not user_id_fault(text)
+
+
+def user_id_fault(text: str) -> str:
+    """Return why no user may have this id; "" if a user may."""
+    if not USER_ID_PATTERN.fullmatch(text) or text != text.strip():
+        return f"{USER_ID_RULE}."
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "Half of a surrogate pair is no character."
+    if not unicodedata.is_normalized("NFC", text):
+        return "Send the id in Unicode's form NFC: what looks the same is then the same id."
+    first, *rest = text.split("/")
+    if {".", ".."} & {first, *rest}:
+        return "HTTP libraries resolve . and .. in a path: use other names between slashes."
+    if named := sorted({*rest} & {*USER_ENDPOINTS}):
+        return f"{named[0]!r} after a slash is one of this server's own endpoints: use another id."
+    if text.startswith(ERASED):
+        return f"{ERASED!r} marks an erased user: use another id."
+    return ""
+
+
+def validate_user_id(text: str) -> None:
+    """Raise ValidationError for an id that no user may have."""
+    if fault := user_id_fault(text):
+        raise ValidationError(fault)
 
 
 class RememberedUsers(models.Manager["MemoryUser"]):
@@ -33,10 +82,7 @@ class MemoryUser(models.Model):
 
     public_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="users")
-    user_id = models.CharField(
-        max_length=128,
-        validators=[RegexValidator(rf"\A{USER_ID_PATTERN.pattern}\Z", USER_ID_RULE)],
-    )
+    user_id = models.CharField(max_length=MAX_USER_ID, validators=[validate_user_id])
     time_zone = models.CharField(max_length=64, default="UTC", validators=[validate_time_zone])
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -13,6 +13,7 @@ open, and every sandbox host has confirmed that it holds no data about the user.
 
 import datetime
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ from memory.models import (
 from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertState
 from memory.models.backtests import GOING_ON
 from memory.models.leased import LeasedWork
+from memory.models.users import ERASED
 from memory.privacy import erasure_registry
 from memory.privacy.erasure_registry import REGISTRY, Method
 from memory.users import refuse_merged
@@ -61,8 +63,6 @@ ACTOR = "erasure"
 RESTORED = "erased before; a restored backup has brought the user back"
 MEM0 = "delete_users call by a mem0 client"
 OURS = (RESTORED, MEM0)
-# Placeholder for a row's name in the history of staff actions.
-TOLD = "(erased)"
 # Number of rows removed per transaction.
 BATCH = 1000
 # How long to wait before continuing an incomplete erasure.
@@ -119,10 +119,11 @@ def _ask(people: Mapping[int, MemoryUser], asked: int, by: str, reason: str) -> 
         return UserErasure.objects.get(user=user)
     refuse_merged(user)
     now = timezone.now()
+    read = unicodedata.normalize("NFC", reason)  # as user_ids are
     left = [person for person in people.values() if person.erased_at is None]
     for person in left:
         name = rf"(?<![A-Za-z0-9]){re.escape(person.user_id)}(?![A-Za-z0-9])"
-        if reason not in OURS and re.search(name, reason, re.IGNORECASE):
+        if reason not in OURS and re.search(name, read, re.IGNORECASE):
             raise ErasureRefused("The reason stays on record: do not repeat the user_id in it.")
     for person in left:
         _begin(person, by, reason, now)
@@ -149,8 +150,7 @@ def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> No
 def _make_nameless(user: MemoryUser, now: datetime.datetime) -> None:
     columns = {
         **erasure_registry.blanks(MemoryUser),
-        # No API accepts a user_id like this, so no other user can have it.
-        "user_id": f"{TOLD} {user.public_id}",
+        "user_id": f"{ERASED} {user.public_id}",
         "erased_at": now,
         "log_bytes": 0,
         "head": None,
@@ -302,7 +302,7 @@ def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
     of_rows = StaffAction.objects.filter(
         content_type=ContentType.objects.get_for_model(model), object_id__in=keys
     )
-    of_rows.exclude(object_repr=TOLD).update(object_repr=TOLD, change_message="")
+    of_rows.exclude(object_repr=ERASED).update(object_repr=ERASED, change_message="")
 
 
 def left(user: MemoryUser) -> Iterator[str]:

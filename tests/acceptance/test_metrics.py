@@ -105,7 +105,7 @@ def test_the_web_process_counts_requests_by_route(person: Person, metrics_port: 
     person.client.request("GET", f"nothing/{person.user_id}/")
     after = Metrics(web)
 
-    requests, user = "uac_http_requests_total", "/v1/users/<str:user_id>/"
+    requests, user = "uac_http_requests_total", "/v1/users/<user:user_id>/"
     assert moved(before, after, requests, method="GET", route=user, status="200") == 2
     unknown = f"{user}checkpoints/<int:version>/"
     assert moved(before, after, requests, route=unknown, status="404") == 1

@@ -68,14 +68,14 @@ def test_a_question_is_one_trace_from_the_caller_to_the_sandbox(
     assert ask(person, f"[trip.to for trip in trips] + ['{CANARY}']", TRACE) == 200
 
     seen = polled(lambda: of_trace(collector, TRACE), lambda spans: len(spans) >= 3)
-    request = seen["POST /v1/users/<str:user_id>/query/"]
+    request = seen["POST /v1/users/<user:user_id>/query/"]
     task = seen["workers.tasks.execute_run"]
     evaluated = seen["sandbox evaluate"]
     assert (request.parent, task.parent, evaluated.parent) == (CALLER, request.id, task.id)
     assert (request.service, task.service) == ("uac-web", "uac-worker")
     assert request.attributes == {
         "http.request.method": "POST",
-        "http.route": "/v1/users/<str:user_id>/query/",
+        "http.route": "/v1/users/<user:user_id>/query/",
         "http.response.status_code": "200",
     }
     assert not any(span.failed for span in seen.values())
@@ -93,7 +93,7 @@ def test_what_fails_is_marked_with_its_type_and_tells_nothing(
     assert seen["sandbox evaluate"].failed
     assert seen["sandbox evaluate"].attributes["error.type"] == "SandboxError"
     # The request is answered as usual, and no span has contained user data.
-    assert not seen["POST /v1/users/<str:user_id>/query/"].failed
+    assert not seen["POST /v1/users/<user:user_id>/query/"].failed
     told = b"".join(call.body for call in collector.received)
     assert CANARY.encode() not in told
     assert person.user_id.encode() not in told

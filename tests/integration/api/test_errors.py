@@ -73,7 +73,7 @@ def test_what_the_framework_refuses_before_any_view(api: APIClient) -> None:
 @pytest.mark.parametrize(
     ("request_of", "status", "name"),
     [
-        (lambda api: api.post("/v1/users/", {"user_id": "no id"}), 400, "invalid-fields"),
+        (lambda api: api.post("/v1/users/", {"user_id": "no\tid"}), 400, "invalid-fields"),
         (lambda api: api.get("/v1/users/?cursor=nonsense"), 400, "invalid-fields"),
         (
             lambda api: api.post("/v1/users/", b"{", content_type="application/json"),

@@ -170,7 +170,7 @@ def test_a_tombstone_has_a_name_that_no_address_reaches(api: APIClient, user: Me
 
     assert user.user_id == f"(erased) {user.public_id}"
     assert api.get(f"/v1/users/{user.user_id}/").status_code == 404
-    with pytest.raises(Exception, match="Use 1 to 128"):
+    with pytest.raises(Exception, match="marks an erased user"):
         create_user(user.workspace, user.user_id, metadata=None)
 
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from rest_framework.test import APIClient
@@ -239,7 +240,10 @@ def test_an_id_may_need_to_be_encoded(workspace: Workspace, base_url: str, git: 
     make_checkpoint(odd)
     for written in ("auth0%7C7%40x.org%2B1%3Ab", "auth0%7c7@x.org+1:b"):
         assert_success(git("clone", f"{base_url}/v1/users/{written}/git", written[-9:]))
-    # An id contains no slash.
+    slashed = create_user(workspace, "https://idp.example.com/山田 太郎", metadata=None)
+    make_checkpoint(slashed)
+    written = quote(slashed.user_id, safe="")
+    assert_success(git("clone", f"{base_url}/v1/users/{written}/git", "slashed"))
     assert git("clone", f"{base_url}/v1/users/a%2Fb/git", "none").returncode != 0
 
 

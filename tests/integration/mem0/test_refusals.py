@@ -41,40 +41,38 @@ def memory(user: MemoryUser) -> str:
         ("GET", "v2/profiles/settings/", None, "/manifest/"),
         ("GET", "api/v1/webhooks/projects/x/", None, "/v1/webhooks/"),
         ("PATCH", "api/v1/orgs/organizations/x/projects/y/", {"custom_instructions": "x"}, "admin"),
-        ("GET", "v1/events/", None, "user_id"),
-        ("POST", ADDING, {**ADD, "user_id": None, "agent_id": "a"}, "user_id"),
-        ("POST", ADDING, {"messages": ADD["messages"], "run_id": "r"}, "user_id"),
+    ],
+)
+def test_a_feature_that_is_elsewhere_says_where(
+    call: Call, memory: str, method: str, path: str, body: Any, reason: str
+) -> None:
+    with nothing_written():
+        answer = call(method, path, body, status=501)
+
+    assert reason in answer["detail"]
+
+
+# Their clients raise a ValidationError for this status, not a failure to try again later.
+@pytest.mark.parametrize(
+    ("method", "path", "body", "reason"),
+    [
         ("POST", ADDING, {**ADD, "custom_instructions": "x"}, "custom_instructions"),
         ("POST", ADDING, {**ADD, "expiration_date": "2030-01-01"}, "expire"),
-        ("POST", ADDING, {**ADD, "structured_data_schema": {"a": 1}}, "typed records"),
-        (
-            "POST",
-            ADDING,
-            {**ADD, "messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "text",
-        ),
-        ("POST", SEARCH, {**FIND, "rerank": True}, "rerank"),
-        ("POST", SEARCH, {**FIND, "latest_only": False}, "history"),
         ("POST", SEARCH, {**FIND, "categories": ["food"]}, "categories"),
-        ("POST", SEARCH, {**FIND, "reference_date": "2026-01-01"}, "created_at"),
-        ("POST", SEARCH, {**FIND, "filters": {"agent_id": "a"}}, "user_id"),
-        ("POST", SEARCH, {**FIND, "filters": {"user_id": "*"}}, "user_id"),
-        ("POST", LIST, {"filters": {"OR": [{"user_id": "ada"}, {"user_id": "bob"}]}}, "user_id"),
-        ("POST", LIST, {"filters": {"AND": [{"user_id": "ada"}, {"user_id": "bob"}]}}, "user_id"),
-        ("POST", LIST, {"filters": {"user_id": {"in": ["ada", "bob"]}}}, "user_id"),
         ("POST", LIST, {"filters": {"user_id": "ada", "categories": {"in": ["x"]}}}, "categories"),
-        ("DELETE", "v1/memories/?agent_id=a", None, "user_id"),
-        ("DELETE", "v1/memories/?user_id=*", None, "user_id"),
+        ("POST", SEARCH, {**FIND, "filters": {"user_id": "ada", "feedback": "x"}}, "feedback"),
+        ("DELETE", "v1/memories/?user_id=*", None, "user"),
+        ("DELETE", "v1/memories/?agent_id=*", None, "user"),
+        ("DELETE", "v1/memories/?user_id=ada&run_id=", None, "run_id"),
+        ("DELETE", "v1/memories/?filters={'user_id':'ada','run_id':None}", None, "run_id"),
+        ("DELETE", "v1/memories/?user_id=", None, "user_id"),
     ],
 )
 def test_what_cannot_be_mapped_says_why(
     call: Call, memory: str, method: str, path: str, body: Any, reason: str
 ) -> None:
-    if isinstance(body, dict):
-        body = {name: value for name, value in body.items() if value is not None}
-
     with nothing_written():
-        answer = call(method, path, body, status=501)
+        answer = call(method, path, body, status=400)
 
     assert reason in answer["detail"]
 
@@ -82,7 +80,7 @@ def test_what_cannot_be_mapped_says_why(
 def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> None:
     for body in ({"timestamp": 1}, {"text": "y", "expiration_date": "2030-01-01"}):
         with nothing_written():
-            answer = call("PUT", f"v1/memories/{memory}/", body, status=501)
+            answer = call("PUT", f"v1/memories/{memory}/", body, status=400)
         assert any(name in answer["detail"] for name in body)
 
 
@@ -93,32 +91,27 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
         ("POST", ADDING, {}, ["messages"]),
         ("POST", ADDING, {"user_id": "ada", "messages": []}, ["messages"]),
         ("POST", ADDING, {"messages": ADD["messages"]}, ["user_id: Send the id of the user"]),
-        ("POST", ADDING, {**ADD, "user_id": "a b"}, ["user_id", "A-Z"]),
-        ("POST", ADDING, {**ADD, "user_id": 5}, ["user_id", "string"]),
-        ("POST", ADDING, {**ADD, "immutable": True}, ["immutable: Unknown field"]),
+        ("POST", ADDING, {**ADD, "user_id": "a\tb"}, ["user_id", "control characters"]),
+        ("POST", ADDING, {**ADD, "user_id": True}, ["user_id", "string"]),
+        ("POST", ADDING, {**ADD, "user_id": 5.5}, ["user_id", "string"]),
+        ("POST", ADDING, {**ADD, "imutable": True}, ["imutable: Unknown field"]),
         ("POST", ADDING, {**ADD, "infer": "no"}, ["infer", "true or false"]),
         ("POST", ADDING, {**ADD, "timestamp": 10**15}, ["timestamp", "seconds"]),
-        ("POST", ADDING, {**ADD, "metadata": []}, ["metadata"]),
+        ("POST", ADDING, {**ADD, "metadata": ["x"]}, ["metadata"]),
         ("POST", ADDING, {**ADD, "filters": {"x": "y"}}, ["filters", "x"]),
-        ("POST", ADDING, {**ADD, "messages": ["x"]}, ["messages", "object"]),
+        ("POST", ADDING, {**ADD, "messages": ["x", 5]}, ["messages.1", "object"]),
         (
             "POST",
             ADDING,
-            {**ADD, "messages": [{"role": "user", "content": "x"}, {"role": "user"}]},
-            ["messages.1.content: This field is required."],
+            {**ADD, "messages": [{"role": "user", "content": "x"}, {"role": "r" * 33}]},
+            ["messages.1.role", "32 characters"],
         ),
-        (
-            "POST",
-            ADDING,
-            {**ADD, "messages": [{"role": "user", "content": "x", "tool_calls": []}]},
-            ["tool_calls: Unknown field"],
-        ),
+        ("POST", ADDING, {**ADD, "messages": [{"role": "user", "content": None}]}, ["messages"]),
         ("POST", SEARCH, None, ["query"]),
         ("POST", SEARCH, {"query": "x"}, ["filters.user_id"]),
         ("POST", SEARCH, {**FIND, "query": ""}, ["query"]),
         ("POST", SEARCH, {**FIND, "top_k": 0}, ["top_k"]),
-        ("POST", SEARCH, {**FIND, "fields": ["text"]}, ["fields", "memory"]),
-        ("POST", SEARCH, {**FIND, "user_id": "ada"}, ["user_id: Unknown field"]),
+        ("POST", SEARCH, {**FIND, "limit": 3}, ["limit: Unknown field"]),
         (
             "POST",
             SEARCH,
@@ -132,7 +125,7 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
             ["filters.run_id", "unknown operator"],
         ),
         ("POST", SEARCH, {**FIND, "filters": {"user_id": "ada", "AND": "x"}}, ["filters.AND"]),
-        ("POST", SEARCH, {**FIND, "filters": {"user_id": 5}}, ["user_id"]),
+        ("POST", SEARCH, {**FIND, "filters": {"user_id": 5.5}}, ["user_id"]),
         ("POST", LIST, None, ["filters.user_id"]),
         ("POST", "v3/memories/?page=0", {"filters": {"user_id": "ada"}}, ["page"]),
         ("POST", "v3/memories/?page_size=5000", {"filters": {"user_id": "ada"}}, ["page_size"]),

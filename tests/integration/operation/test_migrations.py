@@ -13,7 +13,11 @@ pytestmark = pytest.mark.django_db
 
 # By migration and rule, the reason for an exception. "It is one of two steps" is a reason, with the
 # name of the release that has the other.
-ALLOWED: dict[str, dict[str, str]] = {}
+ALLOWED: dict[str, dict[str, str]] = {
+    "0003_user_ids": {
+        "ALTER_COLUMN": "A longer varchar rewrites no row; the old release reads all that it finds."
+    }
+}
 
 
 def test_every_migration_keeps_the_rules() -> None:

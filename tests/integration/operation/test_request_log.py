@@ -36,7 +36,7 @@ def test_a_refused_request_is_logged_with_its_route(
         assert APIClient().get("/v1/users/ada/").status_code == 401
 
     told = lines(caplog)
-    assert "Conflict: POST /v1/users/<str:user_id>/query/" in told
+    assert "Conflict: POST /v1/users/<user:user_id>/query/" in told
     for name in ("/users/ada", "bob", "mallory", "nowhere"):
         assert name not in told
 
