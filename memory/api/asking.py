@@ -17,6 +17,7 @@ from memory.api.runs import (
     asked_once,
     instant_asked,
     known_state,
+    summarize_evidence,
 )
 from memory.api.serializers import validated
 from memory.api.turns import TurnsField, input_of, turns_of
@@ -122,13 +123,14 @@ class Ask(UserScopedView):
 def answer(run: Run) -> dict[str, Any]:
     """Return the response content for a question whose run has finished."""
     output = run.output or {}
-    told = ("known", "reason", "value", "type", "code", "evidence", "query")
+    told = ("known", "reason", "value", "type", "code", "query")
     return {
         "id": run.pk,
         "status": run.status,
         "outcome": run.outcome,
         "question": run.input.get("question", ""),
         **{name: output.get(name) for name in told},
+        "evidence": summarize_evidence(run),
         "queries": output.get("queries", []),
         "checkpoint": run.checkpoint.version if run.checkpoint else None,
         "as_of": run.input.get("as_of"),

@@ -23,6 +23,7 @@ TEXTS = ("content", "role", "speaker", "agent_id", "session_id", "idempotency_ke
 # Without null, "", [] and {}: for an optional field these mean "not given" (test_callers.py).
 NO_STRINGS: list[Any] = [5, 1.5, True, ["a"], {"a": 1}]
 NO_OBJECTS: list[Any] = [5, True, "x", [1]]
+NOTHING: list[Any] = [None, "", []]
 
 # body → the bad fields, with words about them
 ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
@@ -33,7 +34,7 @@ ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"role": "user", "content": "hi"}, {"kind": "required"}),
     ({"kind": "message"}, {"content": "needs `content`"}),
     ({"kind": "fact"}, {"content": "needs `content`"}),
-    *(({**MESSAGE, "content": nothing}, {"content": "needs `content`"}) for nothing in ("", None)),
+    *(({**MESSAGE, "content": nothing}, {"content": "needs `content`"}) for nothing in NOTHING),
     ({**MESSAGE, "content": "x" * (MAX_TEXT + 1)}, {"content": "1000000 characters"}),
     ({**MESSAGE, "contents": "x"}, {"contents": "Unknown field"}),
     ({**MESSAGE, "content ": "x", "Kind": 1}, {"content ": "Unknown", "Kind": "Unknown"}),
@@ -79,7 +80,7 @@ ENTRY_CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"kind": "record", "type": "Trip", "retired": True}, {"key": "needs `key`"}),
     *(({**TRIP, "retired": value}, {"retired": "true or false"}) for value in ["yes", 1, 0, "t"]),
     *(({**TRIP, "data": value}, {"data": "an object"}) for value in NO_OBJECTS),
-    *(({**TRIP, "data": nothing}, {"data": "needs `data`"}) for nothing in (None, "", [])),
+    *(({**TRIP, "data": nothing}, {"data": "needs `data`"}) for nothing in NOTHING),
     ({**TRIP, "type": None}, {"type": "needs `type`"}),
     *(
         ({**TRIP, name: value}, {name: "Send a string"})
