@@ -76,13 +76,24 @@ def read(value: Any, schema: Schema) -> Any:
         values = value if isinstance(value, list) else [value]
         return [read(one, schema.get("items", {})) for one in values]
     if isinstance(value, dict) and "properties" in schema:
-        properties, required = schema["properties"], schema["required"]
-        return {
-            name: read(one, properties[name]) if name in properties else one
-            for name, one in value.items()
-            if name in required or name not in properties or not _is_empty(one)
-        }
+        return _read_properties(value, schema)
     return value
+
+
+def _read_properties(value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    found = {}
+    for name, one in value.items():
+        if name not in schema["properties"]:
+            found[name] = one
+            continue
+        of_property = schema["properties"][name]
+        told = read(one, of_property)
+        # A text that stands for nothing, such as "null", is nothing, too, but not where any JSON is
+        # meant, as for a field's default.
+        is_nothing = _is_empty(told if _types_of(of_property) else one)
+        if name in schema["required"] or not is_nothing:
+            found[name] = told
+    return found
 
 
 def _is_free(schema: Schema) -> bool:
@@ -104,7 +115,8 @@ def _parse(text: str, types: list[str]) -> Any:
     except (ValueError, RecursionError):
         return text
     is_number = type(value) in (int, float) and bool({"integer", "number"}.intersection(types))
-    return value if not types or _TYPES[type(value)] in types or is_number else text
+    fits = not types or value is None or _TYPES[type(value)] in types or is_number
+    return value if fits else text
 
 
 def _refuse(constant: str) -> None:

@@ -102,9 +102,9 @@ def test_a_model_writes_lists_and_numbers_as_text(agents: Agents, person: Person
             )
             assert len(found["hits"]) == 1
             edit = {"op": "update", "domain": "travel", "collection": "trips", "key": "rome"}
-            fields = {**edit, "fields": '{"to": "Roma"}', "sources": "[1]", "derived": "null"}
-            derived = {**fields, "derived": json.dumps({"to": "its Italian name, Rome"})}
-            assert (await tools("propose_edits", **who, edits=json.dumps([derived])))["accepted"]
+            await tools("remember", **who, text="That trip: write Roma.")
+            roma = {**edit, "fields": '{"to": "Roma"}', "sources": "[2]", "derived": "null"}
+            assert (await tools("propose_edits", **who, edits=json.dumps([roma])))["accepted"]
 
     asyncio.run(work())
 

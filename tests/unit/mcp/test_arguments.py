@@ -64,6 +64,7 @@ def test_nothing_is_left_out_of_what_the_user_said() -> None:
             {"edits": [{"op": "add_field", "default": one} for one in ("0", "none", "null", 5)]},
             {"edits": [{"op": "add_field", "default": one} for one in (0, "none", None, 5)]},
         ),
+        ("search_memory", {"query": "x", "top_k": "null", "filters": "{}"}, {"query": "x"}),
         # Text stays text.
         ("run_query", {"code": "5", "as_of": "120"}, {"code": "5", "as_of": "120"}),
         ("run_query", {"code": "[1]", "as_of": 120}, {"code": "[1]", "as_of": 120}),
