@@ -230,7 +230,7 @@ class Evaluation:
         else:
             scope, most = "read", MAX_READ
             rests_on = [*itertools.chain(*read.values()), *referred]
-        unique = {id(one): one for one in rests_on if id(one) in self._places()}
+        unique = {id(one): cast("Record", one) for one in rests_on if id(one) in self._places()}
         # All records that were read: those that a query selects have a value in what it reads.
         placed = (
             (*place, one) for place, held in read.items() for one in held if isinstance(one, Record)
@@ -238,7 +238,7 @@ class Evaluation:
         return {
             "scope": scope,
             "count": len(unique),
-            "records": self._named(cast("Record", one) for one in [*unique.values()][:most]),
+            "records": self._named(unique.values(), most),
             "collections": [
                 {"domain": domain, "collection": name, "count": len(found)}
                 for (domain, name), found in read.items()
@@ -246,14 +246,16 @@ class Evaluation:
             "set_aside": find_set_aside(placed, selection.names_read),
         }
 
-    def _named(self, records: Iterable[Record]) -> list[dict[str, Any]]:
-        """Return the records' keys and sources, grouped by class, domain and collection."""
+    def _named(self, records: Iterable[Record], most: int) -> list[dict[str, Any]]:
+        """Count the records by class, domain and collection, with keys and sources of the first."""
+        counts: collections.Counter[tuple[str, str, str]] = collections.Counter()
         columns: dict[tuple[str, str, str], tuple[list[str], list[list[int]]]] = {}
-        for one in records:
+        for number, one in enumerate(records):
+            place = (type(one).__name__, *self._places()[id(one)])
+            counts[place] += 1
+            keys, sources = columns.setdefault(place, ([], []))
             # The code may have changed the record in a way that makes it invalid.
-            if protocol.are_sources(one.sources) and isinstance(one.key, str):
-                place = (type(one).__name__, *self._places()[id(one)])
-                keys, sources = columns.setdefault(place, ([], []))
+            if number < most and protocol.are_sources(one.sources) and isinstance(one.key, str):
                 keys.append(protocol.storable(one.key))
                 sources.append(list(one.sources))
         return [
@@ -261,6 +263,7 @@ class Evaluation:
                 "class": class_name,
                 "domain": domain,
                 "collection": collection,
+                "count": counts[class_name, domain, collection],
                 "keys": keys,
                 "sources": sources,
             }

@@ -63,6 +63,7 @@ MIDDLEWARE = [
     "uac_site.request_log.RequestLog",
     "memory.api.rates.tell_rates",
     "memory.api.conditional.ConditionalGet",
+    "memory.api.filters.drop_empty_parameters",
 ]
 
 ROOT_URLCONF = "uac_site.urls"

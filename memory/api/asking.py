@@ -14,9 +14,12 @@ from memory.api.runs import (
     MomentSerializer,
     RestsOnSerializer,
     RunSerializer,
+    SetAsideReadSerializer,
     asked_once,
     instant_asked,
     known_state,
+    set_aside_read,
+    summarize_evidence,
 )
 from memory.api.serializers import validated
 from memory.api.stored import RunErrorField, TimingsField, ValueField
@@ -67,6 +70,11 @@ class AskedSerializer(serializers.Serializer[Any]):
     type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
     code = serializers.CharField(allow_null=True)
     evidence = RestsOnSerializer(allow_null=True)
+    set_aside = SetAsideReadSerializer(
+        many=True,
+        help_text="The fields whose values in some records were set aside and that the"
+        " code reads: the value does not count these.",
+    )
     query = serializers.UUIDField(
         allow_null=True, help_text="The id of the run that computed the value."
     )
@@ -123,13 +131,15 @@ class Ask(UserScopedView):
 def answer(run: Run) -> dict[str, Any]:
     """Return the response content for a question whose run has finished."""
     output = run.output or {}
-    told = ("known", "reason", "value", "type", "code", "evidence", "query")
+    told = ("known", "reason", "value", "type", "code", "query")
     return {
         "id": run.pk,
         "status": run.status,
         "outcome": run.outcome,
         "question": run.input.get("question", ""),
         **{name: output.get(name) for name in told},
+        "evidence": summarize_evidence(run),
+        "set_aside": set_aside_read(run),
         "queries": output.get("queries", []),
         "checkpoint": run.checkpoint.version if run.checkpoint else None,
         "as_of": run.input.get("as_of"),

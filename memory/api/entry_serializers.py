@@ -94,6 +94,9 @@ class NewEntrySerializer(StrictSerializer):
         """Check that the entry has every field its kind requires, and none it doesn't allow."""
         is_record = attrs["kind"] == EntryKind.RECORD
         foreign = ["content"] if is_record else list(RECORD_FIELDS)
+        for name in foreign:
+            if not attrs.get(name):  # `data: {}` and `retired: false` of a message say nothing
+                attrs.pop(name, None)
         errors = {
             name: [f"An entry of kind {attrs['kind']} cannot have `{name}`: remove it."]
             for name in foreign

@@ -1,12 +1,12 @@
 """List filters given as query parameters; misspelt parameters are rejected, not ignored."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import django_filters
 from django import forms
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase
 from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin
@@ -16,7 +16,25 @@ from rest_framework.views import APIView
 from memory.api.pagination import Pagination
 from memory.api.serializers import MAX_NAMED, choose_one_of
 
+# The admin's pages are left alone.
+API_PATHS = ("/v1/", "/mem0/")
 PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
+
+
+def drop_empty_parameters(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware that removes a request's empty query parameters, which count as not given."""
+
+    def handle(request: HttpRequest) -> HttpResponseBase:
+        if request.path.startswith(API_PATHS):
+            given = request.GET.copy()
+            for name in [name for name, value in given.items() if not value]:
+                del given[name]
+            request.GET = given  # type: ignore[assignment]
+        return get_response(request)
+
+    return handle
 
 
 def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:

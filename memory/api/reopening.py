@@ -34,6 +34,7 @@ class SelectionSerializer(StrictSerializer):
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         required=False,
+        allow_empty=False,
         max_length=MAX_ENTRIES,
         help_text="The numbers of the entries to reopen.",
     )
@@ -57,6 +58,7 @@ class SelectionSerializer(StrictSerializer):
     outcomes = serializers.ListField(
         child=serializers.ChoiceField(Outcome.choices),
         required=False,
+        allow_empty=False,
         help_text="Only entries with these outcomes; default: all.",
     )
     reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)

@@ -44,6 +44,8 @@ from memory.users import ASKED, WITH_HEAD
 from memory.work import runs
 
 QUERY_WAIT_SECONDS = 10.0
+# Maximum number of records named as evidence in an answer; the run itself names more of them.
+EVIDENCE_NAMED = 20
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
@@ -230,6 +232,9 @@ class EvidenceColumnsSerializer(serializers.Serializer[Any]):
 
     domain = serializers.CharField()
     collection = serializers.CharField()
+    count = serializers.IntegerField(
+        help_text="The number of these records, also of those that are not named."
+    )
     keys = strings()
     sources = serializers.ListField(
         child=numbers(),
@@ -260,10 +265,15 @@ class RestsOnSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField(help_text="The number of records in the evidence.")
     records = EvidenceColumnsSerializer(
         many=True,
-        help_text="These records by class and collection: the first 1000, or the first 100 if"
-        " `scope` is `read`.",
+        help_text="These records by class and collection: all are counted, and the first"
+        f" {EVIDENCE_NAMED} are named.",
     )
     collections = CollectionReadSerializer(many=True)
+    more = serializers.CharField(
+        allow_null=True,
+        help_text="The URL of the run whose `output.evidence` names more of the records: the first"
+        " 1000, or the first 100 if `scope` is `read`. Null if all of them are named here.",
+    )
 
 
 class SetAsideReadSerializer(serializers.Serializer[Any]):
@@ -462,6 +472,32 @@ def _status_of(run: Run) -> int:
     return FAILED
 
 
+def summarize_evidence(run: Run) -> dict[str, Any] | None:
+    """Return a finished run's evidence for its answer: all counts, and the first records' names.
+
+    Naming all records of a sum over a thousand would take thousands of a model's tokens.
+    """
+    evidence = (run.output or {}).get("evidence")
+    if evidence is None:
+        return None
+    room, records = EVIDENCE_NAMED, []
+    for one in evidence["records"]:
+        named = {name: one[name][:room] for name in ("keys", "sources")}
+        # Runs of earlier releases have no counts.
+        records.append({**one, "count": one.get("count", len(one["keys"])), **named})
+        room -= len(named["keys"])
+    is_whole = evidence["count"] <= EVIDENCE_NAMED - room
+    more = None if is_whole else reverse("run", args=[run.pk])
+    shown = {name: value for name, value in evidence.items() if name != "set_aside"}
+    return {**shown, "records": records, "more": more}
+
+
+def set_aside_read(run: Run) -> list[dict[str, Any]]:
+    """Return the fields that a finished run's code read and that have values set aside."""
+    evidence: dict[str, Any] = (run.output or {}).get("evidence") or {}
+    return list(evidence.get("set_aside", ()))
+
+
 def answer(run: Run) -> dict[str, Any]:
     """Return the answer to a query whose run has finished."""
     output = run.output or {}
@@ -471,8 +507,8 @@ def answer(run: Run) -> dict[str, Any]:
         "outcome": run.outcome,
         "value": output.get("value"),
         "type": output.get("type"),
-        "evidence": output.get("evidence"),
-        "set_aside": (output.get("evidence") or {}).get("set_aside", []),
+        "evidence": summarize_evidence(run),
+        "set_aside": set_aside_read(run),
         "cached": False,
         "stdout": run.stdout,
         "code": run.input.get("code", ""),

@@ -51,6 +51,7 @@ class SearchSerializer(StrictSerializer):
     )
     filters = serializers.DictField(
         required=False,
+        allow_empty=False,
         help_text=f"Keys: {', '.join(filters.KEYS)}; operators: {', '.join(filters.OPERATORS)};"
         ' groups: AND and OR with a list, NOT with an object. {"speaker": "Ada", "occurred_at":'
         ' {"gte": "2026-03-01"}} requires both conditions. A day stands for all of its time in the'

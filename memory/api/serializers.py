@@ -95,6 +95,8 @@ class StrictSerializer(serializers.Serializer[Any]):
     """A body that rejects unknown fields, so that a misspelt name is not ignored.
 
     A string must be a JSON string, a boolean true or false, and so on; strings are kept unchanged.
+    An empty value (null, "", [] or {}) counts as not given if the field is optional and does not
+    itself accept that value: agents' frameworks send one for every argument that they leave out.
     `other_names` maps field names in other APIs to ours.
     """
 
@@ -128,6 +130,11 @@ class StrictSerializer(serializers.Serializer[Any]):
             raise serializers.ValidationError(
                 unknown_fields(unknown, list(self.fields), self.other_names)
             )
+        data = {
+            name: value
+            for name, value in data.items()
+            if not is_empty(value) or _accepts_empty(self.fields[name], value)
+        }
         mistyped = {
             name: [message]
             for name, field in self.fields.items()
@@ -175,6 +182,26 @@ class ObjectField(serializers.DictField):
     def run_child_validation(self, data: Any) -> Any:
         """Return the values unchanged: any JSON is allowed."""
         return data
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether a value is null, "", [] or {}."""
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
+def _accepts_empty(field: serializers.Field[Any, Any, Any, Any], value: Any) -> bool:
+    """Return whether an empty value has a meaning of its own, or is an error: a required field's.
+
+    For example, `metadata: {}` clears a user's metadata, and `description: ""` a description.
+    """
+    if field.required:
+        return True
+    if value is None:
+        return field.allow_null
+    if isinstance(value, str):
+        return getattr(field, "allow_blank", False)
+    kind = serializers.ListField if isinstance(value, list) else serializers.DictField
+    return isinstance(field, kind) and field.allow_empty and not getattr(field, "min_length", None)
 
 
 def choose_one_of(choices: Iterable[str]) -> str:

@@ -108,11 +108,11 @@ def _read(response: httpx2.Response) -> Json:
             f" {response.status_code})."
         )
     if response.status_code >= 400:
-        raise RequestRefused(_told(answer), answer)
+        raise RequestRefused(describe_error(answer), answer)
     return answer
 
 
-def _told(answer: Json) -> str:
+def describe_error(answer: Json) -> str:
     """Return an error's text: the problem's detail and invalid fields, or the whole response."""
     if "detail" not in answer or "outcome" in answer or "verdict" in answer:
         return json.dumps(answer, ensure_ascii=False)

@@ -7,6 +7,7 @@ keeps only one page of the feed in memory, and streams at the same position shar
 """
 
 import asyncio
+import json
 import threading
 import time
 from collections import defaultdict
@@ -42,6 +43,8 @@ LOOKS = 30
 SEND_SECONDS = 60.0
 # How long a client waits before reconnecting.
 RETRY_MILLISECONDS = 2000
+# The first event of a stream; its id is the position that the stream starts from.
+CONNECTED = "connected"
 
 
 class Full(Exception):
@@ -126,7 +129,9 @@ class Streams:
         loop = asyncio.get_running_loop()
         workspace, after = subscription.workspace.pk, subscription.after
         heartbeat = settings.UAC_EVENT_HEARTBEAT_SECONDS
-        yield f"retry: {RETRY_MILLISECONDS}\n\n"
+        # Clients that parse the data of every event get JSON from the first one on.
+        data = json.dumps({"type": CONNECTED, "data": {"after": after}})
+        yield f"id: {after}\nevent: {CONNECTED}\nretry: {RETRY_MILLISECONDS}\ndata: {data}\n\n"
         looked_at_key = time.monotonic()
         while True:
             if time.monotonic() - looked_at_key >= heartbeat:
@@ -145,7 +150,9 @@ class Streams:
                 async with asyncio.timeout(heartbeat):
                     await bell.wait()
             except TimeoutError:
-                yield ": nothing new\n\n"
+                # Without an empty line, which would end an event: some clients would see one that
+                # has no data.
+                yield ": nothing new\n"
 
     async def _page(self, place: "_Place") -> "_Page":
         """Read the page of events after a position, once for all streams at that position."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 THREADS = 16
 RETRY_SECONDS = 5
 HEALTH = ("/livez", "/readyz")
+WELL_KNOWN = "/.well-known/"
 NOTHING_ELSE = (
     "This process serves POST /mcp, POST /users/{user_id}/mcp, GET /events/ and GET"
     " /users/{user_id}/events/; the API is served at another URL."
@@ -135,8 +136,10 @@ def _routes_of(mcp: ASGIApp, events: ASGIApp) -> list[Route]:
         route
         for user in ("", "/users/{user_id:user}")
         for route in (
-            # Without sessions, there is nothing for a GET to listen to or a DELETE to end.
+            # Without sessions, there is nothing for a GET to listen to or a DELETE to end. Many
+            # clients do not repeat a POST where a redirect leads, so there is none.
             Route(f"{user}/mcp", Endpoint(mcp), methods=["POST"]),
+            Route(f"{user}/mcp/", Endpoint(mcp), methods=["POST"]),
             Route(f"{user}/events/", Endpoint(events), methods=["GET"]),
         )
     ]
@@ -212,6 +215,9 @@ class GateKeeper:
         _check_host(headers)
         if scope["path"] in HEALTH:
             return
+        if WELL_KNOWN in scope["path"]:
+            # A client that looks for an OAuth server takes a 401 for one that wants a login.
+            raise HTTPException(404, NOTHING_ELSE)
         _check_transport(scope, headers)
         kind, _, text = headers.get("authorization", "").partition(" ")
         text = text.strip()

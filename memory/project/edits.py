@@ -326,8 +326,9 @@ def _build(class_: type[Any], arguments: Mapping[str, object], where: str) -> An
             read = _READERS[name]
             if name == "fields" and class_ is DefineClass:
                 read = _specs
-            if arguments[name] is None and attribute.default is None:
-                continue
+            is_optional = attribute.default is not dataclasses.MISSING
+            if is_optional and name != "default" and arguments[name] in (None, "", [], {}):
+                continue  # as if it were not given; a field's default may well be empty
             values[name] = read(arguments[name], f"{where}.{name}")
         elif attribute.default is dataclasses.MISSING:
             raise EditError("malformed", f"{where}.{name} is missing")

@@ -194,8 +194,8 @@ def read_rests_on(value: dict[str, Any]) -> RestsOn:
         for one in take_objects(value, "collections")
     ]
     scope, count = take_field(value, "scope", str), take_integer(value, "count")
-    if scope not in protocol.SCOPES or count < sum(len(one.keys) for one in records):
-        raise ProtocolError("the scope is invalid, or more records are named than counted")
+    if scope not in protocol.SCOPES or count < sum(one.total for one in records):
+        raise ProtocolError("the scope is invalid, or the counts do not add up")
     return RestsOn(
         scope=scope,
         count=count,
@@ -221,8 +221,10 @@ def _columns(value: dict[str, Any]) -> EvidenceColumns:
     if not all(map(protocol.are_sources, sources)):
         raise ProtocolError("sources are not entry numbers, or there are too many")
     class_name, domain = take_field(value, "class", str), take_field(value, "domain", str)
-    collection = take_field(value, "collection", str)
-    return EvidenceColumns(class_name, domain, collection, keys, sources)
+    collection, total = take_field(value, "collection", str), take_integer(value, "count")
+    if total < len(keys):
+        raise ProtocolError("more records are named than counted")
+    return EvidenceColumns(class_name, domain, collection, total, keys, sources)
 
 
 def _evidence(value: dict[str, Any]) -> Evidence:

@@ -105,21 +105,26 @@ class Evidence(NamedTuple):
 
 
 class EvidenceColumns(NamedTuple):
-    """Evidence from one class and collection, as two columns: the records' keys and sources."""
+    """Evidence from one class and collection: how many records, and the first ones as two columns.
+
+    The columns are the records' keys and sources.
+    """
 
     class_name: str
     domain: str
     collection: str
+    total: int
     keys: list[str]
     sources: list[list[int]]
 
     def to_json(self) -> dict[str, Any]:
         """Return this evidence as JSON, in the form that is stored and shown."""
-        class_name, domain, collection, keys, sources = self
+        class_name, domain, collection, total, keys, sources = self
         return {
             "class": class_name,
             "domain": domain,
             "collection": collection,
+            "count": total,
             "keys": keys,
             "sources": sources,
         }

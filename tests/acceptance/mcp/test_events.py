@@ -25,11 +25,13 @@ class Stream:
     response: http.client.HTTPResponse
 
     def next(self) -> dict[str, str]:
-        """Return the fields of the next message, which may be a mere comment."""
+        """Return the fields of the next message, or the next comment, which is a line by itself."""
         found: dict[str, str] = {}
         while line := self.response.readline().decode().rstrip("\n"):
             name, _, value = line.partition(":")
             found[name or "comment"] = value.removeprefix(" ")
+            if not name:
+                break
         return found
 
     def event(self) -> dict[str, str]:
@@ -48,7 +50,10 @@ def stream(system: System, client: Client, path: str = "/events/", **headers: st
         if response.status == 200:
             assert response.getheader("content-type") == "text/event-stream"
             opened = Stream(response)
-            assert opened.next() == {"retry": "2000"}
+            first = opened.next()
+            position = json.loads(first["data"])["data"]["after"]
+            assert (first["event"], first["id"]) == ("connected", str(position))
+            assert first["retry"] == "2000"
             yield opened
         else:
             yield response.status, json.load(response)

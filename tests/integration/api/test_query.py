@@ -85,7 +85,7 @@ def test_a_value_names_the_records_that_it_rests_on_and_their_entries(ask: Ask) 
     assert evidence == {
         "scope": "selected",
         "count": 2,
-        "records": [{**trip, "keys": ["a", "b"], "sources": [[1], [2]]}],
+        "records": [{**trip, "count": 2, "keys": ["a", "b"], "sources": [[1], [2]]}],
         "collections": [{"domain": "travel", "collection": "trips", "count": 3}],
         "set_aside": [],
     }
@@ -125,6 +125,37 @@ def test_an_answer_names_the_fields_it_reads_that_have_values_set_aside(
             "count": 2,
             "keys": ["trip-4", "trip-5"],
         }
+
+
+def test_an_answer_counts_its_evidence_and_names_the_first_twenty(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
+    trips = [trip("Rome", key=f"t{n}", cost=1) for n in range(45)]
+    hotels = [
+        {"domain": "travel", "type": "Hotel", "key": f"h{n}", "data": {"cost": 1}} for n in range(3)
+    ]
+    entries = [{"kind": "record", **one} for one in [*trips, *hotels]]
+    assert api.post("/v1/users/ada/entries/", {"entries": entries}).status_code == 202
+    work()
+    few, many = "sum(h.cost for h in hotels)", "sum(t.cost for t in trips) + len(hotels)"
+    for code in (few, many):
+        api.post(f"{URL}?wait=0", {"code": code})
+        work()
+
+    answer = api.post(URL, {"code": many}).json()
+    evidence = answer["evidence"]
+    assert (answer["value"], evidence["count"]) == (48, 48)
+    counted = {one["collection"]: one["count"] for one in evidence["records"]}
+    assert counted == {"trips": 45, "hotels": 3}
+    assert sum(len(one["keys"]) for one in evidence["records"]) == 20
+    assert all(len(one["keys"]) == len(one["sources"]) for one in evidence["records"])
+    # The rest is in the run.
+    assert evidence["more"] == f"/v1/runs/{answer['id']}/"
+    records = api.get(evidence["more"]).json()["output"]["evidence"]["records"]
+    assert sum(len(one["keys"]) for one in records) == 48
+
+    whole = api.post(URL, {"code": few}).json()["evidence"]
+    assert (whole["more"], whole["records"][0]["keys"]) == (None, ["h0", "h1", "h2"])
 
 
 @pytest.fixture

@@ -135,14 +135,14 @@ def test_of_all_other_code_it_is_what_it_reads(
 
 def test_a_record_has_its_class_its_place_and_its_entries(loaded: Sandbox) -> None:
     (trips,) = rests_on(loaded, "sum(1 for t in trips if t.on)").records
-    assert trips == ("Trip", "travel", "trips", ["t-1"], [[2, 3]])
+    assert trips == ("Trip", "travel", "trips", 1, ["t-1"], [[2, 3]])
 
 
 def test_records_are_named_by_class_and_collection(loaded: Sandbox) -> None:
     passport, trips = rests_on(loaded, "[passport, *trips]").records
-    assert passport[:4] == ("Passport", "travel", "passport", ["p-1"])
-    assert trips[:4] == ("Trip", "travel", "trips", ["t-1", "t-2", "t-3"])
-    assert [len(one.keys) for one in (passport, trips)] == [len(passport[4]), len(trips[4])]
+    assert passport[:5] == ("Passport", "travel", "passport", 1, ["p-1"])
+    assert trips[:5] == ("Trip", "travel", "trips", 3, ["t-1", "t-2", "t-3"])
+    assert [len(one.keys) for one in (passport, trips)] == [len(passport[5]), len(trips[5])]
 
 
 def test_code_without_state_is_left_as_it_is() -> None:
@@ -180,6 +180,21 @@ def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
     read = rests_on(sandbox, "len(trips)")
     assert (selected.count, len(selected.records[0].keys)) == (1500, MAX_EVIDENCE)
     assert (read.count, len(read.records[0].keys)) == (1500, MAX_READ)
+
+
+def test_every_collection_is_counted_also_where_no_record_of_it_is_named(sandbox: Sandbox) -> None:
+    state = (
+        "from domains.travel.schema import Passport, Trip\n"
+        'trips: list[Trip] = [Trip(key=f"t-{n}", name="x") for n in range(1500)]\n'
+        'passport = Passport(key="p-1", number="N1")\n'
+    )
+    sandbox.load({**PROJECT, "domains/travel/state.py": state})
+    counted = rests_on(sandbox, "len(trips) + len(passport.number)")
+    named = {(one.collection, one.total, len(one.keys)) for one in counted.records}
+    assert named in (
+        {("trips", 1500, MAX_READ), ("passport", 1, 0)},
+        {("trips", 1500, MAX_READ - 1), ("passport", 1, 1)},
+    )
 
 
 @pytest.mark.parametrize(

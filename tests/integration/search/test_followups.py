@@ -515,7 +515,6 @@ class TestApi:
     @pytest.mark.parametrize(
         ("messages", "words"),
         [
-            (None, "Send a list, not null."),
             ("u: hi", "Send a list, not a string."),
             ({"role": "user"}, "Send a list, not an object."),
             (["hi"], "Send an object, not a string."),

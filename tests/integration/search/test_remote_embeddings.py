@@ -20,7 +20,7 @@ from memory import log
 from memory.delivery import connections, destinations
 from memory.llm import llm_budgets, llm_calls, llm_failures, llm_spending
 from memory.llm.language_models import Usage
-from memory.mcp import server as agents
+from memory.mcp import results
 from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex, Workspace
 from memory.models.llm import LlmOutcome, LlmPurpose
 from memory.models.log import EntryKind
@@ -1188,20 +1188,20 @@ def test_search_and_context_say_what_meaning_did(api: APIClient, say: Say, serve
 def test_an_agent_reads_behind_a_context_what_kept_a_model_from_it() -> None:
     context = {"text": "What is known.", "meaning": {"problem": "m has failed."}}
 
-    assert agents._text_of(context) == "What is known.\n\n(Search: m has failed.)"
+    assert results.text_of(context) == "What is known.\n\n(Search: m has failed.)"
     completion = {"by": "words", "problem": "No model."}
-    assert agents._text_of({**context, "completion": completion}) == (
+    assert results.text_of({**context, "completion": completion}) == (
         "What is known.\n\n(Search: No model.)\n\n(Search: m has failed.)"
     )
     for meaning in (None, {"problem": None}):
-        assert agents._text_of({**context, "meaning": meaning}) == "What is known."
+        assert results.text_of({**context, "meaning": meaning}) == "What is known."
 
 
 def test_an_agent_reads_behind_a_context_what_it_had_no_room_for() -> None:
     left_out = {"manifest": 0, "alerts": 1, "state": 3, "facts": 0, "archive": 12}
     parts = [{"name": name, "left_out": number} for name, number in left_out.items()]
 
-    told = agents._text_of({"text": "What is known.", "parts": parts, "meaning": None})
+    told = results.text_of({"text": "What is known.", "parts": parts, "meaning": None})
 
     assert told == (
         "What is known.\n\n(Lines left out because of the size limit: 1 of the alerts, 3 of the"

@@ -29,6 +29,7 @@ COLUMNS: dict[str, Any] = {
     "class": "R",
     "domain": "d",
     "collection": "c",
+    "count": 2,
     "keys": ["k", "l"],
     "sources": [[1], []],
 }
@@ -246,6 +247,9 @@ WRONG_EVIDENCE: list[dict[str, Any]] = [
     {"records": [{**COLUMNS, "keys": "kl"}]},
     {"records": [{**COLUMNS, "class": None}]},
     {"records": [["k", "l"]]},
+    {"records": [{**COLUMNS, "count": 1}]},
+    {"records": [{**COLUMNS, "count": 3}]},
+    {"records": [{name: value for name, value in COLUMNS.items() if name != "count"}]},
     {"collections": [["travel", "trips", 1]]},
     {"collections": [{"domain": "travel", "collection": "trips", "count": -1}]},
 ]

@@ -327,11 +327,9 @@ def cursor(text: str) -> str:
 LISTS = ["users/", "alerts/", *(f"users/ada/{name}/" for name in ("entries", "alerts", "runs"))]
 PARAMETERS = [
     ("cursor", "x"),
-    ("cursor", ""),
     ("cursor", "%00"),
     ("cursor", "%ff"),
     ("cursor", "x" * 10_000),
-    ("cursor", cursor("")),
     ("cursor", cursor("p=%00")),
     ("cursor", cursor("o=-1")),
     ("cursor", cursor("o=x")),
@@ -342,7 +340,6 @@ PARAMETERS = [
     ("page_size", "1.5"),
     ("page_size", "1e2"),
     ("page_size", "%D9%A3"),
-    ("page_size", ""),
     ("page_size", "%00"),
     ("limit", "5"),
     ("format", "xml"),
@@ -386,7 +383,6 @@ def test_a_list_cannot_be_read_so(
         ("users/ada/alerts/", "kind", "x"),
         ("users/ada/alerts/", "sate", "open"),
         ("users/ada/state/a/b/", "page", "0x1"),
-        ("users/ada/state/a/b/", "page", ""),
         ("users/ada/state/a/b/", "page", "%00"),
     ],
 )
@@ -408,7 +404,7 @@ def test_a_made_up_cursor_is_no_server_error(
 
 @pytest.mark.parametrize(
     "wait",
-    ["-1", "soon", "1000", "30.1", "nan", "inf", "1e400", "1_0", "%205", "%D9%A3", "", "%00"],
+    ["-1", "soon", "1000", "30.1", "nan", "inf", "1e400", "1_0", "%205", "%D9%A3", "%00"],
 )
 @pytest.mark.parametrize(
     ("method", "path", "body"),

@@ -19,7 +19,7 @@ DROP = f"DROP INDEX CONCURRENTLY IF EXISTS {NAME}"  # of an attempt that was int
 class Migration(migrations.Migration):
     atomic = False
 
-    dependencies = [("memory", "0002_rules")]
+    dependencies = [("memory", "0003_real_data")]
 
     operations = [
         migrations.SeparateDatabaseAndState(
