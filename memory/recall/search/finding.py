@@ -210,6 +210,10 @@ def _make_hit(chosen: _Chosen, ranked: RankedCorpus, terms: _Terms, *, explain: 
         words=number_of_words(text),
         explanation=_explained(ranked, best, terms) if explain else None,
         status=chosen.status,
+        passages=[
+            (float(ranked.ranking.scores[place]), passage)
+            for place, passage in zip(chosen.places, passages, strict=True)
+        ],
     )
 
 

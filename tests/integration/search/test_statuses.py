@@ -235,23 +235,17 @@ class TestRecords:
 
 class TestFacts:
     @pytest.fixture
-    def corrected(self, say: Say) -> list[int]:
+    def corrected(self, say: Say) -> None:
         """A fact, and two corrections of it."""
         fact = say("Ada drinks tea", EntryKind.FACT, session_id="a").seq
-        return [
-            fact,
-            *(
-                say(
-                    f"Ada drinks {what}", EntryKind.CORRECTION, derived_from=[fact], session_id=what
-                )
-                for what in ("coffee", "water")
-            ),
-        ]
+        for what in ("coffee", "water"):
+            text = f"Ada drinks {what}"
+            say(text, EntryKind.CORRECTION, derived_from=[fact], session_id=what)
 
-    def test_only_the_newest_correction_is_found(self, corrected: Any, search: Search) -> None:
+    def test_only_the_newest_correction_is_found(self, corrected: None, search: Search) -> None:
         assert told(search("Ada drinks tea")) == [(3, "current", None)]
 
-    def test_history_says_what_replaced_what(self, corrected: Any, search: Search) -> None:
+    def test_history_says_what_replaced_what(self, corrected: None, search: Search) -> None:
         hits = search("Does Ada drink tea?", include="history")
 
         assert by_seq(hits) == {
@@ -262,13 +256,13 @@ class TestFacts:
         assert hits[0]["seq"] == 3
 
     def test_an_earlier_moment_has_the_correction_of_then(
-        self, corrected: Any, search: Search
+        self, corrected: None, search: Search
     ) -> None:
         assert told(search("Ada drinks", as_of="2")) == [(2, "current", None)]
         assert told(search("Ada drinks", as_of="1")) == [(1, "current", None)]
 
     def test_if_a_correction_is_redacted_the_one_before_is_current(
-        self, user: MemoryUser, corrected: Any, search: Search
+        self, user: MemoryUser, corrected: None, search: Search
     ) -> None:
         redact(user, [3], by="tests", reason="")
 
