@@ -10,7 +10,7 @@ from memory.recall.search.words import best_part, terms
 from memory.recall.tokens import tokens_of_words
 
 # The end of a sentence: the text up to here belongs to it.
-_END = re.compile(r"""[.!?\u2026]+["')\]]*\s+|[\u3002\uff01\uff1f]+|\n+""")
+_END = re.compile(r"""(?<![.!?\u2026])[.!?\u2026]+["')\]]*\s+|[\u3002\uff01\uff1f]+|\n+""")
 # The number of characters per token assumed when a single sentence has to be cut.
 _CHARACTERS = 3
 CUT = "…"

@@ -25,13 +25,9 @@ _MARKS = re.compile(r"[!-/:-@\[-`{-~]+")
 _MARKED_WORDS = re.compile(rf"(?<![!-/:-@\[-`{{-~])[!-/:-@\[-`{{-~](?=[A-Za-z{_LATIN}])")
 _CODE_MARKS = re.compile(r"[\"#$*+/;<=>@\\_`{|}]|(?<=[a-zA-Z])[(.](?=[a-zA-Z])")
 _INDENTS = re.compile(r"[ \t]{2,}")
-# Long strings of letters and digits: base64, hashes, tokens; hexadecimal ones are in lower case.
-_BLOB = re.compile(
-    r"(?<![\w+/-])(?=[A-Za-z+/_-]*[0-9])(?=[^A-Z\s]*[A-Z]|[0-9a-f-]+(?![\w+/=-]))"
-    r"[A-Za-z0-9+/_=-]{20,}",
-    re.ASCII,
-)
-_NOT_HEXADECIMAL = re.compile("[g-zG-Z]")
+# Base64, hashes and other long strings of letters and digits without words.
+_STRING = re.compile(r"[A-Za-z0-9+/_=-]{20,}")
+_HEXADECIMAL = re.compile("[0-9a-f-]+")
 
 # The tokens per character of other scripts. A character of a script that isn't listed costs OTHER.
 _PER_CHARACTER = tuple(
@@ -80,15 +76,20 @@ def tokens_of_words(text: str) -> float:
 
 def cost_of_line(line: str) -> float:
     """Return the estimated number of tokens in a line, including its line break."""
-    blobs = _BLOB.findall(line)
+    blobs = list(filter(_is_blob, _STRING.findall(line)))
     if blobs:
-        line = _BLOB.sub("", line)
+        line = _STRING.sub(lambda string: "" if _is_blob(string[0]) else string[0], line)
     cost = LINE_BREAK + sum(map(_cost_of_blob, blobs)) + _cost_of_ascii_and_latin(line)
     return cost if line.isascii() else cost + _cost_of_other_scripts(line)
 
 
+def _is_blob(string: str) -> bool:
+    is_mixed = any(map(str.isdigit, string)) and any(map(str.isalpha, string))
+    return is_mixed and (not string.islower() or bool(_HEXADECIMAL.fullmatch(string)))
+
+
 def _cost_of_blob(blob: str) -> float:
-    return len(blob) * (0.72 if _NOT_HEXADECIMAL.search(blob) else 0.61)
+    return len(blob) * (0.61 if _HEXADECIMAL.fullmatch(blob) else 0.72)
 
 
 def _cost_of_ascii_and_latin(line: str) -> float:
