@@ -70,7 +70,7 @@ def trace_record(location: RecordLocation) -> RecordOrigin | None:
     if record is None:
         return None
     sources, class_name = record["sources"], record["$record"]
-    behind = _last_edits(user, record_id, class_name, sources)
+    behind = last_edits(user, record_id, class_name, sources)
     return RecordOrigin(
         class_name,
         [
@@ -92,7 +92,7 @@ def _last_version_of(location: RecordLocation) -> Checkpoint | None:
     return versions.first()
 
 
-def _last_edits(
+def last_edits(
     user: MemoryUser, record: RecordId, class_name: str, sources: Sequence[int]
 ) -> Mapping[str, list[int]]:
     """Map each field to the entries cited by the edit that last set it.

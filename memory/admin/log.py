@@ -1,8 +1,11 @@
 """Admin screens for users' logs and the outcomes of their entries."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
@@ -19,13 +22,17 @@ from memory.admin.filters import SetAsideFilter
 from memory.admin.links import link, link_to_entry, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.redactions import redact_chosen
 from memory.admin.rows import heavy, rows_for
+from memory.admin.steady_lists import SteadyChangeList
 from memory.models import Alert, ApiKey, EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import EntryKind, Outcome
 from memory.privacy import redaction
+from memory.recall.search.statuses import EntryStatus, Statuses
 from memory.reopening import NothingToReopen, Selection, TooManyToReopen
 from memory.temporal.history import BeingRedacted
 
 PENDING = "pending"
+# The maximum number of users in a list whose entries' statuses are shown.
+MAX_USERS = 5
 
 
 class OutcomeFilter(admin.SimpleListFilter):
@@ -50,6 +57,21 @@ class OutcomeFilter(admin.SimpleListFilter):
         return None
 
 
+class LogChangeList(SteadyChangeList):
+    """A list of entries that, when it is searched, also shows whether they still hold."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        by_user = defaultdict[MemoryUser, list[LogEntry]](list)
+        for entry in self.result_list if self.query else ():
+            by_user[entry.user].append(entry)
+        if len(by_user) <= MAX_USERS:
+            for user, entries in by_user.items():
+                found = Statuses(user).of(entries)
+                for entry in entries:
+                    entry.__dict__["status"] = found.get(entry.seq)
+
+
 @admin.register(LogEntry)
 class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     """Log entries with their outcomes."""
@@ -58,6 +80,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         "number",
         "says",
         "decided",
+        "holds",
         "user_link",
         "kind",
         "occurred_at",
@@ -78,7 +101,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     dangerous = ["redact"]
     when_empty = "Nothing has been logged yet."
     fieldsets = [
-        section(None, "user_link", "number", "kind_name", "outcome", "said"),
+        section(None, "user_link", "number", "kind_name", "outcome", "still_holds", "said"),
         section(
             "Origin and time",
             "written_by",
@@ -130,6 +153,22 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     @admin.display(description="content")
     def says(self, entry: LogEntry) -> str:
         return inline(summary(entry))
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return LogChangeList
+
+    @admin.display(description="status")
+    def holds(self, entry: LogEntry) -> str:
+        status: EntryStatus | None = entry.__dict__.get("status")
+        return badge(status.status) if status else NOTHING
+
+    @admin.display(description="status")
+    def still_holds(self, entry: LogEntry) -> str:
+        status = Statuses(entry.user).of([entry]).get(entry.seq)
+        if status is None:
+            return NOTHING
+        by = links_to_entries(entry.user, [status.by]) if status.by is not None else ""
+        return format_html("{} {}{}", badge(status.status), "by " if by else "", by)
 
     @admin.display(description="outcome")
     def decided(self, entry: LogEntry) -> str:

@@ -39,7 +39,8 @@ class ContextRequestSerializer(StrictSerializer):
         default=2000,
         min_value=1,
         max_value=context.MAX_TOKENS,
-        help_text="The maximum size of the context in tokens, estimated as four characters each.",
+        help_text="The maximum size of the context in tokens, which are estimated from the scripts"
+        " of the texts.",
     )
     as_of = MomentField(
         required=False,

@@ -25,11 +25,13 @@ from memory.recall.search import filters
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import find
 from memory.recall.search.results import Explanation, Found, Hit, Meaning
+from memory.recall.search.statuses import Status, Statuses
 from memory.users import ASKED, WITH_HEAD
 
 MAX_QUERY = 10_000
 MAX_TOP_K = 1000
 MAX_WORDS = 100_000
+HISTORY = "history"
 
 
 class SearchSerializer(StrictSerializer):
@@ -65,6 +67,12 @@ class SearchSerializer(StrictSerializer):
         required=False,
         help_text="Search what was known as of an entry (its number, such as 120), a version (v7),"
         " a day (at its end) or a point in time.",
+    )
+    include = serializers.ChoiceField(
+        choices=[HISTORY],
+        required=False,
+        help_text="history: also return facts and records that no longer hold, each after what"
+        " replaced or retired it. By default, they are left out.",
     )
     explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 
@@ -131,6 +139,29 @@ class HitSerializer(serializers.Serializer[Hit]):
     is_cut = serializers.BooleanField(
         help_text="Whether `text` is only a part of the entry's text."
     )
+    status = serializers.ChoiceField(
+        source="status.status",
+        choices=[status.value for status in Status],
+        allow_null=True,
+        default=None,
+        help_text="Whether the entry still holds. current: it is a fact without a correction, or a"
+        " record of which at least one value that the entry gave still stands. replaced: it was"
+        " corrected, or none of its values stands. retired: its record was retired. Null for"
+        " messages, and for records that are not part of the state: pending, rejected, dismissed.",
+    )
+    replaced_by = serializers.IntegerField(
+        source="status.replaced_by",
+        allow_null=True,
+        default=None,
+        help_text="The number of the entry that replaced this one: the correction, or the entry"
+        " whose values stand now.",
+    )
+    retired_by = serializers.IntegerField(
+        source="status.retired_by",
+        allow_null=True,
+        default=None,
+        help_text="The number of the entry that retired the record.",
+    )
     seq = serializers.IntegerField(source="entry.seq")
     id = serializers.UUIDField(source="entry.id")
     kind = serializers.ChoiceField(source="entry.kind", choices=EntryKind.choices)
@@ -194,7 +225,8 @@ class Search(UserScopedView):
     def post(self, request: Request, user_id: str) -> Response:
         """Return the entries that best match a query; ties are broken newest first.
 
-        The search covers the current log, including all entries appended by earlier requests.
+        Facts and records that no longer hold are left out, unless history is asked for. The search
+        covers the current log, including all entries appended by earlier requests.
         """
         asked = validated(SearchSerializer, request.data)
         user = self.memory_user(WITH_HEAD if "as_of" in asked else ASKED)
@@ -209,6 +241,8 @@ class Search(UserScopedView):
             up_to=known.seq if known else None,
             threshold=asked["threshold"],
             explain=asked["explain"],
+            statuses=Statuses(user, known),
+            history=asked.get("include") == HISTORY,
         )
         answer = {
             "hits": found.hits,

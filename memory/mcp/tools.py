@@ -451,7 +451,8 @@ _ALL = (
     Tool(
         "search_memory",
         "Search the log",
-        "Search the user's log by words and meaning, best matches first: what was said and when."
+        "Search the user's log by words and meaning, best matches first: what was said and when,"
+        " and for facts and records, what still holds."
         " To count, add up or compare, use run_query instead, which is exact.",
         _search_memory,
         {
@@ -476,6 +477,11 @@ _ALL = (
                 "type": "number",
                 "description": "0 to 1: hits with a lower score are left out.",
             },
+            "include": _text(
+                "history: also find facts and records that no longer hold; `status` says which were"
+                " replaced or retired, and by which entry. By default, they are left out.",
+                enum=["history"],
+            ),
             "as_of": AS_OF,
         },
         ["user_id", "query"],

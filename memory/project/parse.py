@@ -1,18 +1,20 @@
 """Parsing a project's files using their syntax trees; nothing is executed."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from memory.project.conform import normal_fields
 from memory.project.errors import EditError, ProjectError
-from memory.project.literals import LiteralError, call_fields, value_from_node
+from memory.project.literals import LiteralError, call_fields, string_literal, value_from_node
 from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
 from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
 from memory.texts import parse_expression, parse_python
 
 PIECE = 2048  # number of characters parsed at a time
+_LAST_ARGUMENT = re.compile(r"sources=\(([0-9, ]+)\)\),?\Z")
 
 
 @dataclass
@@ -94,6 +96,30 @@ def parse_state(path: str, source: str, domain: Domain) -> StateSource:
         except LiteralError as error:
             raise ProjectError(path, str(error), error.line) from None
     return state
+
+
+def find_sources(source: str, collection: str, key: str | None) -> tuple[int, ...] | None:
+    """Return the sources of a record in a state file that we rendered, without parsing the file.
+
+    A key of None means the singleton that is called `collection`. Returns None if the file doesn't
+    contain the record.
+    """
+    text = f"\n{source}"
+    if key is None:
+        place = text.find(f"\n{collection} = ")
+    else:
+        start = text.find(f"\n{collection}: list[")
+        begin = text.find("\n", start + 1)
+        if start < 0 or text[begin - 1] != "[":  # an empty list ends on its line
+            return None
+        end = text.find("\n]", begin)
+        # Quotes within a string are escaped, so no text in a record can be mistaken for this.
+        name = f"(key={string_literal(key)}"
+        place = max(text.find(f"{name}{sign}", begin, end) for sign in ",)")
+    if place < 0:
+        return None
+    match = _LAST_ARGUMENT.search(text[place : text.find("\n", place + 1)])
+    return tuple(map(int, match[1].rstrip(",").split(","))) if match else ()
 
 
 def documentation(source: str) -> str:

@@ -8,11 +8,12 @@ nothing anybody said can be mistaken for another part of the block.
 """
 
 import json
-import math
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -28,33 +29,37 @@ from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
 from memory.recall import retrieval
+from memory.recall.cutting import CUT, shortened
+from memory.recall.packing import WORTH_IT, Line, Packed, pack, share_out
 from memory.recall.search.documents import CorpusName, day_of, key_of
 from memory.recall.search.embeddings import closeness
 from memory.recall.search.finding import find
 from memory.recall.search.followups import Question
 from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
+from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
 from memory.temporal.history import Known
 
-# Token counts are estimated from this average rather than with the provider's tokenizer.
-CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 100_000
-# Each part's fraction of the budget. FACTS and ARCHIVE are fractions of what remains when the facts
-# and the messages, respectively, are added. Records get whatever the other parts leave unused.
+# How much of the budget is used, because an estimate may be a little too low.
+FILLED = 0.97
+# Each part's fraction of the budget. SHARES are those of the remainder, after needed records; what
+# one of its parts leaves goes to the others.
 ALERTS, MANIFEST = 0.25, 0.4
-FACTS, ARCHIVE = 0.35, 0.45
-MAX_LINE = 600
-# A line cites only the newest MAX_CITED entries. A line that doesn't fit is truncated if there is
-# room for at least WORTH_IT characters, and otherwise left out.
-MAX_CITED = 8
-WORTH_IT = 80
-# Maximum number of collections that records are taken from, and of records shown from each.
+SHARES = {"facts": 0.35, "archive": 0.29, "state": 0.36}
+# The maximum tokens of a record: if it has more, long texts in it are cut to MAX_VALUE tokens.
+MAX_RECORD = 300
+MAX_VALUE = 60
+# Maximum number of collections that records are taken from, and of records from each that compete
+# with facts and messages; further ones are shown if there is room.
 MAX_COLLECTIONS = 8
 MAX_RECORDS = 20
-# Maximum number of files with hits to read per collection (in addition to its newest file), and
-# number of hits to request from the search.
+# Maximum number of files with hits to read per collection (in addition to its newest file), and of
+# hits to judge collections by.
 MAX_FILES = 2
 MAX_HITS = 100
+# The search is asked for at least MAX_HITS hits, and for one per so many tokens of the budget.
+TOKENS_PER_HIT = 20
 # Text whose closeness to the query is at least NEAR is relevant even if it shares no words with the
 # query. Only the newest MAX_COMPARED records of a collection are compared.
 NEAR = 0.05
@@ -112,144 +117,154 @@ class Context:
         return sorted({seq for part in self.parts for seq in part.entries})
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of the block; as a string, it ends with the numbers of the entries it cites."""
-
-    text: str
-    entries: Sequence[int] = field(default=())
-
-    def __str__(self) -> str:
-        said = " ".join(self.text.split())
-        if len(said) > MAX_LINE:
-            said = f"{said[: MAX_LINE - 3]}..."
-        if not self.entries:
-            return f"- {said}"
-        newest = sorted(self.entries)[-MAX_CITED:]
-        more = len(self.entries) - len(newest)
-        told = ", ".join(map(str, newest)) + (f" and {more} more" if more else "")
-        return f"- {said} [{told}]"
-
-
-def tokens_in(text: str) -> int:
-    """Return the text's approximate token count."""
-    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
-
-
 def compose(known: Known, question: Question, tokens: int) -> Context:
     """Compose the context for a question from what is (or was) known about a user.
 
     If the question is empty, the context consists of the manifest and the open alerts only. The
     context takes up at most `tokens` tokens; lines that don't fit are left out and counted.
     """
-    room = tokens * CHARACTERS_PER_TOKEN - len(PREAMBLE)
+    room = FILLED * tokens - cost_of_line(PREAMBLE)
     if room <= 0:
         return Context("", 0, [], known, question)
     # Alerts are allotted their budget first, but come after the manifest, which changes less often.
     open_alerts = retrieval.open_alerts(known.user) if known.is_now else []
     failing = failures.alerts_of(known.user) if known.is_now else []
     told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
-    alerts = _part("alerts", "Open alerts", told, int(room * ALERTS))
-    left = room - len(alerts.text)
+    alerts = pack("Open alerts", told, room * ALERTS, {})
+    left = room - alerts.tokens
     outline = retrieval.outline(known.checkpoint)
-    manifest = _manifest(outline, failing, min(int(room * MANIFEST), left))
-    parts = [manifest, alerts]
-    stable = PREAMBLE + manifest.text + alerts.text
-    left -= len(manifest.text)
+    manifest = _manifest(outline, failing, min(room * MANIFEST, left))
+    left -= sum(map(cost_of_line, manifest.text.split("\n")[1:]))
+    parts = [manifest, _part("alerts", alerts)]
+    stable = PREAMBLE + "".join(part.text for part in parts)
     meaning = None
     if question.text.strip():
-        up_to = None if known.is_now else known.seq
-        newest = outline if known.is_now else None
-        found = find(known.user, question, top_k=MAX_HITS, up_to=up_to, outline=newest)
-        hits, meaning = found.hits, found.meaning
-        needed, others, unread = _record_lines(known, outline, question, hits, open_alerts)
-        records = "Records that may matter"
-        # Records that somebody's safety may depend on are allotted room before facts and messages.
-        reserved = len(_part("state", records, needed, left).text)
-        for corpus, title, share in (
-            (CorpusName.FACTS, "Facts that may matter", FACTS),
-            (CorpusName.ARCHIVE, "Said before", ARCHIVE),
-        ):
-            lines = _said(known, hits, corpus)
-            part = _part(corpus.value, title, lines, int((left - reserved) * share))
-            left -= len(part.text)
-            parts.append(part)
-        state = _part("state", records, [*needed, *others], left)
-        parts.insert(2, replace(state, left_out=state.left_out + unread))
+        found = find(
+            known.user,
+            question,
+            top_k=max(MAX_HITS, tokens // TOKENS_PER_HIT),
+            up_to=None if known.is_now else known.seq,
+            outline=outline if known.is_now else None,
+        )
+        meaning = found.meaning
+        parts[2:] = _relevant_parts(known, outline, question, found.hits, open_alerts, left)
     text = stable + "".join(part.text for part in parts[2:])
     return Context(text, len(stable), parts, known, question, meaning)
 
 
-def _part(name: str, title: str, lines: Iterable[Line], room: int) -> ContextPart:
-    """Return a part that consists of its title and those lines that fit into `room` characters."""
-    text, entries, taken, left_out = f"\n\n{title}:", set[int](), 0, 0
-    for line in lines:
-        told, left = f"\n{line}", room - len(text)
-        if len(told) > left and left < WORTH_IT:
-            left_out += 1
-            continue
-        text += told if len(told) <= left else f"{told[: left - 3]}..."
-        taken += 1
-        entries |= set(line.entries)
-    return ContextPart(name, text if taken else "", taken, left_out, sorted(entries))
+def _relevant_parts(
+    known: Known,
+    outline: Outline,
+    question: Question,
+    hits: Sequence[Hit],
+    alerts: Sequence[Alert],
+    room: float,
+) -> Iterator[ContextPart]:
+    """Yield the parts with the records, facts and messages that are relevant to the question."""
+    asked = question.weights()
+    records = _records(known, outline, question, hits[:MAX_HITS], alerts)
+    # Records that somebody's safety may depend on are allotted room before facts and messages.
+    groups = {
+        "state": ("Records that may matter", [*records.needed, *records.others]),
+        "facts": ("Facts that may matter", _said(known, hits, CorpusName.FACTS)),
+        "archive": ("Said before", _said(known, hits, CorpusName.ARCHIVE)),
+    }
+    title, lines = groups["state"]
+    reserved = {"state": pack(title, records.needed, room, asked).tokens}
+    packed = share_out(groups, SHARES, room, asked, reserved)
+    rest = room - sum(one.tokens for one in packed.values())
+    if records.further and packed["state"].is_whole and rest >= WORTH_IT:
+        lines = [*lines, *records.further]
+        packed["state"] = pack(title, lines, packed["state"].tokens + rest, asked)
+    for name in groups:
+        unread = records.unread if name == "state" else 0
+        yield _part(name, packed[name], unread)
 
 
-def _manifest(outline: Outline, failing: Sequence[Alert], room: int) -> ContextPart:
+def _part(name: str, packed: Packed, unread: int = 0) -> ContextPart:
+    text = "".join(f"\n{line}" for line in packed.lines)
+    number = max(len(packed.lines) - 2, 0)  # without the title, and the empty line before it
+    return ContextPart(name, text, number, packed.left_out + unread, sorted(packed.cited))
+
+
+def _manifest(outline: Outline, failing: Sequence[Alert], room: float) -> ContextPart:
     """Return the manifest with all fields or, if that doesn't fit, with names and counts only."""
     marks = failures.by_name(failing, outline)
     if not outline.domains:
         return ContextPart("manifest", "", 0, 0)
     for brief in (False, True):
-        text = f"\n\n{manifest_text(outline, failing=marks, brief=brief).rstrip()}"
-        if len(text) <= room:
-            return ContextPart("manifest", text, text.count("\n") - 1, 0)
-    lines = text.split("\n")
-    while len("\n".join(lines)) > room and lines:
-        lines.pop()
-    kept = "\n".join(lines)
-    return ContextPart("manifest", kept, max(len(lines) - 2, 0), text.count("\n") + 1 - len(lines))
+        lines = ["", *manifest_text(outline, failing=marks, brief=brief).rstrip().split("\n")]
+        costs = list(accumulate(map(cost_of_line, lines)))
+        if costs[-1] <= room:
+            break
+    kept = lines[: bisect_right(costs, room)]
+    text = "".join(f"\n{line}" for line in kept)
+    return ContextPart("manifest", text, max(len(kept) - 2, 0), len(lines) - len(kept))
 
 
-def _alert_lines(alerts: Sequence[Alert]) -> Iterator[Line]:
-    """Yield a line for each open alert and failing constraint, most severe first."""
-    for alert in alerts:
-        sources = {seq for record in alert.evidence for seq in record["sources"]}
-        yield Line(f"{alert.severity}: {alert.messages}", sorted(sources))
+def _alert_lines(alerts: Sequence[Alert]) -> list[Line]:
+    """Return a line for each open alert and failing constraint, most severe first."""
+    return [
+        Line(
+            f"{alert.severity}:",
+            str(alert.messages),
+            sorted({seq for record in alert.evidence for seq in record["sources"]}),
+        )
+        for alert in alerts
+    ]
 
 
-def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> Iterator[Line]:
-    """Yield a line for each hit in a corpus (except typed records), with corrections applied."""
+def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> list[Line]:
+    """Return a line for each hit in a corpus (except typed records), with corrections applied."""
     zone = ZoneInfo(known.user.time_zone)
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
     if corpus == CorpusName.FACTS and found:
         told = {log.told_by(hit.entry) for hit in found}
         corrected = log.corrections(known.user, told, None if known.is_now else known.seq)
-    named = set[int]()
+    lines: dict[int, Line] = {}
     for hit in found:
         entry = corrected.get(log.told_by(hit.entry), hit.entry)
-        if entry.seq in named:
+        if entry.seq in lines:
             continue
-        named.add(entry.seq)
         day = day_of(entry.occurred_at, zone)
-        who = entry.speaker or entry.role or ""
-        about = f"{day}, {' '.join(_SIGNS.sub(' ', who).split())}" if who else f"{day}"
-        text = hit.text if entry.seq == hit.entry.seq else entry.content
-        yield Line(f"({about}) {text}", [entry.seq, *entry.derived_from])
+        who = " ".join(_SIGNS.sub(" ", entry.speaker or entry.role or "").split())
+        passages = (
+            hit.passages
+            if entry.seq == hit.entry.seq
+            else [(hit.score, (0, len(entry.content or "")))]
+        )
+        cited = [entry.seq, *entry.derived_from]
+        about = f"({day}, {who})" if who else f"({day})"
+        lines[entry.seq] = Line(about, cited=cited, entry=entry, passages=passages)
+    return list(lines.values())
 
 
-def _record_lines(
+@dataclass(frozen=True)
+class _Records:
+    """Lines for records, best first; `unread` is how many needed records were not read.
+
+    In the domains that the query is about, a record is needed if it is evidence for an open alert
+    or if a critical constraint reads it. `others` are relevant, and `further` ones are in the same
+    collections.
+    """
+
+    needed: Sequence[Line]
+    others: Sequence[Line]
+    further: Sequence[Line]
+    unread: int
+
+
+def _records(
     known: Known,
     outline: Outline,
     question: Question,
     hits: Sequence[Hit],
     alerts: Sequence[Alert],
-) -> tuple[list[Line], list[Line], int]:
-    """Return required records, other relevant records, and how many required ones weren't read.
+) -> _Records:
+    """Return lines for the records that the question is about, and for those around them.
 
-    Both lists are sorted, best first. In the domains that the query is about, a record is required
-    if it is evidence for an open alert or if a critical constraint reads it. Required records that
-    are in files beyond MAX_WATCHED_FILES are not read.
+    Needed records that are in files beyond MAX_WATCHED_FILES are not read.
     """
     asked, meant = question.weights(), question.meant
     chosen = _collections(outline, meant, asked, hits)
@@ -264,6 +279,7 @@ def _record_lines(
     places = [*chosen, *watched, *((domain, name) for domain, name, _ in evidence)]
     needed: list[tuple[float, Line]] = []
     others: list[tuple[float, Line]] = []
+    further: list[tuple[float, Line]] = []
     unread = 0
     for domain, name in dict.fromkeys(places):
         if name not in outline.domains[domain].holders:
@@ -276,16 +292,18 @@ def _record_lines(
         weights = _weights(meant, asked, held)
         best = sorted(range(len(held)), key=lambda place: (-weights[place], -place))
         for rank, place in enumerate(best):
-            key = held[place]["key"]
-            line = Line(f"{domain}.{name} {key!r}: {_told(held[place])}", held[place]["sources"])
-            if is_watched or key in keys:
+            record = held[place]
+            about = f"{domain}.{name} {record['key']!r}:"
+            line = Line(about, _shown(record, asked), record["sources"], is_one=True)
+            if is_watched or record["key"] in keys:
                 needed.append((weights[place], line))
-            elif rank < MAX_RECORDS and (domain, name) in chosen:
-                others.append((weights[place], line))
-    first, rest = (
-        [line for _, line in sorted(lines, key=lambda one: -one[0])] for lines in (needed, others)
-    )
-    return first, rest, unread
+            elif (domain, name) in chosen:
+                (others if rank < MAX_RECORDS else further).append((weights[place], line))
+    return _Records(_best_first(needed), _best_first(others), _best_first(further), unread)
+
+
+def _best_first(lines: Sequence[tuple[float, Line]]) -> list[Line]:
+    return [line for _, line in sorted(lines, key=lambda one: -one[0])]
 
 
 def _weights(query: str, asked: Mapping[str, float], held: Sequence[Any]) -> list[float]:
@@ -441,10 +459,39 @@ def _is_of(hit: Hit, domain: str, class_name: str) -> bool:
 
 
 def _told(record: Any) -> str:
-    fields = (
-        f"{name}: {_plain(value)}" for name, value in record["fields"].items() if value is not None
-    )
-    return "; ".join(fields)
+    return _fields_as_text(_fields(record))
+
+
+def _shown(record: Any, asked: Mapping[str, float]) -> str:
+    """Return a record's fields; if they are long, those that matter for the question, and cut.
+
+    Texts are cut before they are quoted, so that no part of one can be mistaken for a field.
+    """
+    fields = _fields(record)
+    text = _fields_as_text(fields)
+    if len(text) < MAX_RECORD or tokens_of_words(text) <= MAX_RECORD:
+        return text
+    cut = {
+        name: shortened(value, asked, MAX_VALUE) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+    parts = {name: _fields_as_text({name: value}) for name, value in cut.items()}
+    words = {name: {*terms(part)} for name, part in parts.items()}
+    room, kept = float(MAX_RECORD), set[str]()
+    for name in sorted(parts, key=lambda one: not words[one] & asked.keys()):
+        if (cost := tokens_of_words(parts[name]) + 1) <= room:
+            kept.add(name)
+            room -= cost
+    told = "; ".join(part for name, part in parts.items() if name in kept)
+    return told if len(kept) == len(parts) else f"{told}; {CUT}"
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {name: value for name, value in record["fields"].items() if value is not None}
+
+
+def _fields_as_text(fields: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name}: {_plain(value)}" for name, value in fields.items())
 
 
 def _plain(value: Any) -> str:

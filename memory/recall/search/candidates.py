@@ -1,7 +1,8 @@
 """Candidates: ranked passages, best first, with their entries read from the log."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 
 from memory.database import timeouts
 from memory.models import LogEntry, MemoryUser
+from memory.project import RecordId
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.excerpts import MAX_TEXT_READ
 from memory.recall.search.passages import Passage
 from memory.recall.search.ranking import Corpus, Ranking
+from memory.recall.search.statuses import EntryStatus, Statuses
 
 # Candidates are read from the log in groups, best first. The first group has FIRST_READ of them,
 # and each group is GROWTH times as large as the previous one.
@@ -125,8 +128,15 @@ def read_candidates(
     candidates: Iterator[list[_Candidate]],
     where: RawSQL | Q | None,
     up_to: int | None,
-) -> Iterator[tuple[CorpusName, int, LogEntry]]:
+    statuses: Statuses | None = None,
+    *,
+    history: bool = False,
+) -> Iterator[tuple[CorpusName, int, LogEntry, EntryStatus | None]]:
     """Yield the candidates whose entries pass the filter and aren't redacted, with these entries.
+
+    With `statuses`, the entries' statuses are yielded, too, and entries that no longer hold are
+    left out. With `history`, they are kept: in each group, after the candidates about the same
+    record or fact that still hold.
 
     A filter that excludes nearly everything makes this read the whole log. If that takes longer
     than a single statement may take, it raises an error that `database.took_too_long` recognises.
@@ -142,6 +152,7 @@ def read_candidates(
     if where is not None:
         allowed = allowed.filter(where)
     known: dict[int, LogEntry | None] = {}
+    status: dict[int, EntryStatus] = {}
     began = time.monotonic()
     for group in candidates:
         if unknown := [seq for seq in {seq for _, _, seq in group} if seq not in known]:
@@ -151,7 +162,34 @@ def read_candidates(
             found = {entry.seq: entry for entry in allowed.filter(pk__in=wanted)}
             for entry in found.values():
                 entry.content = entry.beginning
+            if statuses is not None:
+                status |= statuses.of(found.values())
+            if not history:
+                found = {seq: one for seq, one in found.items() if _holds(status.get(seq))}
             known |= {seq: found.get(seq) for seq in unknown}
-        for name, place, seq in group:
+        for name, place, seq in _current_first(group, status) if history else group:
             if (wanted_entry := known[seq]) is not None:
-                yield name, place, wanted_entry
+                yield name, place, wanted_entry, status.get(seq)
+
+
+def _holds(status: EntryStatus | None) -> bool:
+    return status is None or status.holds
+
+
+def _current_first(
+    group: Sequence[_Candidate], status: Mapping[int, EntryStatus]
+) -> list[_Candidate]:
+    """Return the group with the candidates about each record or fact reordered among themselves.
+
+    Those that hold come first; otherwise, the order stays.
+    """
+    ranks = defaultdict[RecordId | int, list[int]](list)
+    for rank, (_, _, seq) in enumerate(group):
+        if seq in status:
+            ranks[status[seq].about].append(rank)
+    ordered = list(group)
+    for of_one in ranks.values():
+        best = sorted(of_one, key=lambda rank: not status[group[rank][2]].holds)
+        for rank, taken in zip(of_one, best, strict=True):
+            ordered[rank] = group[taken]
+    return ordered

@@ -22,6 +22,7 @@ from memory.recall.search.followups import REFERENT, Question
 from memory.recall.search.ranking import Corpus, Ranking, fuse, prefer_own, rank
 from memory.recall.search.results import Explanation, Found, Hit, Term
 from memory.recall.search.segments import SPEAKER_PREFIX, Segment, corpus_of
+from memory.recall.search.statuses import EntryStatus, Statuses
 from memory.recall.search.words import identity, number_of_words
 
 # The maximum number of terms to search for, and of consecutive passages that don't fit into the
@@ -44,6 +45,8 @@ def find(
     threshold: float = 0.0,
     explain: bool = False,
     outline: Outline | None = None,
+    statuses: Statuses | None = None,
+    history: bool = False,
 ) -> Found:
     """Return the entries that best answer a question, judging by words, meaning and speakers.
 
@@ -54,7 +57,8 @@ def find(
     distinct terms are used, and the search stops after 100 consecutive passages that don't fit.
     Redacted entries are never found; all other entries can be. A `Question`'s completion is
     searched for as well, with less weight. `outline` is the newest version's outline; if it is not
-    given, it is read.
+    given, it is read. With `statuses`, hits say whether they still hold; those that don't are only
+    returned with `history`, after what replaced them.
 
     If the model fails, only words are used, and `meaning` reports the failure. Passages that only
     have an earlier model's vectors are compared by that model, if it can still be used.
@@ -70,7 +74,12 @@ def find(
     }
     candidates = list_candidates(rankings, threshold, max(FIRST_READ, top_k))
     chosen = _choose_passages(
-        read_candidates(user, candidates, where, up_to), rankings, top_k, words
+        read_candidates(
+            user, candidates, where, up_to, statuses, history=history or statuses is None
+        ),
+        rankings,
+        top_k,
+        words,
     )
     return Found(
         [_make_hit(one, rankings[one.corpus], terms, explain=explain) for one in chosen],
@@ -152,11 +161,12 @@ class _Chosen:
 
     corpus: CorpusName
     entry: LogEntry
+    status: EntryStatus | None
     places: list[int]
 
 
 def _choose_passages(
-    read: Iterable[tuple[CorpusName, int, LogEntry]],
+    read: Iterable[tuple[CorpusName, int, LogEntry, EntryStatus | None]],
     rankings: Mapping[CorpusName, RankedCorpus],
     top_k: int,
     words: int | None,
@@ -164,7 +174,7 @@ def _choose_passages(
     """Choose passages in the given order, up to `top_k` entries or `words` words."""
     chosen: dict[tuple[CorpusName, int], _Chosen] = {}
     room, missed = words, 0
-    for name, place, entry in read:
+    for name, place, entry, status in read:
         known = chosen.get((name, entry.seq))
         if known is None and len(chosen) == top_k:
             break
@@ -179,7 +189,7 @@ def _choose_passages(
                 continue
             room, missed = room - size, 0
         if known is None:
-            known = chosen[name, entry.seq] = _Chosen(name, entry, [])
+            known = chosen[name, entry.seq] = _Chosen(name, entry, status, [])
         known.places.append(place)
         if room == 0:
             break
@@ -199,6 +209,11 @@ def _make_hit(chosen: _Chosen, ranked: RankedCorpus, terms: _Terms, *, explain: 
         is_cut=is_cut,
         words=number_of_words(text),
         explanation=_explained(ranked, best, terms) if explain else None,
+        status=chosen.status,
+        passages=[
+            (float(ranked.ranking.scores[place]), passage)
+            for place, passage in zip(chosen.places, passages, strict=True)
+        ],
     )
 
 

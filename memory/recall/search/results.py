@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from memory.models import LogEntry
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.followups import Question
+from memory.recall.search.passages import Passage
+from memory.recall.search.statuses import EntryStatus
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Hit:
     """An entry that was found.
 
     `score`, from 0 to 1, is that of the entry's best passage. If the entry's text is long, `text`
-    contains only the matching passages, and `is_cut` is set.
+    contains only the matching passages, and `is_cut` is set. `passages` are these passages with
+    their scores, best first. `status` says whether a fact or record
+    still holds, if the search was asked to find out.
     """
 
     entry: LogEntry
@@ -52,6 +56,8 @@ class Hit:
     is_cut: bool
     words: int
     explanation: Explanation | None
+    status: EntryStatus | None = None
+    passages: Sequence[tuple[float, Passage]] = ()
 
     @property
     def rests_on(self) -> list[int]:

@@ -1,0 +1,344 @@
+"""Whether entries still hold, judging by a version of the project and by corrections.
+
+A record is the fold of its typed entries, field by field, by the time at which they occurred. An
+entry of which at least one value still stands is current. If none does, it was replaced; if its
+record was retired, it was retired, too. The entry that retires a record is itself current until
+something newer is known about the record. A fact or correction was replaced if it was corrected.
+
+Only what belongs to the given entries is read: the lines of their records in the project's files
+and, for a record with several sources, these sources.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from django.db.models import Q
+
+from memory import checkpoints, log, provenance
+from memory.canonical import canonical_json
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
+from memory.models.log import STATEMENTS, EntryKind, Outcome
+from memory.project import Outline, RecordId
+from memory.project.edits import Retire
+from memory.project.names import DEFAULT_DOMAIN
+from memory.project.parse import find_sources
+from memory.recall.search.documents import key_of
+from memory.temporal.history import Known
+from memory.temporal.states import CannotBeTold
+
+# The maximum number of a record's sources to compare: the newest ones.
+MAX_SOURCES = 1000
+
+
+class Status(StrEnum):
+    """Whether an entry still holds."""
+
+    CURRENT = "current"
+    REPLACED = "replaced"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True)
+class EntryStatus:
+    """An entry's status, and the number of the entry that replaced or retired it, if known.
+
+    `about` is the record that the entry is about, or the number of the entry that it corrects or,
+    if it isn't a correction, its own.
+    """
+
+    status: Status
+    about: RecordId | int
+    by: int | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything that the entry says is still the case."""
+        return self.status == Status.CURRENT
+
+    @property
+    def replaced_by(self) -> int | None:
+        """The entry that replaced this one."""
+        return self.by if self.status == Status.REPLACED else None
+
+    @property
+    def retired_by(self) -> int | None:
+        """The entry that retired this one's record."""
+        return self.by if self.status == Status.RETIRED else None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A record, the file that contains or contained it, and the version that retired it, if any.
+
+    A singleton's key is empty, because its entries need not name it.
+    """
+
+    record: RecordId
+    path: str
+    retired_version: int | None = None
+
+
+@dataclass(frozen=True)
+class _Setter:
+    """The entry that last set a field, its rank among the record's sources, and the value.
+
+    The value is None if it was set by an edit that was not compiled from a typed entry.
+    """
+
+    rank: int
+    seq: int
+    value: str | None = None
+
+
+class Statuses:
+    """The statuses of a user's entries, as of now or as of an earlier state.
+
+    Messages have no status, and neither have typed entries that are pending, rejected or dismissed,
+    or whose state can't be read: it may be that of entries that were processed together.
+    """
+
+    def __init__(self, user: MemoryUser, then: Known | None = None) -> None:
+        self._user, self._then = user, then
+        self._up_to = then.seq if then else None
+
+    def of(self, entries: Iterable[LogEntry]) -> dict[int, EntryStatus]:
+        """Return the statuses of these entries by their numbers, leaving out those without one."""
+        entries = list(entries)
+        statements = [entry for entry in entries if entry.kind in STATEMENTS]
+        records = [entry for entry in entries if entry.kind == EntryKind.RECORD]
+        return {**self._of_statements(statements), **self._of_records(records)}
+
+    def _of_statements(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
+        told = {entry.seq: log.told_by(entry) for entry in entries}
+        newest = (
+            log.corrections(self._user, {*told.values()}, self._up_to, narrow=True) if told else {}
+        )
+        found = {}
+        for seq, about in told.items():
+            by = newest[about].seq if about in newest else seq
+            status = Status.CURRENT if by == seq else Status.REPLACED
+            found[seq] = EntryStatus(status, about, by if by != seq else None)
+        return found
+
+    # -- Records ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _state(self) -> Checkpoint | None:
+        if self._then is not None:
+            with suppress(CannotBeTold, checkpoints.Redacted):
+                return self._then.checkpoint
+        if self._then is not None or self._user.head_id is None:
+            return None
+        newest = Checkpoint.objects.filter(pk=self._user.head_id)
+        return newest.only("user_id", "version", "tree", "outline").first()
+
+    @cached_property
+    def _outline(self) -> Outline:
+        return Outline.from_json(self._state.outline) if self._state else Outline()
+
+    def _of_records(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
+        if not entries or self._state is None:
+            return {}
+        places = self._find_places(entries)
+        sources = self._read_sources({*places.values()})
+        cited = [
+            entry
+            for entry in entries
+            if (place := places.get(entry.seq)) and entry.seq in sources.get(place, ())
+        ]
+        found = self._of_cited(cited, places, sources)
+        covered = self._covered(places.keys() - found.keys())
+        retirements = self._read_retirements({places[seq] for seq in covered} - sources.keys())
+        for entry in entries:
+            if entry.seq in covered:
+                place = places[entry.seq]
+                found[entry.seq] = _of_uncited(entry, place, sources.get(place), retirements)
+        return found
+
+    def _find_places(self, entries: Sequence[LogEntry]) -> dict[int, _Place]:
+        """Return the places of the records that these entries are about, by the entries' numbers.
+
+        An entry that never made or changed a record may have none.
+        """
+        known = defaultdict[tuple[str, str], list[_Place]](list)
+        keys = {key_of(entry) for entry in entries}
+        for row in RecordLocation.objects.filter(user=self._user, key__in=keys):
+            record = RecordId(row.domain, row.collection, row.key)
+            known[row.domain, row.key].append(_Place(record, row.path, row.retired_version))
+        found = {entry.seq: self._choose_place(entry, known) for entry in entries}
+        return {seq: place for seq, place in found.items() if place is not None}
+
+    def _choose_place(
+        self, entry: LogEntry, known: Mapping[tuple[str, str], Sequence[_Place]]
+    ) -> _Place | None:
+        said = entry.data or {}
+        name, class_name = said.get("domain", DEFAULT_DOMAIN), said.get("type")
+        domain = self._outline.domains.get(name)
+        for place in known.get((name, key_of(entry)), ()):
+            holder = domain.holders.get(place.record.collection) if domain else None
+            is_named = said.get("collection") in (None, place.record.collection)
+            if is_named and (holder is None or holder.class_name == class_name):
+                return place
+        if domain and said.get("key") is None:
+            for singleton in domain.singletons.values():
+                if singleton.class_name == class_name:
+                    return _Place(RecordId(name, singleton.name, ""), domain.state_path)
+        return None
+
+    def _read_sources(self, places: Collection[_Place]) -> dict[_Place, tuple[int, ...]]:
+        """Return the sources of those of these records that exist in the state."""
+        assert self._state is not None
+        paths = {place: self._paths(place) for place in places}
+        try:
+            files = checkpoints.read_files(self._state, {*sum(paths.values(), ())})
+        except checkpoints.Redacted:  # a redaction is in progress
+            return {}
+        found = {}
+        for place, candidates in paths.items():
+            record = place.record
+            for path in candidates:
+                sources = find_sources(files.get(path, ""), record.collection, record.key or None)
+                if sources is not None:
+                    found[place] = tuple(seq for seq in sources if seq <= (self._up_to or seq))
+        return found
+
+    def _paths(self, place: _Place) -> tuple[str, ...]:
+        """Return the files that may contain a record; one that no version contains has no path."""
+        if place.path:
+            return (place.path,)
+        domain = self._outline.domains.get(place.record.domain)
+        collection = domain.collections.get(place.record.collection) if domain else None
+        return tuple(shard.path for shard in collection.shards) if collection else ()
+
+    def _of_cited(
+        self,
+        entries: Sequence[LogEntry],
+        places: Mapping[int, _Place],
+        sources: Mapping[_Place, Sequence[int]],
+    ) -> dict[int, EntryStatus]:
+        """Return the statuses of entries that are among their records' sources."""
+        several = {
+            place: sources[place] for one in entries if len(sources[place := places[one.seq]]) > 1
+        }
+        setters = self._read_setters(several)
+        found = {}
+        for entry in entries:
+            place = places[entry.seq]
+            by = _replaced_by(entry, setters.get(place, {}))
+            status = Status.CURRENT if by is None else Status.REPLACED
+            found[entry.seq] = EntryStatus(status, place.record, by)
+        return found
+
+    def _read_setters(
+        self, sources: Mapping[_Place, Sequence[int]]
+    ) -> dict[_Place, dict[str, _Setter]]:
+        """Return the entry that last set each field of these records."""
+        seqs = {seq for of_record in sources.values() for seq in of_record[-MAX_SOURCES:]}
+        if not seqs:
+            return {}
+        read = LogEntry.objects.filter(user=self._user, seq__in=seqs, redacted_at=None).order_by(
+            "occurred_at", "seq"
+        )
+        entries = list(read.only("user_id", "seq", "kind", "occurred_at", "data"))
+        found = {}
+        for place, of_record in sources.items():
+            wanted = {*of_record}
+            own = [one for one in entries if one.seq in wanted and _is_about(one, place.record)]
+            setters = {
+                name: _Setter(rank, entry.seq, canonical_json(value))
+                for rank, entry in enumerate(own)
+                for name, value in _fields_of(entry).items()
+            }
+            if own and len(own) < len(wanted):
+                setters |= self._edited(place, (own[0].data or {})["type"], own, of_record)
+            found[place] = setters
+        return found
+
+    def _edited(
+        self, place: _Place, class_name: str, own: Sequence[LogEntry], sources: Sequence[int]
+    ) -> dict[str, _Setter]:
+        """Return the fields that an edit by a model or a person was the last to set."""
+        compiled = {entry.seq for entry in own}
+        edits = provenance.last_edits(self._user, place.record, class_name, sources)
+        return {
+            name: _Setter(len(own), max(seqs))
+            for name, seqs in edits.items()
+            if not compiled & {*seqs}
+        }
+
+    def _covered(self, seqs: Collection[int]) -> set[int]:
+        """Return those of these entries that the state takes into account."""
+        if not seqs:
+            return set()
+        assert self._state is not None
+        by_then = Q(checkpoint=None) | Q(checkpoint__version__lte=self._state.version)
+        outcomes = EntryOutcome.objects.filter(
+            by_then, user=self._user, seq__in=seqs, outcome=Outcome.COVERED
+        )
+        return set(outcomes.values_list("seq", flat=True))
+
+    def _read_retirements(self, places: Collection[_Place]) -> dict[_Place, int]:
+        """Return the entries by which these records were retired."""
+        by_record = {place.record: place for place in places}
+        versions = {place.retired_version for place in places if place.retired_version is not None}
+        if not versions:
+            return {}
+        made = Checkpoint.objects.filter(user=self._user, version__in=versions)
+        found = {}
+        for edit in (one for edits in made.values_list("edits", flat=True) for one in edits):
+            if edit["op"] == Retire.op and not edit.get("redacted"):
+                record = RecordId(edit["domain"], edit["collection"], edit["key"])
+                if record in by_record:
+                    found[by_record[record]] = max(edit["sources"])
+        return found
+
+
+def _is_about(entry: LogEntry, record: RecordId) -> bool:
+    """Return whether a source of a record is a typed entry about this very record."""
+    said = entry.data or {}
+    return (
+        entry.kind == EntryKind.RECORD
+        and said.get("domain", DEFAULT_DOMAIN) == record.domain
+        and record.key in ("", key_of(entry))
+    )
+
+
+def _fields_of(entry: LogEntry) -> Mapping[str, object]:
+    fields: Mapping[str, object] = (entry.data or {}).get("data") or {}
+    return fields
+
+
+def _replaced_by(entry: LogEntry, setters: Mapping[str, _Setter]) -> int | None:
+    """Return the entry that set the last of an entry's values anew, or None if a value stands."""
+    last: list[_Setter] = []
+    for name, value in _fields_of(entry).items():
+        setter = setters.get(name)
+        if setter is None or entry.seq == setter.seq or canonical_json(value) == setter.value:
+            return None
+        last.append(setter)
+    return max(last, key=lambda one: (one.rank, one.seq)).seq if last else None
+
+
+def _of_uncited(
+    entry: LogEntry,
+    place: _Place,
+    sources: Sequence[int] | None,
+    retirements: Mapping[_Place, int],
+) -> EntryStatus:
+    """Return the status of an entry that is not among its record's sources.
+
+    `sources` is None if the record doesn't exist in the state. If it does, the entry retired it or
+    belongs to what was retired, and the record came back.
+    """
+    if sources is not None:
+        return EntryStatus(Status.REPLACED, place.record, max(sources, default=None))
+    by = retirements.get(place)
+    if not (entry.data or {}).get("retired"):
+        return EntryStatus(Status.RETIRED, place.record, by)
+    if by in (None, entry.seq):
+        return EntryStatus(Status.CURRENT, place.record)
+    return EntryStatus(Status.REPLACED, place.record, by)
