@@ -13,9 +13,10 @@ from memory.recall.tokens import cost_of_line, tokens_of_words
 # A line cites only the newest MAX_CITED entries.
 MAX_CITED = 8
 # A piece that doesn't fit is shortened if there is room for at least WORTH_IT tokens, and otherwise
-# left out. After MAX_MISSED such pieces, the rest is left out.
+# left out. After MAX_MISSED such pieces, or with less room than any line takes, so is the rest.
 WORTH_IT = 25
-MAX_MISSED = 100
+MAX_MISSED = 20
+MIN_LINE = 8
 # The maximum size of a single piece: so many tokens or, if this is more, a part of the budget.
 MAX_PIECE, PIECE_SHARE = 300, 0.25
 
@@ -49,6 +50,9 @@ class Line:
         """Yield the bounds of the line's pieces with their scores: its whole text, or passages."""
         if self.entry is None:
             yield 0.0, (0, len(self.text))
+            return
+        if [passage for _, passage in self.passages] == [(0, len(text_of(self.entry)))]:
+            yield self.passages[0]
             return
         bounds = in_sentences(text_of(self.entry), [passage for _, passage in self.passages])
         for (score, _), passage in zip(self.passages, bounds, strict=True):
@@ -88,6 +92,9 @@ def pack(title: str, lines: Sequence[Line], room: float, asked: Mapping[str, flo
     chosen: dict[int, list[tuple[Passage, str]]] = {}
     missed, is_whole = 0, True
     for _, place, piece in sorted(pieces, key=lambda one: -one[0]):
+        if left < MIN_LINE or missed == MAX_MISSED:
+            is_whole = False
+            break
         frame = 0.0 if place in chosen else cost_of_line(lines[place].with_text(""))
         line, most = lines[place], left - frame
         if not line.is_one:
@@ -100,8 +107,6 @@ def pack(title: str, lines: Sequence[Line], room: float, asked: Mapping[str, flo
             cost = tokens_of_words(text)
             if not text:
                 missed += 1
-                if missed == MAX_MISSED:
-                    break
                 continue
         chosen.setdefault(place, []).append((piece, text))
         left -= frame + cost
@@ -144,8 +149,11 @@ def share_out(
     A group's reserved tokens are added to its share. What a group leaves goes to the others.
     """
     free = room - sum(reserved.values())
+    whole = sum(shares[name] for name, (_, lines) in groups.items() if lines)
     packed = {
-        name: pack(title, lines, reserved.get(name, 0.0) + free * shares[name], asked)
+        name: pack(title, lines, reserved.get(name, 0.0) + free * shares[name] / whole, asked)
+        if lines
+        else Packed()
         for name, (title, lines) in groups.items()
     }
     hungry = [name for name, one in packed.items() if not one.is_whole]

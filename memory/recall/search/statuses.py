@@ -11,16 +11,16 @@ and, for a record with several sources, these sources.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from django.db import connection
 from django.db.models import Q
 
 from memory import checkpoints, log, provenance
 from memory.canonical import canonical_json
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser
 from memory.models.log import STATEMENTS, EntryKind, Outcome
 from memory.project import Outline, RecordId
 from memory.project.edits import Retire
@@ -32,6 +32,22 @@ from memory.temporal.states import CannotBeTold
 
 # The maximum number of a record's sources to compare: the newest ones.
 MAX_SOURCES = 1000
+
+
+# The places of records, each file of the newest version that they are in once, and its hash.
+_LOCATIONS = """
+WITH place AS (
+    SELECT domain, collection, key, path, retired_version,
+           row_number() OVER (PARTITION BY path) AS number
+    FROM memory_recordlocation WHERE user_id = %(user)s AND key = ANY(%(keys)s)
+)
+SELECT place.domain, place.collection, place.key, place.path, place.retired_version,
+       blob.hash, blob.content
+FROM place
+LEFT JOIN memory_checkpoint AS newest ON newest.id = %(head)s AND place.number = 1
+LEFT JOIN memory_blob AS blob
+    ON blob.user_id = newest.user_id AND blob.hash = newest.tree ->> place.path
+"""
 
 
 class Status(StrEnum):
@@ -127,24 +143,24 @@ class Statuses:
     # -- Records ----------------------------------------------------------------------------------
 
     @cached_property
-    def _state(self) -> Checkpoint | None:
+    def _state(self) -> Checkpoint:
+        """The newest version, or the earlier state; may raise CannotBeTold."""
         if self._then is not None:
-            with suppress(CannotBeTold, checkpoints.Redacted):
-                return self._then.checkpoint
-        if self._then is not None or self._user.head_id is None:
-            return None
-        newest = Checkpoint.objects.filter(pk=self._user.head_id)
-        return newest.only("user_id", "version", "tree", "outline").first()
+            return self._then.checkpoint or Checkpoint(tree={}, outline=Outline().to_json())
+        newest = Checkpoint.objects.only("user_id", "version", "tree", "outline")
+        return newest.get(pk=self._user.head_id or 0)
 
     @cached_property
     def _outline(self) -> Outline:
-        return Outline.from_json(self._state.outline) if self._state else Outline()
+        return Outline.from_json(self._state.outline)
 
     def _of_records(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
-        if not entries or self._state is None:
+        if not entries or self._user.head_id is None:
             return {}
-        places = self._find_places(entries)
-        sources = self._read_sources({*places.values()})
+        try:
+            places, sources = self._read_sources(entries)
+        except (CannotBeTold, checkpoints.Redacted):  # or a redaction is in progress
+            return {}
         cited = [
             entry
             for entry in entries
@@ -159,52 +175,69 @@ class Statuses:
                 found[entry.seq] = _of_uncited(entry, place, sources.get(place), retirements)
         return found
 
-    def _find_places(self, entries: Sequence[LogEntry]) -> dict[int, _Place]:
-        """Return the places of the records that these entries are about, by the entries' numbers.
+    def _read_sources(
+        self, entries: Sequence[LogEntry]
+    ) -> tuple[dict[int, _Place], dict[_Place, tuple[int, ...]]]:
+        """Return the places of these entries' records, and the sources of those in the state.
 
-        An entry that never made or changed a record may have none.
+        The places are keyed by the entries' numbers. An entry that never made or changed a record
+        may have none.
         """
+        known, files = self._read_locations({key_of(entry) for entry in entries})
+        chosen = {entry.seq: self._choose_place(entry, known) for entry in entries}
+        places = {seq: place for seq, place in chosen.items() if place is not None}
+        paths = {place: self._paths(place) for place in {*places.values()}}
+        if missing := {*sum(paths.values(), ())} - files.keys():
+            files |= checkpoints.read_files(self._state, missing)
+        sources = {}
+        for place, candidates in paths.items():
+            record = place.record
+            for path in candidates:
+                cited = find_sources(files.get(path, ""), record.collection, record.key or None)
+                if cited is not None:
+                    sources[place] = tuple(seq for seq in cited if seq <= (self._up_to or seq))
+        return places, sources
+
+    def _read_locations(
+        self, keys: Collection[str]
+    ) -> tuple[dict[tuple[str, str], list[_Place]], dict[str, str]]:
+        """Return the places of records by domain and key, and the newest version's files there."""
         known = defaultdict[tuple[str, str], list[_Place]](list)
-        keys = {key_of(entry) for entry in entries}
-        for row in RecordLocation.objects.filter(user=self._user, key__in=keys):
-            record = RecordId(row.domain, row.collection, row.key)
-            known[row.domain, row.key].append(_Place(record, row.path, row.retired_version))
-        found = {entry.seq: self._choose_place(entry, known) for entry in entries}
-        return {seq: place for seq, place in found.items() if place is not None}
+        files: dict[str, str] = {}
+        head = self._user.head_id if self._then is None else None
+        with connection.cursor() as cursor:
+            cursor.execute(_LOCATIONS, {"user": self._user.pk, "keys": list(keys), "head": head})
+            for domain, collection, key, path, retired, hash_, content in cursor.fetchall():
+                record = RecordId(domain, collection, key)
+                known[domain, key].append(_Place(record, path, retired))
+                if hash_ is not None and content is None:
+                    raise checkpoints.Redacted(path)
+                if path and head is not None:
+                    files[path] = content or files.get(path, "")
+        return known, files
 
     def _choose_place(
         self, entry: LogEntry, known: Mapping[tuple[str, str], Sequence[_Place]]
     ) -> _Place | None:
         said = entry.data or {}
         name, class_name = said.get("domain", DEFAULT_DOMAIN), said.get("type")
+        places = [
+            place
+            for place in known.get((name, key_of(entry)), ())
+            if said.get("collection") in (None, place.record.collection)
+        ]
+        if len(places) == 1:
+            return places[0]
         domain = self._outline.domains.get(name)
-        for place in known.get((name, key_of(entry)), ()):
+        for place in places:
             holder = domain.holders.get(place.record.collection) if domain else None
-            is_named = said.get("collection") in (None, place.record.collection)
-            if is_named and (holder is None or holder.class_name == class_name):
+            if holder is None or holder.class_name == class_name:
                 return place
         if domain and said.get("key") is None:
             for singleton in domain.singletons.values():
                 if singleton.class_name == class_name:
                     return _Place(RecordId(name, singleton.name, ""), domain.state_path)
         return None
-
-    def _read_sources(self, places: Collection[_Place]) -> dict[_Place, tuple[int, ...]]:
-        """Return the sources of those of these records that exist in the state."""
-        assert self._state is not None
-        paths = {place: self._paths(place) for place in places}
-        try:
-            files = checkpoints.read_files(self._state, {*sum(paths.values(), ())})
-        except checkpoints.Redacted:  # a redaction is in progress
-            return {}
-        found = {}
-        for place, candidates in paths.items():
-            record = place.record
-            for path in candidates:
-                sources = find_sources(files.get(path, ""), record.collection, record.key or None)
-                if sources is not None:
-                    found[place] = tuple(seq for seq in sources if seq <= (self._up_to or seq))
-        return found
 
     def _paths(self, place: _Place) -> tuple[str, ...]:
         """Return the files that may contain a record; one that no version contains has no path."""
@@ -274,11 +307,12 @@ class Statuses:
         """Return those of these entries that the state takes into account."""
         if not seqs:
             return set()
-        assert self._state is not None
-        by_then = Q(checkpoint=None) | Q(checkpoint__version__lte=self._state.version)
         outcomes = EntryOutcome.objects.filter(
-            by_then, user=self._user, seq__in=seqs, outcome=Outcome.COVERED
+            user=self._user, seq__in=seqs, outcome=Outcome.COVERED
         )
+        if self._then is not None:
+            by_then = Q(checkpoint=None) | Q(checkpoint__version__lte=self._state.version)
+            outcomes = outcomes.filter(by_then)
         return set(outcomes.values_list("seq", flat=True))
 
     def _read_retirements(self, places: Collection[_Place]) -> dict[_Place, int]:
