@@ -232,7 +232,7 @@ class OneMemory(Mem0View):
     def put(self, request: Request, memory_id: str) -> Response:
         """Append a correction that changes the memory's text or metadata."""
         given = validated(bodies.UpdateSerializer, request.data)
-        if not request.data:
+        if not given:
             raise ValidationError({"text": ["Send text or metadata, or both."]})
         change = memories.Change(memory_id, **given)
         self.refuse_others(memory_id)

@@ -98,7 +98,7 @@ def test_an_update_that_cannot_be_mapped_says_why(call: Call, memory: str) -> No
         ("POST", ADDING, {**ADD, "immutable": True}, ["immutable: Unknown field"]),
         ("POST", ADDING, {**ADD, "infer": "no"}, ["infer", "true or false"]),
         ("POST", ADDING, {**ADD, "timestamp": 10**15}, ["timestamp", "seconds"]),
-        ("POST", ADDING, {**ADD, "metadata": []}, ["metadata"]),
+        ("POST", ADDING, {**ADD, "metadata": [1]}, ["metadata"]),
         ("POST", ADDING, {**ADD, "filters": {"x": "y"}}, ["filters", "x"]),
         ("POST", ADDING, {**ADD, "messages": ["x"]}, ["messages", "object"]),
         (

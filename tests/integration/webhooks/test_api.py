@@ -65,7 +65,6 @@ def test_an_endpoint_is_created_and_its_secret_told_once(manager: APIClient) -> 
         ({"url": "https://a.example:25/"}, "url", "port 443"),
         ({"url": URL, "event_types": ["exploded"]}, "event_types", "Choose one of alert.opened, "),
         ({"url": URL, "event_types": "alert.opened"}, "event_types", "Send a list"),
-        ({"url": URL, "alert_kinds": []}, "alert_kinds", "empty"),
         ({"url": URL, "least_severity": "bad"}, "least_severity", "info, warning, critical"),
         ({"url": URL, "secret": "whsec_AAAA"}, "secret", "Unknown field"),
         ({"url": URL, "enabled": False}, "enabled", "Unknown field"),
