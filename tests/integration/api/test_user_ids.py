@@ -84,21 +84,6 @@ def test_an_id_in_every_kind_of_path(workspace: Workspace, user_id: str) -> None
     assert api.get(path).status_code == 404
 
 
-@pytest.mark.parametrize("user_id", ["名" * 256, "https://idp.example.com/a b?c"])
-def test_the_download_of_all_data_has_a_name_that_file_systems_take(
-    live_database: str, workspace: Workspace, user_id: str
-) -> None:
-    create_user(workspace, user_id, metadata=None)
-    api = new_client(workspace, Scope.READ, Scope.MANAGE)
-
-    access: Any = api.get(f"/v1/users/{quote(user_id, safe='')}/subject-access/")
-
-    assert access.status_code == 200
-    list(access.streaming_content)
-    assert len(_file_name(access).encode()) <= 255
-    assert not _UNUSABLE.search(_file_name(access))
-
-
 def _file_name(response: Any) -> str:
     found = re.search(r"filename(?:\*=utf-8''|=\")([^\"]+)", response["Content-Disposition"])
     assert found is not None

@@ -7,6 +7,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 from cryptography.fernet import Fernet
@@ -294,3 +295,19 @@ def test_staff_who_may_see_all_of_it_get_it_and_it_is_noted(
     assert noted.object_repr == f"user {user.public_id}"
     page = client.get(reverse("admin:memory_memoryuser_change", args=[user.pk]))
     assert f'href="{url}"' in page.content.decode()
+
+
+@pytest.mark.parametrize("user_id", ["名" * 256, "https://idp.example.com/a b?c"])
+def test_the_zip_has_a_name_that_file_systems_take(
+    live_database: str, workspace: Workspace, user_id: str
+) -> None:
+    create_user(workspace, user_id, metadata=None)
+    manager = new_client(workspace, Scope.READ, Scope.MANAGE)
+
+    answer: Any = manager.get(f"/v1/users/{quote(user_id, safe='')}/subject-access/")
+
+    assert answer.status_code == 200
+    list(answer.streaming_content)
+    name = unquote(answer["Content-Disposition"].partition("filename")[2].split("''")[-1])
+    assert len(name.encode()) <= 255
+    assert not set("\\/:*?<>|") & set(name)
