@@ -165,8 +165,8 @@ def test_an_edit_reads_empty_options_as_not_given(
     [
         f"{ENTRIES}?after=&kind=&session_id=&page_size=&cursor=",
         "/v1/users/ada/manifest/?as_of=&by=",
-        "/v1/users/ada/alerts/?state=&severity=&as_of=&after=&wait=&cursor=&page_size=",
-        "/v1/alerts/?after=&wait=&cursor=",
+        "/v1/users/ada/alerts/?state=&severity=&as_of=&cursor=&page_size=",
+        "/v1/alerts/?as_of=&cursor=",
         "/v1/users/ada/runs/?kind=&status=",
         "/v1/users/?cursor=&page_size=",
     ],

@@ -418,7 +418,6 @@ def test_of_an_empty_log_there_is_nothing_to_tell(user: MemoryUser, context: Con
         ({"tokens": 100_001}, "tokens"),
         ({"tokens": "100"}, "tokens"),
         ({"query": "x" * 10_001}, "query"),
-        ({"query": None}, "query"),
         ({"top_k": 3}, "top_k"),
         ({"as_of": "v9"}, "as_of"),
     ],

@@ -191,7 +191,7 @@ def test_the_clock_of_a_query_can_be_set(api: APIClient, say: Say, work: Work) -
     assert ask(api, work, "len(trips)", at="0001-01-01") == 1
 
 
-@pytest.mark.parametrize("as_of", ["0", "3", "v0", "v9", "yesterday", "", "2026-13-01T00:00:00Z",
+@pytest.mark.parametrize("as_of", ["0", "3", "v0", "v9", "yesterday", "2026-13-01T00:00:00Z",
                                    "2020-01-01T00:00:00", "2020-01-01T00:00:00Z",
                                    "2999-01-01T00:00:00Z", "-1", "9" * 30])  # fmt: skip
 def test_a_moment_that_was_never_known_is_refused(api: APIClient, say: Say, as_of: str) -> None:
@@ -200,7 +200,7 @@ def test_a_moment_that_was_never_known_is_refused(api: APIClient, say: Say, as_o
     for answer in (
         api.get(f"{USER}state/", {"as_of": as_of}),
         api.get(f"{USER}diff/", {"since": as_of}),
-        api.post(f"{USER}query/", {"code": "1", "as_of": as_of or " "}),
+        api.post(f"{USER}query/", {"code": "1", "as_of": as_of}),
     ):
         # For a well-formed moment, the answer is that it does not exist.
         assert answer.status_code in (400, 404)

@@ -939,7 +939,6 @@ class TestOwn:
             {"constraint": "../x.py", "source": "1"},
             {"constraint": "domains/home/state.py", "source": "1"},
             {"constraint": "constraints/X.py", "source": "1"},
-            {"constraint": "constraints/x.py", "source": ""},
             {"constraint": "constraints/x.py", "source": "#" * 65537},
             {"constraint": "constraints/x.py", "source": 5},
         ],
