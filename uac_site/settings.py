@@ -247,6 +247,7 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_NAME_OVERRIDES": {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
+        "EntryStatusEnum": [(name, name) for name in ("current", "replaced", "retired")],
         "ByEnum": "memory.models.log.By",
         "CompleteByEnum": "memory.api.completing.CHOICES",
         "EntryKindEnum": "memory.models.log.EntryKind",
