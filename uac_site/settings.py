@@ -254,6 +254,7 @@ SPECTACULAR_SETTINGS = {
         "NewEntryKindEnum": "memory.api.entry_serializers.APPENDED_KINDS",
         "RunKindEnum": "memory.models.runs.RunKind",
         "RunOutcomeEnum": "memory.models.runs.RunOutcome",
+        "RunStatusEnum": "memory.models.runs.RunStatus",
         "StructureStateEnum": "memory.work.lanes.LaneState",
         "AlertKindEnum": "memory.models.alerts.AlertKind",
         "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",

@@ -49,7 +49,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
     when_empty = "No alerts have been opened and no entries have been rejected yet."
     fields = [
-        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "entries"),
+        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "named_entries"),
     ]
 
     actor_name = column("actor", inline, "actor", "actor")
@@ -65,7 +65,7 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
         return link(event.alert, shortened(str(event.alert)))
 
     @admin.display(description="entries")
-    def entries(self, event: AlertEvent) -> str:
+    def named_entries(self, event: AlertEvent) -> str:
         named = entry_events.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
         rows = [

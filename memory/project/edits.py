@@ -327,8 +327,9 @@ def _build(class_: type[Any], arguments: Mapping[str, object], where: str) -> An
             if name == "fields" and class_ is DefineClass:
                 read = _specs
             is_optional = attribute.default is not dataclasses.MISSING
-            if is_optional and name != "default" and arguments[name] in (None, "", [], {}):
-                continue  # as if it were not given; a field's default may well be empty
+            may_be_empty = name in ("default", "original")
+            if is_optional and not may_be_empty and arguments[name] in (None, "", [], {}):
+                continue  # as if it were not given
             values[name] = read(arguments[name], f"{where}.{name}")
         elif attribute.default is dataclasses.MISSING:
             raise EditError("malformed", f"{where}.{name} is missing")

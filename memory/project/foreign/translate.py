@@ -21,6 +21,7 @@ from memory.project.names import (
 )
 from memory.project.outline import REQUIRED
 from memory.project.types import (
+    ANY,
     NONE,
     UNKNOWN,
     ListOf,
@@ -289,6 +290,8 @@ class _Translation:
         try:
             declared = parse_type(annotation)
         except EditError:
+            return type_
+        if ANY in parts(declared):
             return type_
         classes = {
             self.graph.classes[number].name: (number, name)

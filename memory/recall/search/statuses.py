@@ -123,7 +123,7 @@ class Statuses:
 
     def of(self, entries: Iterable[LogEntry]) -> dict[int, EntryStatus]:
         """Return the statuses of these entries by their numbers, leaving out those without one."""
-        entries = list(entries)
+        entries = [entry for entry in entries if entry.redacted_at is None]
         statements = [entry for entry in entries if entry.kind in STATEMENTS]
         records = [entry for entry in entries if entry.kind == EntryKind.RECORD]
         return {**self._of_statements(statements), **self._of_records(records)}

@@ -147,7 +147,7 @@ def test_two_workspaces_may_have_users_of_the_same_id(api: APIClient, user: Memo
 
 
 # A key for certain users sees only a part of these lists.
-LISTS = ("/v1/users/", "/v1/alerts/", "/v1/backtests/", "/v1/paused-constraints/")
+LISTS = ("/v1/users", "/v1/alerts", "/v1/backtests", "/v1/paused-constraints")
 
 
 # -- Keys for certain users ----------------------------------------------------------------------

@@ -38,6 +38,7 @@ RESTS_ON: dict[str, Any] = {
     "count": 2,
     "records": [COLUMNS],
     "collections": [],
+    "set_aside": [],
 }
 VALUE: dict[str, Any] = {"value": 2, "type": "int", "evidence": RESTS_ON}
 ANSWER: dict[str, Any] = {

@@ -64,7 +64,11 @@ QUERIES: dict[str, tuple[str, list[str]]] = {
     "print(1": ("user_error", ["SyntaxError", "never closed"]),
     "'''": ("user_error", ["SyntaxError", "unterminated"]),
     "if 1:\n1": ("user_error", ["SyntaxError", "indented block"]),
-    "return 1": ("user_error", ["SyntaxError", "outside function"]),
+    "if 1:\n    return 1": ("user_error", ["NoValueError", "last statement"]),
+    "# nothing": ("user_error", ["NoValueError", "no value"]),
+    "\n\n": ("user_error", ["NoValueError", "empty"]),
+    "pass": ("user_error", ["NoValueError", "no value"]),
+    "print(1)": ("user_error", ["NoValueError", "no value"]),
     "\x0c1": ("user_error", ["SyntaxError", "U+000C"]),
     "\u200b1": ("user_error", ["SyntaxError", "U+200B"]),
     "'\\N{NO SUCH}'": ("user_error", ["SyntaxError", "unknown Unicode character name"]),
@@ -144,14 +148,6 @@ def test_a_query_that_fails_says_why(api: APIClient, code: str) -> None:
     assert (run.status, run.outcome, run.output) == (RunStatus.DONE, outcome, None)
     assert everything_but_runs() == before
     answered(api)
-
-
-@pytest.mark.parametrize("code", ["# nothing", "   ", "pass", "n = 1", "\n\n"])
-def test_a_query_without_an_expression_has_the_value_none(api: APIClient, code: str) -> None:
-    response = api.post(f"{USER}query/", {"code": code})
-
-    assert (response.status_code, response.data["value"]) == (200, None)
-    assert response.data["type"] == "NoneType"
 
 
 @pytest.mark.parametrize(

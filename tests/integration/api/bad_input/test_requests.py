@@ -78,7 +78,6 @@ def test_another_workspaces_user_is_answered_like_none(
         "nothing/",
         "user",
         "users/ada/entry",
-        "users//entries",
         "users/../ada/",
         "users/ada/entries/abc/",
         "users/ada/entries/-1/",
