@@ -34,7 +34,7 @@ class SelectionSerializer(StrictSerializer):
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         required=False,
-        allow_empty=False,
+        min_length=1,
         max_length=MAX_ENTRIES,
         help_text="The numbers of the entries to reopen.",
     )
