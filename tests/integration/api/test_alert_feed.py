@@ -159,6 +159,7 @@ def test_values_set_aside_are_told_with_their_fields_and_fix(
     assert answer["rejected"] == []
 
 
+@pytest.mark.django_db
 def test_an_entry_that_is_not_rejected_any_more_is_not_named(
     api: APIClient, user: MemoryUser
 ) -> None:

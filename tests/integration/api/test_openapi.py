@@ -128,6 +128,7 @@ def test_every_operation_has_an_example_that_holds() -> None:
             hold(example, schema, document)
 
 
+@pytest.mark.django_db
 def test_an_empty_page_of_alerts_is_what_the_document_says(api: APIClient) -> None:
     page = api.get("/v1/alerts/").data
 
