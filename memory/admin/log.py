@@ -64,7 +64,8 @@ class LogChangeList(SteadyChangeList):
         super().get_results(request)
         by_user = defaultdict[MemoryUser, list[LogEntry]](list)
         for entry in self.result_list if self.query else ():
-            by_user[entry.user].append(entry)
+            if entry.redacted_at is None:
+                by_user[entry.user].append(entry)
         if len(by_user) <= MAX_USERS:
             for user, entries in by_user.items():
                 found = Statuses(user).of(entries)
@@ -164,7 +165,8 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="status")
     def still_holds(self, entry: LogEntry) -> str:
-        status = Statuses(entry.user).of([entry]).get(entry.seq)
+        found = Statuses(entry.user).of([entry]) if entry.redacted_at is None else {}
+        status = found.get(entry.seq)
         if status is None:
             return NOTHING
         by = links_to_entries(entry.user, [status.by]) if status.by is not None else ""

@@ -122,8 +122,11 @@ class Statuses:
         self._up_to = then.seq if then else None
 
     def of(self, entries: Iterable[LogEntry]) -> dict[int, EntryStatus]:
-        """Return the statuses of these entries by their numbers, leaving out those without one."""
-        entries = [entry for entry in entries if entry.redacted_at is None]
+        """Return the statuses of these entries by their numbers, leaving out those without one.
+
+        None of them may be redacted.
+        """
+        entries = list(entries)
         statements = [entry for entry in entries if entry.kind in STATEMENTS]
         records = [entry for entry in entries if entry.kind == EntryKind.RECORD]
         return {**self._of_statements(statements), **self._of_records(records)}
