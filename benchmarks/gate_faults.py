@@ -29,7 +29,7 @@ def faults_that_the_gate_finds(
 ) -> set[Any]:
     """Return the same as `faults`, but as found by the gate's check that nothing is lost."""
     from memory.project import EditError, Project, RecordEntry, apply, compile_record
-    from workers.checkpointing.no_loss import losses
+    from workers.gate.lost_records import losses
 
     def records(those: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Any]]:
         for row in those:  # each row gets its own project, since a key may occur twice

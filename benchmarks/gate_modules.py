@@ -78,7 +78,7 @@ def check_module(
 
 def find_changes(state: State, source: str) -> list[str]:
     """Return where the project differs from the result of executing the module."""
-    from workers.checkpointing.repairs import repair
+    from workers.repairs.repair import repair
 
     expected, why = executed(repair(source).source)
     return [f"does not execute: {why}"] if expected is None else compared(state, expected)

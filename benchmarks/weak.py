@@ -44,7 +44,7 @@ from tests.llm_server import KEY, Request, Said, llm_server
 
 if TYPE_CHECKING:
     from memory.models import Workspace
-    from workers.checkpointing.grounding import Source
+    from workers.grounding.values_in_entries import Source
 
 SEED = 20260301
 # Matches sentences that the recorded model wrote before its facts, such as "The current date is
@@ -188,7 +188,7 @@ def recorded_sessions(
     conversations: Sequence[Mapping[str, Any]], limit: int | None = None
 ) -> Iterator[tuple[list["Source"], list[str]]]:
     """Yield the messages of each session, and the facts in it; `limit` is per conversation."""
-    from workers.checkpointing.grounding import Source
+    from workers.grounding.values_in_entries import Source
 
     known = read_facts()
     for one in conversations:
@@ -212,7 +212,7 @@ def true_facts(limit: int | None) -> tuple[list[Row], dict[str, Any]]:
 
     Also check random snippets of messages against random other messages.
     """
-    from workers.checkpointing.wording import Wording
+    from workers.grounding.wording_in_entries import Wording
 
     zone = zoneinfo.ZoneInfo("UTC")
     chance = random.Random(SEED)

@@ -86,7 +86,7 @@ EXTENDED = {
         "tests/integration/admin/test_scale.py",
         "tests/integration/authoring/test_prompts.py::test_fifty_times_the_history",
         "tests/integration/authoring/test_prompts.py::test_nothing_that_is_much",
-        "tests/integration/checkpointing/test_large.py",
+        "tests/integration/commits/test_large.py",
         "tests/integration/export/test_git.py",
         "tests/integration/export/test_round_trip.py::test_a_large_project",
         "tests/integration/export/test_round_trip.py::test_states_that_a_model",

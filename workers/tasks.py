@@ -19,9 +19,10 @@ from memory.temporal import history, states
 from memory.work import leases, runs
 from workers import merging
 from workers.authoring import answering, completing, lane
-from workers.checkpointing import imports, proposals, records, redactions, workspace_constraints
+from workers.commits import imports, proposals, redactions, typed_entries
 from workers.delivery import delivering, mailing
 from workers.execution import backtesting, constraints, forecasting, queries
+from workers.gate import workspace_constraints
 from workers.service import dispatching, hosting
 
 logger = structlog.get_logger(__name__)
@@ -50,7 +51,7 @@ def dispatch() -> None:
 @shared_task(name="workers.tasks.checkpoint_records")
 def checkpoint_records(user_pk: int) -> None:
     """Compile the user's pending typed entries into the next checkpoint."""
-    records.checkpoint_pending(user_pk)
+    typed_entries.checkpoint_pending(user_pk)
 
 
 @shared_task(name="workers.tasks.redact")

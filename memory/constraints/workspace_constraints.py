@@ -1,7 +1,7 @@
 """Workspace constraints: written once, judged, approved, and run for all users they apply to.
 
 Once written, a version never changes. A worker judges it
-(`workers/checkpointing/workspace_constraints.py`), and somebody with the permission to approve
+(`workers/gate/workspace_constraints.py`), and somebody with the permission to approve
 versions approves it, which makes it live. It then runs for the constraint's rollout percentage of
 users, provided that their projects have the classes and fields it needs
 (`memory.constraints.applicability`). Any change to the set of constraints that run for a user

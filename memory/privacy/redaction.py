@@ -4,7 +4,7 @@ In one transaction, the content of the entries and of all entries derived from t
 an entry recording the redaction is appended to the log. From then on, the user's newest version is
 withheld, since it may contain redacted content, and workers that may have read that content lose
 their claims. A worker then creates a version without the content
-(`workers/checkpointing/redactions.py`) and, in the transaction that makes this version the newest,
+(`workers/commits/redactions.py`) and, in the transaction that makes this version the newest,
 removes all derived copies (`memory.privacy.forgetting`).
 """
 

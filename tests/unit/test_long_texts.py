@@ -22,9 +22,9 @@ from memory.recall.search.followups import Turn, understand
 from memory.recall.search.utterances import Utterance
 from memory.recall.search.words import terms
 from sandbox_image.uac import protocol
-from workers.checkpointing.grounding import Claim, Source, ungrounded
-from workers.checkpointing.repairs import repair
-from workers.checkpointing.words import names_one_of
+from workers.grounding.content_words import names_one_of
+from workers.grounding.values_in_entries import Claim, Source, ungrounded
+from workers.repairs.repair import repair
 
 SHORT, LONG = 4_000, 16_000
 # From one size to the next, linear time grows by 4, quadratic time by 16.

@@ -36,9 +36,9 @@ from workers.authoring.predicted_numbers import edit_calls
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
 from workers.authoring.tools import EDITS, object_schema, text_schema
-from workers.checkpointing.findings import Finding
-from workers.checkpointing.grounding import Source, claims_of, ungrounded
-from workers.checkpointing.wording import unsaid_texts
+from workers.findings import Finding
+from workers.grounding.values_in_entries import Source, claims_of, ungrounded
+from workers.grounding.wording_in_entries import unsaid_texts
 from workers.llm.interface import PromptTooLong, RequestRejected, Tool, ToolCall, Truncated
 
 logger = structlog.get_logger(__name__)

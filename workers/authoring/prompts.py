@@ -8,7 +8,7 @@ from typing import Any
 
 from memory.models import LogEntry, MemoryUser, Run
 from memory.models.log import EntryKind
-from workers.checkpointing.findings import Finding
+from workers.findings import Finding
 
 # Limits on what the model is shown of an alert: characters of its message, and days on which the
 # alert changes.

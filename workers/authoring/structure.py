@@ -29,8 +29,8 @@ from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
 from workers.authoring.settling import NotSettled
 from workers.authoring.tools import TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
-from workers.checkpointing.coverage import uncovered
-from workers.checkpointing.mutants import BLOCKING_ONCE
+from workers.gate.constraint_mutants import BLOCKING_ONCE
+from workers.gate.entry_coverage import uncovered
 from workers.llm.interface import ToolCall
 
 logger = structlog.get_logger(__name__)

@@ -27,12 +27,12 @@ from memory.project.apply import collection_for
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
 from memory.recall.search.words import STOP_WORDS
-from workers.checkpointing.apart import FIX, TOO_MUCH
-from workers.checkpointing.citations import TooMuchCited, read_sources
-from workers.checkpointing.grounding import words_of
-from workers.checkpointing.repairs import repair_constraint
-from workers.checkpointing.words import names_one_of
+from workers.gate.cited_entries import TooMuchCited, read_sources
+from workers.grounding.content_words import names_one_of
+from workers.grounding.separate_process import FIX, TOO_MUCH
+from workers.grounding.values_in_entries import words_of
 from workers.policy.checks import check_policy
+from workers.repairs.repair import repair_constraint
 
 # Limits on what is shown in the result of one tool call.
 MAX_CHARACTERS = 8000

@@ -24,7 +24,7 @@ from memory.users import create_user
 from tests.conftest import finish_work
 from tests.integration.admin.conftest import act, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nobody_waits")]
 

@@ -21,7 +21,7 @@ from memory.privacy import redaction
 from memory.work import runs
 from tests.factories import make_run
 from tests.integration.admin.conftest import page_url, shown, text_of
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from workers import tasks
 
 pytestmark = pytest.mark.django_db

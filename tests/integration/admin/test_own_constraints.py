@@ -18,7 +18,7 @@ from memory.models.log import EntryKind
 from memory.models.runs import RunKind, RunTrigger
 from memory.privacy import redaction
 from tests.integration.admin.conftest import shown, text_of
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nobody_waits")]
 

@@ -30,7 +30,7 @@ from memory.privacy import redaction
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from memory.recall.search.followups import MAX_CHARACTERS, MAX_TURNS
 from memory.users import create_user
 from memory.work import runs
 from tests.conftest import finish_work, new_client
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from tests.llm_server import (
     KEY,
     LlmServer,

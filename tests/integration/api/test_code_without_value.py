@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from memory.models import MemoryUser, Run
 from tests.integration.admin.conftest import shown
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db
 

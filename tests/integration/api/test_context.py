@@ -19,7 +19,7 @@ from memory.recall.context import PREAMBLE
 from memory.recall.tokens import tokens_in
 from memory.users import create_user
 from tests.conftest import finish_work, new_client
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from memory.admission import request_slots, usage
 from memory.models import MemoryUser, Run
 from memory.work import hints
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db
 

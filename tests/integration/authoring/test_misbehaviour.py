@@ -49,7 +49,7 @@ from tests.llm_server import (
 from tests.steps import append_texts, head_of
 from workers.authoring.settling import MAX_SUSPECTS
 from workers.authoring.workbench import ToolFailed, Workbench
-from workers.checkpointing import citations
+from workers.gate import cited_entries
 
 pytestmark = pytest.mark.django_db
 
@@ -510,8 +510,8 @@ def test_deletion_that_cites_more_text_than_is_read_is_refused_unread(
     # Given a rule, and long entries, all of which speak of it
     work(edits(TRIP, trip(fact), constraint(written())), finishes())
     seqs = say(*["I need no warning of trips any more. " * 10] * 5, kind=EntryKind.FACT)
-    monkeypatch.setattr(citations, "MAX_CITED_CHARACTERS", 1849)
-    monkeypatch.setattr(citations, "Source", lambda *what: pytest.fail("it was read"))
+    monkeypatch.setattr(cited_entries, "MAX_CITED_CHARACTERS", 1849)
+    monkeypatch.setattr(cited_entries, "Source", lambda *what: pytest.fail("it was read"))
     # When a model deletes the rule and cites them all, it is told to cite less
     delete = {"op": "delete_constraint", "name": "soon", "sources": seqs}
     user.refresh_from_db()

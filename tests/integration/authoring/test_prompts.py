@@ -14,7 +14,7 @@ from tests.integration.authoring.conftest import Say, Work, asked, edits, finish
 from tests.llm_server import called
 from tests.steps import settle_records
 from workers.authoring import prompts
-from workers.checkpointing.findings import Verdict
+from workers.findings import Verdict
 
 pytestmark = pytest.mark.django_db
 

@@ -48,7 +48,7 @@ from memory.users import create_user
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.admin.conftest import _populate
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from tests.integration.redaction.conftest import found
 from workers import tasks
 

@@ -16,11 +16,11 @@ from memory.models.log import EntryKind, Outcome
 from memory.models.runs import RunKind, RunTrigger
 from memory.operations.verification import problems
 from memory.work import runs
-from tests.integration.checkpointing.conftest import Records
+from tests.integration.commits.conftest import Records
 from tests.integration.imports.conftest import Import, report
 from workers import tasks
-from workers.checkpointing import gate
-from workers.checkpointing.findings import Verdict
+from workers.findings import Verdict
+from workers.gate import judging
 from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import FOREIGN_LIMITS
 
@@ -459,7 +459,7 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
     import_files: Import, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given somebody who writes between the gate and the commit,
-    real = gate.judge
+    real = judging.judge
     wrote: list[LogEntry] = []
 
     def judge(*args: Any, **options: Any) -> Verdict:
@@ -469,7 +469,7 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
             )
         return real(*args, **options)
 
-    monkeypatch.setattr(gate, "judge", judge)
+    monkeypatch.setattr(judging, "judge", judge)
     # when a project is imported, then it cites the entry that is its own.
     import_files(MODULE)
     entry = LogEntry.objects.get(user=user, source="import")

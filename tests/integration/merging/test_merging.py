@@ -46,7 +46,7 @@ from memory.work import lanes, leases, runs
 from tests.conftest import new_client
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from tests.integration.merging.conftest import contents
 from workers import merging as worker
 from workers import tasks

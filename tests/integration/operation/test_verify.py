@@ -15,7 +15,7 @@ from memory.log import Draft
 from memory.models import MemoryUser
 from memory.models.log import EntryKind
 from memory.privacy import redaction
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from tests.services import SERVICES
 from workers import tasks
 

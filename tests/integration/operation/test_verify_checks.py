@@ -21,7 +21,7 @@ from memory.users import create_user
 from tests.conftest import cloned_database
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from tests.integration.operation.test_verify import tamper_with, verify
 from workers import tasks
 

@@ -34,7 +34,7 @@ from memory.users import UserExists, create_user
 from memory.work import lanes, runs
 from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.integration.checkpointing.conftest import append, checkpoint, trip
+from tests.integration.commits.conftest import append, checkpoint, trip
 from tests.integration.time.test_backtest import END, passed, person, rental, say
 from tests.integration.webhooks.conftest import allowed_here, endpoint_at, send, told
 from tests.rivals import Act, at_once

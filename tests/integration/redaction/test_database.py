@@ -13,7 +13,7 @@ from memory.models import Blob, Checkpoint, MemoryUser
 from memory.models.log import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from workers import tasks
 
 pytestmark = pytest.mark.django_db

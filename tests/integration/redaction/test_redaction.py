@@ -40,7 +40,7 @@ from memory.temporal import rollback
 from memory.work import runs
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
 from workers import tasks
-from workers.checkpointing import gate
+from workers.gate import judging
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
@@ -466,7 +466,7 @@ def test_a_checkpoint_of_the_entry_that_is_being_made_loses(
 ) -> None:
     """If an entry is redacted while the gate judges its batch, that version never comes."""
     say("Medication", "aspirin", name="Aspirin", dose=1)
-    judge = gate.judge
+    judge = judging.judge
 
     def judge_slowly(*args: Any, **kwargs: Any) -> Any:
         verdict = judge(*args, **kwargs)
@@ -474,7 +474,7 @@ def test_a_checkpoint_of_the_entry_that_is_being_made_loses(
             redact(user, 2)
         return verdict
 
-    monkeypatch.setattr(gate, "judge", judge_slowly)
+    monkeypatch.setattr(judging, "judge", judge_slowly)
     say("Medication", "b", name=MARKER, dose=2)
     work()
 
@@ -614,12 +614,12 @@ def test_while_the_project_cannot_be_loaded_nothing_is_told_and_it_is_tried_agai
     redact(user, secret)
 
     def broken(*_: Any, **__: Any) -> Any:
-        raise gate.GateUnavailable("no sandbox can be had")
+        raise judging.GateUnavailable("no sandbox can be had")
 
     with monkeypatch.context() as patch:
-        patch.setattr(gate, "judge", broken)
+        patch.setattr(judging, "judge", broken)
         before = timezone.now()
-        with pytest.raises(gate.GateUnavailable):
+        with pytest.raises(judging.GateUnavailable):
             tasks.redact(user.pk)
 
     assert api.get(f"{USER}state/").status_code == 503

@@ -28,10 +28,10 @@ from tests.edits import rename_field
 from tests.factories import redacted
 from tests.integration.alerts.test_duplicates import OURS
 from tests.integration.alerts.test_life import finding, run_finds
-from tests.integration.checkpointing.conftest import BUDGET, BUDGET_TESTS, trip
+from tests.integration.commits.conftest import BUDGET, BUDGET_TESTS, trip
 from tests.steps import not_none
 from workers import tasks
-from workers.checkpointing import gate
+from workers.gate import judging
 
 pytestmark = pytest.mark.django_db
 
@@ -504,7 +504,7 @@ def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
     """Given a batch at the gate, when the head is restored, then it is built again on that."""
     say("Rome")
     say("Oslo")
-    judge = gate.judge
+    judge = judging.judge
     restored: list[int] = []
 
     def judge_slowly(*args: Any, **kwargs: Any) -> Any:
@@ -514,7 +514,7 @@ def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
             restored.append(answer.data["version"])
         return verdict
 
-    monkeypatch.setattr(gate, "judge", judge_slowly)
+    monkeypatch.setattr(judging, "judge", judge_slowly)
     bonn = {"kind": "record", **trip("Bonn", key="bonn", cost=1, on="2026-07-01")}
     api.post(f"{USER}entries/", {"entries": [bonn]})
     tasks.checkpoint_records(user.pk)

@@ -28,8 +28,8 @@ from tests.properties import examples
 from tests.steps import not_none
 from tests.unit.project.strategies import histories, statements
 from workers import tasks
-from workers.checkpointing import gate
-from workers.checkpointing.findings import Verdict
+from workers.findings import Verdict
+from workers.gate import judging
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +44,7 @@ def gate_that_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The tests are about which entries a state holds.
     """
-    monkeypatch.setattr(gate, "judge", lambda *_: Verdict())
+    monkeypatch.setattr(judging, "judge", lambda *_: Verdict())
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from django.test import override_settings
 from memory.constraints import constraint_library
 from memory.models import Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
 from tests.integration.work.test_workspace_constraints import CHECKS
-from workers.checkpointing.workspace_constraints import judge
+from workers.gate.workspace_constraints import judge
 
 
 @pytest.mark.parametrize("name", constraint_library.names())

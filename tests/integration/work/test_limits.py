@@ -14,7 +14,7 @@ from memory.users import create_user
 from memory.workspace_settings.sandbox_limits import LIMITS, effective
 from memory.workspaces import create_key
 from tests.integration.admin.conftest import page_url, shown
-from tests.integration.checkpointing.conftest import trip
+from tests.integration.commits.conftest import trip
 from tests.integration.sandbox.containers import Containers
 from tests.steps import not_none
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
 from memory.work import runs
 from tests.factories import make_checkpoint, store_files
-from tests.integration.checkpointing.conftest import Append, checkpoint, trip
+from tests.integration.commits.conftest import Append, checkpoint, trip
 from tests.integration.work.test_workspace_constraints import (
     PATH,
     SOURCE,

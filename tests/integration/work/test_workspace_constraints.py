@@ -38,8 +38,8 @@ from memory.recall import retrieval
 from memory.users import create_user
 from tests.steps import append_records, head_of, not_none
 from workers import tasks
-from workers.checkpointing import workspace_constraints as judging
 from workers.execution import constraints
+from workers.gate import workspace_constraints as judging
 from workers.sandbox import runner
 from workers.sandbox.interface import SandboxError
 from workers.service import dispatching

@@ -24,7 +24,7 @@ from uac_site.demo.recorded_model import (
     recordings,
 )
 from workers.authoring import memorize, prompts, tools
-from workers.checkpointing.grounding import Source, claims_of, ungrounded
+from workers.grounding.values_in_entries import Source, claims_of, ungrounded
 
 USER = MemoryUser(time_zone=person.TIME_ZONE)
 MARCH = datetime.datetime(2026, 3, 30, 9, tzinfo=datetime.UTC)

@@ -3,7 +3,7 @@
 import json
 
 from memory.project import RecordId
-from workers.checkpointing.findings import MAX_FINDINGS, Check, Finding, Verdict
+from workers.findings import MAX_FINDINGS, Check, Finding, Verdict
 from workers.sandbox.results import UserError
 
 WRONG = Finding(

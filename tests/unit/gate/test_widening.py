@@ -4,7 +4,7 @@ import pytest
 
 from memory.project import Outline
 from tests.unit.project.support import define, project_with
-from workers.checkpointing.type_check import widening
+from workers.gate.type_errors import widening
 
 FIELDS = {"to": "str", "cost": "int", "ends_on": "datetime.date", "rating": "int | None"}
 

@@ -14,8 +14,8 @@ import pytest
 from benchmarks.harness import data_file, require_data
 from benchmarks.weak import PREAMBLE, recorded_sessions
 from memory.project import RecordId
-from workers.checkpointing.grounding import Claim, Source, ungrounded
-from workers.checkpointing.wording import Wording
+from workers.grounding.values_in_entries import Claim, Source, ungrounded
+from workers.grounding.wording_in_entries import Wording
 
 FILES = ("locomo.json", "locomo_facts.json")
 

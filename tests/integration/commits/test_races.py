@@ -1,0 +1,146 @@
+"""Races for the head: the rival's write is injected at the very line where it hurts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from memory import checkpoints, log
+from memory.checkpoints import HeadMoved
+from memory.models import Checkpoint, Lane, MemoryUser, Run
+from memory.models.runs import RunKind, RunTrigger
+from memory.models.users import LaneName
+from memory.operations.verification import problems
+from memory.work import runs
+from tests.integration.alerts.test_life import finding, record, run_finds
+from tests.integration.commits.conftest import Append, Records, trip
+from tests.steps import head_of, propose
+from workers import tasks
+from workers.commits import typed_entries
+
+pytestmark = pytest.mark.django_db
+
+Note = Callable[[], object]
+Rivals = Callable[[list[Note]], None]
+
+
+@pytest.fixture
+def before_each_commit(monkeypatch: pytest.MonkeyPatch) -> Rivals:
+    """Let rivals act, one before each commit, between judgement and compare-and-set."""
+
+    def arrange(rivals: list[Note]) -> None:
+        real = checkpoints.commit
+
+        def commit(*arguments: Any) -> Checkpoint:
+            if rivals:
+                rivals.pop(0)()
+            return real(*arguments)
+
+        monkeypatch.setattr(checkpoints, "commit", commit)
+
+    return arrange
+
+
+@pytest.fixture
+def rival(user: MemoryUser) -> Note:
+    """Propose a note, which is accepted: the head moves."""
+
+    def act() -> None:
+        note = {"op": "note", "text": "from a rival", "sources": [1]}
+        assert propose(MemoryUser.objects.get(pk=user.pk), note).outcome == "ok"
+
+    return act
+
+
+def test_the_loser_of_a_race_builds_again_on_the_new_head(
+    user: MemoryUser, append: Append, fields_of: Records, before_each_commit: Rivals, rival: Note
+) -> None:
+    append(trip(key="a"), trip("Oslo", key="b"))
+    before_each_commit([rival])
+
+    tasks.checkpoint_records(user.pk)
+
+    assert list(fields_of("travel.trips")) == ["a", "b"]
+    assert len(fields_of("notes.notes")) == 1
+    head = head_of(user)
+    assert (head.version, head.origin) == (2, "records")
+    assert log.coverage(user).covered == 2
+    assert list(problems(user)) == []
+
+
+def test_who_always_loses_gives_up_for_now_and_loses_nothing(
+    user: MemoryUser, append: Append, fields_of: Records, before_each_commit: Rivals, rival: Note
+) -> None:
+    append(trip(key="a"))
+    # Each rival's own commit takes the next one from the list, so none acts for it.
+    before_each_commit([rival, lambda: None, rival, lambda: None, rival, lambda: None])
+
+    with pytest.raises(HeadMoved):
+        tasks.checkpoint_records(user.pk)
+
+    lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+    assert "HeadMoved" in lane.last_error
+    assert lane.due_at is not None
+    assert log.coverage(user).pending == 1
+
+    Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now())
+    tasks.checkpoint_records(user.pk)
+    assert list(fields_of("travel.trips")) == ["a"]
+    assert list(problems(user)) == []
+
+
+def test_a_worker_whose_lease_was_taken_writes_nothing(
+    user: MemoryUser, append: Append, before_each_commit: Rivals
+) -> None:
+    append(trip(key="a"))
+
+    def successor() -> None:
+        lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
+        Lane.objects.filter(pk=lane.pk).update(
+            token=lane.token + 1, lease_owner="another", lease_expires_at=None
+        )
+
+    before_each_commit([successor])
+    tasks.checkpoint_records(user.pk)
+
+    assert not Checkpoint.objects.filter(user=user).exists()
+    assert log.coverage(user).pending == 1
+    tasks.checkpoint_records(user.pk)
+    assert log.coverage(user).covered == 1
+    assert Checkpoint.objects.filter(user=user).count() == 1
+
+
+def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
+    user: MemoryUser,
+    append: Append,
+    fields_of: Records,
+    before_each_commit: Rivals,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # On a slow machine the time slice would end after the first checkpoint.
+    monkeypatch.setattr(typed_entries, "TURN_SECONDS", 600.0)
+    append(trip(key="a"))
+
+    before_each_commit([lambda: append(trip("Oslo", key="b"))])
+
+    tasks.checkpoint_records(user.pk)
+
+    assert list(fields_of("travel.trips")) == ["a", "b"]
+    assert Checkpoint.objects.filter(user=user).count() == 2
+    assert Lane.objects.get(user=user, name=LaneName.RECORDS).due_at is None
+
+
+def test_a_waiting_run_of_the_constraints_moves_on_to_the_newer_version(
+    user: MemoryUser, checkpoint: Append
+) -> None:
+    checkpoint(trip(key="a"))
+    waiting = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.CHECKPOINT, checkpoint=user.head)
+    # An alert is live, so the constraints run again although there are none any more.
+    run_finds(user, finding(record("m-1", 1)))
+
+    checkpoint(trip("Oslo", key="b"))
+
+    queued = Run.objects.get(user=user, kind=RunKind.CONSTRAINTS, pk=waiting.pk)
+    assert (queued.status, queued.checkpoint) == ("queued", user.head)
+    assert queued.queued_at == waiting.queued_at

@@ -1,1 +1,0 @@
-"""Turn entries and edits into checkpoints."""

@@ -1,0 +1,1 @@
+"""What becomes a version: typed entries, proposals, imports and redactions."""

@@ -1,0 +1,311 @@
+"""Imports: a foreign project is repaired, executed in a sandbox, translated, and judged.
+
+A project exported by this server is not executed: its files already contain the data, and the
+project is judged as is.
+
+An import is all or nothing: if it fails, nothing remains but the run, which records the reason.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+
+from memory import checkpoints, log, users
+from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.log import Draft
+from memory.models import MemoryUser, Run
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.project import (
+    Change,
+    Edit,
+    EditError,
+    Project,
+    ProjectError,
+    WriteConstraint,
+    apply,
+    edit_to_json,
+    render,
+)
+from memory.project.files import Whole, read_whole, take_over
+from memory.project.foreign import ForeignError, Layout, layout, read, translate
+from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
+from workers.commits.proposals import finish
+from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
+from workers.execution.loading import allowance_of
+from workers.findings import Check, Finding, Verdict
+from workers.gate import judging
+from workers.repairs.repair import repair
+from workers.sandbox import runner
+from workers.sandbox.interface import Sandbox, SandboxError
+
+MAX_REBUILDS = 5
+MAX_NAMED = 20
+
+
+class ImportFailed(Exception):
+    """The project cannot be imported; `finding` gives the reason."""
+
+    def __init__(
+        self, code: str, message: str, path: str | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.finding = Finding(code=code, message=message, path=path, line=line)
+
+
+@dataclass
+class Report:
+    """A report on an import: what was repaired, converted, counted and kept unchanged."""
+
+    modules: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    repairs: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    legacy: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The edits that import a whole project, and the resulting change, which is not judged yet."""
+
+    edits: Sequence[Edit]
+    change: Change
+
+
+def execute(run: Run) -> None:
+    """Import the run's files as the user's next version, or record why that is not possible."""
+    report = Report()
+    try:
+        files = run.input["files"]
+        if (whole := _in_our_form(files)) is not None:
+            _import(run, files, report, partial(_take_over, whole, report))
+            return
+        files = _repaired(files, report)
+        found = layout(files)
+        report.modules = dict(found.modules)
+        allowance = allowance_of(run.user.workspace)
+        with runner.open_sandbox(shape=allowance.shape) as sandbox:
+            data = _read(sandbox, run, files, found)
+            _import(run, files, report, partial(_build, sandbox, run, files, found, data, report))
+    except ImportFailed as refused:
+        verdict = Verdict(checks=[Check("import", [refused.finding])])
+        _refuse(run, verdict, report)
+
+
+def _import(
+    run: Run, files: Mapping[str, str], report: Report, build: Callable[[MemoryUser], Imported]
+) -> None:
+    """Build the change on top of the head, judge it, and commit it.
+
+    Raises ImportFailed if the change cannot be built, and HeadMoved if the head keeps moving.
+    """
+    for attempt in range(1, MAX_REBUILDS + 1):
+        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
+        imported = build(user)
+        # The records' values may be computed, and they come from the project alone: no text
+        # supports them.
+        verdict = judging.judge(
+            user,
+            user.head,
+            imported.change,
+            judge_code=bool(imported.change.outline.constraints),
+            judge_grounding=False,
+        )
+        if not verdict.accepted:
+            _refuse(run, verdict, report)
+            return
+        try:
+            _commit(run, user, files, imported, verdict, report)
+        except HeadMoved:
+            if attempt == MAX_REBUILDS:
+                raise
+        else:
+            return
+
+
+def _in_our_form(files: Mapping[str, str]) -> Whole | None:
+    """Read a project in our export format; return None if it isn't one and has to be executed."""
+    try:
+        return read_whole(files)
+    except (ProjectError, RecursionError):
+        return None
+
+
+def _take_over(whole: Whole, report: Report, user: MemoryUser) -> Imported:
+    """Add an exported project, unchanged, to the user's project; raise ImportFailed on failure."""
+    project = checkpoints.open_project(user.head, user)
+    outline = whole.outline
+    try:
+        edits = take_over(project, whole, (user.last_seq + 1,))
+        imported = Imported(edits, project.change())
+    except EditError as error:
+        raise ImportFailed(error.code, str(error)) from None
+    except ProjectError as error:
+        raise ImportFailed("unreadable", str(error), error.path, error.line) from None
+    records = len(imported.change.added)
+    classes = sum(len(domain.classes) for domain in outline.domains.values())
+    report.modules = {domain.state_path: domain.name for domain in outline.domains.values()}
+    report.counts = {"objects": records, "records": records, "classes": classes}
+    cited = "citations of entries in another log were replaced with this import's entry"
+    report.notes = [{"kind": "converted", "place": "sources", "message": cited, "count": records}]
+    if outline.legacy:
+        profile = LIVE if any(path.startswith(LIVE) for path in outline.legacy) else FROZEN
+        report.legacy = {"profile": profile.rstrip("/"), "differ": [], "failed": {}}
+    return imported
+
+
+def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
+    """Return the files, repaired if needed; raise ImportFailed if any still isn't valid Python."""
+    found = {}
+    for path, source in files.items():
+        repaired = repair(source)
+        if repaired.repairs:
+            report.repairs.append({"path": path, "repairs": list(repaired.repairs)})
+        if repaired.error:
+            raise ImportFailed("syntax", repaired.error, path, repaired.line)
+        found[path] = repaired.source
+    return found
+
+
+def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -> Mapping[str, Any]:
+    if not found.modules:
+        raise ImportFailed(
+            "no_modules",
+            "no file has state: send modules that assign dataclass instances to names",
+        )
+    try:
+        return read_objects(
+            sandbox, files, list(found.modules), now=run.instant, time_zone=run.user.time_zone
+        )
+    except ForeignCodeError as raised:
+        error = raised.error
+        raise ImportFailed("execution", str(raised), error.path, error.line) from None
+    except SandboxError as error:
+        if error.infrastructure:
+            raise
+        if error.error is not None:
+            message = f"{error.error.type}: {error.error.message}"
+            raise ImportFailed("execution", message, error.error.path, error.error.line) from None
+        raise ImportFailed(error.outcome, f"executing the project: {error.message}") from None
+
+
+def _build(
+    sandbox: Sandbox,
+    run: Run,
+    files: Mapping[str, str],
+    found: Layout,
+    data: Mapping[str, Any],
+    report: Report,
+    user: MemoryUser,
+) -> Imported:
+    """Translate the objects that were read into a change to the user's current project.
+
+    Raises ImportFailed if the objects cannot be translated.
+    """
+    project = checkpoints.open_project(user.head, user)
+    try:
+        graph = read(data)
+        sources = (user.last_seq + 1,)
+        plan = translate(graph, found.modules, sources, taken=project.outline.domains)
+        edits = plan.carry_out(project)
+        for name, path in found.constraints.items():
+            tests = files.get(f"tests/test_{name}.py", "")
+            edit = WriteConstraint(name, files[path], tests, sources)
+            apply(project, edit)
+            edits.append(edit)
+        if found.keeps_old:
+            report.legacy = _keep_old(sandbox, run, project, files)
+        report.notes = graph.notes.to_json()
+        report.counts = plan.counts
+        return Imported(edits, project.change())
+    except ForeignError as error:
+        raise ImportFailed(error.code, str(error), error.path) from None
+    except EditError as error:
+        raise ImportFailed(error.code, str(error)) from None
+    except ProjectError as error:
+        raise ImportFailed("unreadable", str(error), error.path, error.line) from None
+    except RecursionError:
+        raise ImportFailed("too_deep", "the objects are nested too deeply: flatten them") from None
+
+
+def _keep_old(
+    sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
+) -> dict[str, Any]:
+    """Keep the imported project's files so that its old constraints can still run.
+
+    The old constraints see the live state, unless that would change their alerts.
+    """
+    live = {f"{LIVE}{path}": source for path, source in files.items()}
+    now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
+    differs, failed = [], {}
+    for path in (path for path, source in files.items() if is_old_constraint(source)):
+        before = _found(sandbox, run, files, path)
+        after = _found(sandbox, run, surroundings(f"{LIVE}{path}", {**live, **now}), path)
+        if isinstance(before, str):
+            failed[path] = before
+        if before != after:
+            differs.append(path)
+    profile = FROZEN if differs else LIVE
+    project.keep_legacy({f"{profile}{path}": source for path, source in files.items()})
+    return {"profile": profile.rstrip("/"), "differ": differs, "failed": failed}
+
+
+def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
+    """Return an old constraint's alerts or, if it fails, the error as text."""
+    try:
+        return run_old_constraint(
+            sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
+        )
+    except ForeignCodeError as error:
+        return str(error)
+    except SandboxError as error:
+        if error.infrastructure or not sandbox.alive:
+            raise
+        return str(error)
+
+
+def _refuse(run: Run, verdict: Verdict, report: Report) -> None:
+    finish(run, verdict, None, {"import": asdict(report)}, runner=runner.runner_name())
+
+
+def _commit(
+    run: Run,
+    user: MemoryUser,
+    files: Mapping[str, str],
+    imported: Imported,
+    verdict: Verdict,
+    report: Report,
+) -> None:
+    """Write the new version, and the log entry that its records cite, in one transaction.
+
+    Raises HeadMoved if the head has moved, or if the seq that the records cite is now used by
+    another entry.
+    """
+    seq = user.last_seq + 1
+    with transaction.atomic():
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        (entry,) = log.append(user, [_entry(files, report)], source="import")
+        if entry.seq != seq:
+            raise HeadMoved(f"{user}: entries were appended while a project was imported")
+        candidate = Candidate(
+            parent=user.head,
+            change=imported.change,
+            edits=[edit_to_json(edit) for edit in imported.edits],
+            origin=Origin.IMPORTED,
+            seen_seq=seq,
+            verdict=verdict.to_json(),
+            bytecode=verdict.bytecode,
+            image_digest=verdict.image_digest,
+        )
+        checkpoint = checkpoints.commit(run, user, candidate, [Decision(seq, Outcome.COVERED)])
+        finish(run, verdict, checkpoint.version, {"import": asdict(report)})
+
+
+def _entry(files: Mapping[str, str], report: Report) -> Draft:
+    named = ", ".join(sorted(files)[:MAX_NAMED])
+    more = f" and {len(files) - MAX_NAMED} more" if len(files) > MAX_NAMED else ""
+    content = f"Imported a project with {report.counts['records']} records from {named}{more}."
+    return Draft(kind=EntryKind.FACT, content=content)

@@ -1,0 +1,350 @@
+"""Proposals: changes to a project submitted by a product's agent, an engineer or a model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from django.db import transaction
+
+from memory import checkpoints, log, users
+from memory.alerting import transitions
+from memory.alerting.findings import HELD
+from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.llm import track_records
+from memory.models import Checkpoint, LogEntry, MemoryUser, Run
+from memory.models.checkpoints import Origin
+from memory.models.log import EntryKind, Outcome
+from memory.models.runs import RunOutcome, RunTrigger
+from memory.privacy import redaction
+from memory.project import (
+    AddField,
+    Change,
+    DefineClass,
+    Dismiss,
+    Edit,
+    EditError,
+    ProjectError,
+    RenameField,
+    WidenField,
+    WriteConstraint,
+    apply,
+    edit_to_json,
+    proposal_from_json,
+)
+from memory.project.edits import MAX_SOURCE
+from memory.project.files import edits_of_files
+from memory.work import runs
+from workers.execution.outlook import outlook
+from workers.findings import Check, Finding, Verdict
+from workers.gate import judging
+from workers.gate.entry_coverage import uncovered
+from workers.repairs.repair import put_right, repair_constraint
+from workers.sandbox.interface import SandboxError
+
+MAX_REBUILDS = 3
+# Maximum number of characters that one proposal may add to a file with records.
+MAX_GROWTH = 128 * 1024
+# Types of edits that change only the schema, and so don't store any of an entry's content.
+SCHEMA_EDITS = (DefineClass, AddField, WidenField, RenameField)
+NOTHING_KEPT = "cited for the schema only: no record, note or constraint is based on this entry"
+
+
+def execute(run: Run) -> None:
+    """Build the proposal on top of the head, judge it, and commit it or record why it was rejected.
+
+    If the run's input has `dry_run`, the proposal is judged but not committed; a dry run without
+    edits only computes the alerts for the run's version. A model's proposal is rejected if an entry
+    that the model considered has since been settled: another attempt at the same entries was
+    faster.
+    """
+    try:
+        edits, repairs = _read(run)
+    except (EditError, ProjectError) as error:
+        _refuse(run, Verdict([Check("files", [_of_file(error)])]))
+        return
+    considered = run.input.get("considered", [])
+    if not edits and not considered and run.input.get("dry_run"):
+        _look(run)
+        return
+    for attempt in range(1, MAX_REBUILDS + 1):
+        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
+        coverage = [
+            *uncovered(
+                edits,
+                considered,
+                last_seq=user.last_seq,
+                redacted=redaction.redacted_among(user, [*_sources(edits)]),
+            ),
+            *_already_settled(run, user, considered),
+            *_changed_meanwhile(run, user),
+        ]
+        checks, change = _build(user, edits, Check("coverage", coverage), repairs)
+        if change is None:
+            _refuse(run, Verdict(checks))
+            return
+        verdict = judging.judge(
+            user,
+            user.head,
+            change,
+            judge_code=True,
+            dry_run=bool(run.input.get("dry_run")),
+            at=run.instant,
+            checks=checks,
+            of_model=edits if run.trigger == RunTrigger.MODEL else (),
+            written=[edit.name for edit in edits if isinstance(edit, WriteConstraint)],
+        )
+        if not verdict.accepted:
+            _refuse(run, verdict)
+            return
+        if run.input.get("dry_run"):
+            finish(run, verdict)
+            return
+        try:
+            _commit(run, user, edits, considered, change, verdict)
+        except HeadMoved:
+            if attempt == MAX_REBUILDS:
+                raise
+        else:
+            return
+
+
+def _look(run: Run) -> None:
+    """Compute the alerts for the run's version as of `run.instant`, and how they change later."""
+    user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
+    user.head = run.checkpoint
+    try:
+        verdict = Verdict(**outlook(user, run.instant))
+    except SandboxError as error:
+        if error.infrastructure:
+            raise judging.GateUnavailable(str(error)) from error
+        verdict = Verdict()
+    finish(run, verdict)
+
+
+def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:
+    """Yield a finding for each file that has changed since the author opened it.
+
+    `expects` in the run's input contains the hash of each file as the author opened it, or "" if
+    the file did not exist.
+    """
+    tree = user.head.tree if user.head is not None else {}
+    for path, seen in run.input.get("expects", {}).items():
+        if tree.get(path, "") != seen:
+            said = "has changed since you opened it: reopen it and redo your change"
+            yield Finding(code="changed_meanwhile", path=path, message=said)
+
+
+def _read(run: Run) -> tuple[list[Edit], list[Finding]]:
+    """Return the proposed edits, including those derived from whole files, and the repairs.
+
+    To derive edits from a whole file, the file is compared with the version it was written for,
+    after the other edits are applied. Raises ProjectError or EditError for a file from which no
+    edits can be derived.
+    """
+    edits, repairs = _repaired([proposal_from_json(edit) for edit in run.input["edits"]])
+    if not (files := dict(run.input.get("files", {}))):
+        return edits, repairs
+    _refuse_large(run, files)
+    for path, source in files.items():
+        if source is not None:
+            repaired = put_right(path, source)
+            files[path] = repaired.source
+            repairs += [_repair(path, name) for name in repaired.repairs]
+    user = MemoryUser.objects.get(pk=run.user_id)
+    project = checkpoints.open_project(run.checkpoint, user)
+    for edit in edits:
+        apply(project, edit)
+    return [*edits, *edits_of_files(project, files)], repairs
+
+
+def _refuse_large(run: Run, files: Mapping[str, str | None]) -> None:
+    """Raise ProjectError for a file that is too large: parsing it would block all other threads.
+
+    Constraint and test files are limited in size. For files with records, only the growth is
+    limited, since a single record may be large.
+    """
+    large = {path: len(text) for path, text in files.items() if text and len(text) > MAX_SOURCE}
+    if not large:
+        return
+    before = checkpoints.read_files(run.checkpoint, large.keys()) if run.checkpoint else {}
+    for path, size in large.items():
+        is_state = path.startswith("domains/")
+        most = len(before.get(path, "")) + MAX_GROWTH if is_state else MAX_SOURCE
+        if size > most:
+            raise ProjectError(path, f"has {size:,} characters: at most {most:,} are allowed")
+
+
+def _of_file(error: EditError | ProjectError) -> Finding:
+    if isinstance(error, EditError):
+        return Finding(code=error.code, message=error.message)
+    return Finding(code="unreadable_file", path=error.path, line=error.line, message=error.message)
+
+
+def _repair(path: str, name: str, edit: int | None = None) -> Finding:
+    message = f"could not run as it was sent, and was repaired: {name}"
+    return Finding(code="repaired", path=path, edit=edit, message=message, blocking=False)
+
+
+def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
+    """Repair code that cannot run and can mean only one thing; leave other code as it is.
+
+    Code that no repair makes valid is left alone, so that errors refer to the lines that the author
+    sent.
+    """
+    result: list[Edit] = []
+    findings: list[Finding] = []
+    for number, edit in enumerate(edits):
+        if isinstance(edit, WriteConstraint):
+            edit, repairs = repair_constraint(edit)
+            findings += [_repair(path, name, number) for path, name in repairs]
+        result.append(edit)
+    return result, findings
+
+
+def _build(
+    user: MemoryUser, edits: Sequence[Edit], coverage: Check, repairs: Sequence[Finding]
+) -> tuple[list[Check], Change | None]:
+    """Apply the edits; return the checks, plus the change unless `coverage` or an edit fails."""
+    if not coverage.passed:
+        return [coverage], None
+    project = checkpoints.open_project(user.head, user)
+    applied = 0
+    try:
+        for edit in edits:
+            apply(project, edit)
+            applied += 1
+        change = project.change()
+    except EditError as error:
+        place = applied if applied < len(edits) else None  # None: no single edit is to blame
+        finding = Finding(code=error.code, edit=place, message=str(error))
+        return [coverage, Check("edits", [finding, *repairs])], None
+    return [coverage, Check("edits", repairs)], change
+
+
+def _already_settled(run: Run, user: MemoryUser, considered: Sequence[int]) -> Iterator[Finding]:
+    """Yield a finding for each entry that a model considered and that already has an outcome."""
+    if run.trigger != RunTrigger.MODEL:
+        return
+    for seq, outcome in sorted(log.outcomes(user, considered).items()):
+        yield Finding(
+            code="already_settled",
+            entry=seq,
+            message=f"entry {seq} was considered, but is already {outcome.outcome}",
+            fix="leave out the entry and everything that comes from it",
+        )
+
+
+def finish(
+    run: Run,
+    verdict: Verdict,
+    version: int | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    runner: str = "",
+) -> None:
+    """Finish a run with a verdict; `version` is the version that was committed, if any.
+
+    `more` is added to the run's output; `runner` is stored if the verdict required no sandbox.
+    """
+    assert version is None or verdict.accepted
+    rejected = {"type": "rejected", "message": verdict.reason, "path": None, "line": None}
+    runs.finish(
+        run,
+        runs.Result(
+            outcome=RunOutcome.OK if verdict.accepted else RunOutcome.REJECTED,
+            output={"version": version, "verdict": verdict.to_json(), **more},
+            error=None if verdict.accepted else rejected,
+            runner=verdict.runner or runner,
+            timings=verdict.timings,
+        ),
+    )
+
+
+def _refuse(run: Run, verdict: Verdict) -> None:
+    held = {
+        finding.fingerprint: finding.message
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code == HELD and finding.fingerprint is not None
+    }
+    with transaction.atomic():
+        if held and not run.input.get("dry_run"):
+            transitions.tell_held(run.user, held, run)
+        finish(run, verdict)
+
+
+def _commit(
+    run: Run,
+    user: MemoryUser,
+    edits: Sequence[Edit],
+    considered: Sequence[int],
+    change: Change,
+    verdict: Verdict,
+) -> None:
+    with transaction.atomic():
+        # Lock the user before deciding which entries are still pending.
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        if settled := list(_already_settled(run, user, considered)):
+            verdict.checks = [Check("coverage", settled)]
+            _refuse(run, verdict)
+            return
+        made: Checkpoint | None = None
+        decisions = _decisions(run, user, edits, considered)
+        if change.files:
+            candidate = Candidate(
+                parent=user.head,
+                change=change,
+                edits=[edit_to_json(edit) for edit in edits],
+                origin=Origin.LLM if run.trigger == RunTrigger.MODEL else Origin.PROPOSED,
+                seen_seq=max([user.head.seen_seq if user.head else 0, *_sources(edits)]),
+                verdict=verdict.to_json(),
+                bytecode=verdict.bytecode,
+                image_digest=verdict.image_digest,
+            )
+            made = checkpoints.commit(run, user, candidate, decisions)
+        else:
+            checkpoints.decide(run, user, decisions)
+        if session := run.input.get("session"):
+            track_records.note_accepted(session["work"], session["refusals"], made)
+        newest = made or user.head
+        finish(run, verdict, newest.version if newest else None)
+
+
+def _decisions(
+    run: Run, user: MemoryUser, edits: Sequence[Edit], considered: Sequence[int]
+) -> list[Decision]:
+    """Return the outcomes of the pending entries that the edits cite, other than typed entries.
+
+    Typed entries are settled in their own lane. An entry is covered if a record, a note, a
+    constraint or a retirement relies on it; an entry that is cited only for the schema is
+    dismissed. A model settles only the entries it was asked about, since it may know nothing about
+    other entries except their numbers.
+    """
+    dismissed = {
+        seq: edit.reason for edit in edits if isinstance(edit, Dismiss) for seq in edit.sources
+    }
+    cited = set(_sources(edits))
+    used = set(_sources([edit for edit in edits if not isinstance(edit, SCHEMA_EDITS)]))
+    if run.trigger == RunTrigger.MODEL:
+        cited &= set(considered)
+    pending = (
+        set(
+            LogEntry.objects.filter(user=user, seq__in=cited)
+            .exclude(kind=EntryKind.RECORD)
+            .values_list("seq", flat=True)
+        )
+        - log.outcomes(user, cited).keys()
+    )
+    return [
+        Decision(seq, Outcome.DISMISSED, dismissed[seq])
+        if seq in dismissed
+        else Decision(seq, Outcome.COVERED)
+        if seq in used
+        else Decision(seq, Outcome.DISMISSED, NOTHING_KEPT)
+        for seq in sorted(pending)
+    ]
+
+
+def _sources(edits: Sequence[Edit]) -> Iterator[int]:
+    for edit in edits:
+        yield from edit.sources

@@ -1,0 +1,270 @@
+"""Build checkpoints from typed entries with trusted code only, without a language model.
+
+Pending `record` entries become edits, the edits become a candidate, and the gate judges the
+candidate. An entry that contradicts the schema or that the gate won't accept (bisection finds which
+entry) is rejected with the reason; the other entries go through.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from django.conf import settings
+from django.db import Error
+
+from memory import checkpoints, copies, users
+from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.earlier_entries import LoggedEntries
+from memory.log import record_entry
+from memory.models import Lane, LogEntry, MemoryUser, Merge
+from memory.models.checkpoints import Origin
+from memory.models.log import Outcome
+from memory.models.users import LaneName
+from memory.project import (
+    Change,
+    Edit,
+    EditError,
+    Project,
+    RecordId,
+    apply,
+    compile_record,
+    edit_to_json,
+    set_aside_by,
+)
+from memory.project.edits import Retire, RetireEarlier, Update
+from memory.project.names import key_of_entry
+from memory.work import lanes, leases
+from memory.work.hints import send_hint
+from workers.findings import Verdict
+from workers.gate import judging
+
+logger = structlog.get_logger(__name__)
+
+# Maximum number of times that a checkpoint is built for the same entries. It has to be rebuilt on
+# the new head if another version became the head in the meantime.
+MAX_REBUILDS = 3
+# Maximum number of checkpoints each time the lane is claimed, and number of seconds after which no
+# further checkpoint is started, so that a user with a long backlog doesn't hold up other users.
+MAX_CHECKPOINTS = 10
+TURN_SECONDS = 5.0
+
+# Errors that no entry caused: the entries are retried later.
+_TRANSIENT = (Error, MemoryError, SystemError)
+
+
+def checkpoint_pending(user_pk: int) -> None:
+    """Settle the user's pending typed entries, batch by batch.
+
+    Does nothing if another worker is already settling them.
+    """
+    lane = leases.claim(lanes.due(LaneName.RECORDS).filter(user_id=user_pk))
+    if lane is None:
+        return
+    ends = time.monotonic() + TURN_SECONDS
+    try:
+        with leases.kept(lane):
+            for _ in range(MAX_CHECKPOINTS):
+                entries = lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH)
+                if not entries:
+                    break
+                _settle(lane, entries)
+                lanes.advance(lane, entries[-1].seq)
+                if time.monotonic() > ends:
+                    break
+            more = lanes.release(lane)
+    except leases.LeaseLost:
+        logger.warning("lease_lost", user=user_pk)
+        return
+    except Exception as error:
+        leases.fail(lane, f"{type(error).__name__}: {error}")
+        raise
+    if more:
+        send_hint(
+            "workers.tasks.checkpoint_records",
+            [user_pk],
+            workspace_pk=MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk),
+            user_pk=user_pk,
+        )
+
+
+def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
+    """Give every entry in the batch an outcome, and commit a new checkpoint if files change."""
+    for attempt in range(1, MAX_REBUILDS + 1):
+        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=lane.user_id)
+        draft = _best_draft(user, entries)
+        decisions = [
+            Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])
+            if entry.seq in draft.rejected
+            else _covered(entry.seq, draft)
+            for entry in entries
+        ]
+        try:
+            if not (draft.change.files or draft.change.ended):
+                checkpoints.decide(lane, user, decisions)
+                return
+            candidate = Candidate(
+                parent=user.head,
+                change=draft.change,
+                edits=[edit_to_json(edit) for edit in draft.edits],
+                origin=Origin.RECORDS,
+                seen_seq=max(user.head.seen_seq if user.head else 0, entries[-1].seq),
+                verdict=draft.verdict.to_json(),
+                bytecode=draft.verdict.bytecode,
+                image_digest=draft.verdict.image_digest,
+            )
+            checkpoint = checkpoints.commit(lane, user, candidate, decisions)
+        except HeadMoved:
+            if attempt == MAX_REBUILDS:
+                raise
+        else:
+            logger.info(
+                "checkpoint_accepted",
+                user=user.pk,
+                version=checkpoint.version,
+                entries=len(entries),
+                rejected=len(draft.rejected),
+                **draft.verdict.counts,
+            )
+            return
+
+
+def _covered(seq: int, draft: "_Draft") -> Decision:
+    set_aside = draft.set_aside.get(seq, ())
+    remark = draft.change.remarks.get(seq)
+    if remark is None:
+        return Decision(seq, Outcome.COVERED, set_aside=set_aside)
+    reason = f"{remark.code}: {remark.message}"
+    newer = remark.newer or None
+    return Decision(seq, Outcome.COVERED, reason, superseded_by=newer, set_aside=set_aside)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """The entries as a change to the project, and the gate's verdict on it."""
+
+    change: Change
+    edits: Sequence[Edit]
+    rejected: dict[int, str]
+    set_aside: dict[int, list[str]]
+    verdict: Verdict
+
+
+def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
+    """Return an accepted draft with as many of the entries as the gate lets through."""
+    draft = _draft(user, entries)
+    if draft.verdict.accepted:
+        return draft
+    offenders = _offenders(user, [], entries, draft.verdict)
+    innocent = [entry for entry in entries if entry.seq not in offenders]
+    draft = _draft(user, innocent)
+    if not draft.verdict.accepted:
+        raise judging.GateUnavailable(
+            f"entries that passed individually fail together: {draft.verdict.reason}"
+        )
+    return replace(draft, rejected={**draft.rejected, **offenders})
+
+
+def _offenders(
+    user: MemoryUser,
+    base: Sequence[LogEntry],
+    entries: Sequence[LogEntry],
+    verdict: Verdict,
+) -> dict[int, str]:
+    """Bisect to find the entries that the gate rejects on top of `base`; map each to the reason."""
+    if len(entries) == 1:
+        return {entries[0].seq: verdict.reason}
+    found: dict[int, str] = {}
+    middle = len(entries) // 2
+    accepted = list(base)
+    for half in (entries[:middle], entries[middle:]):
+        draft = _draft(user, [*accepted, *half])
+        if not draft.verdict.accepted:
+            found |= _offenders(user, accepted, half, draft.verdict)
+        accepted += [entry for entry in half if entry.seq not in found]
+    return found
+
+
+def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
+    """Compile the entries on the user's head and judge the result.
+
+    An entry that contradicts the schema is left out, and the reason is added to `rejected`.
+    """
+    rejected: dict[int, str] = {}
+    statements = {entry.seq: record_entry(entry) for entry in entries}
+    merged = {seq: row for seq, (row, _) in copies.origins(user, statements.keys()).items()}
+    keys = [
+        statement.key or key_of_entry(statement.type, statement.seq)
+        for statement in statements.values()
+    ]
+    earlier = LoggedEntries(user, statements.values())
+    while True:
+        project = checkpoints.open_project(user.head, user, keys=keys)
+        project.earlier = earlier
+        earlier.look_up(project)
+        edits: list[Edit] = []
+        set_aside: dict[int, list[str]] = {}
+        for entry in entries:
+            if entry.seq in rejected:
+                continue
+            try:
+                compiled = compile_record(project, statements[entry.seq])
+                _refuse_collision(project, compiled, merged.get(entry.seq), user)
+            except _TRANSIENT:
+                raise
+            except Exception as error:
+                rejected[entry.seq] = _refusal(entry, error)
+                continue
+            try:
+                for edit in compiled:
+                    apply(project, edit)
+            except _TRANSIENT:
+                raise
+            except Exception as error:
+                # Some of the entry's edits have already been applied, so start over without this
+                # entry.
+                rejected[entry.seq] = _refusal(entry, error)
+                break
+            edits += compiled
+            if found := set_aside_by(project, statements[entry.seq], compiled):
+                set_aside[entry.seq] = found
+        else:
+            change = project.change()
+            verdict = judging.judge(user, user.head, change) if change.files else Verdict()
+            return _Draft(change, edits, rejected, set_aside, verdict)
+
+
+def _refuse_collision(
+    project: Project, edits: Sequence[Edit], merge: Merge | None, user: MemoryUser
+) -> None:
+    """Raise EditError if a merged entry would change a record based on the user's own entries.
+
+    The two merged users may have meant different things by the same key.
+    """
+    if merge is None:
+        return
+    for edit in edits:
+        if isinstance(edit, Retire | RetireEarlier) or (isinstance(edit, Update) and edit.fields):
+            record_id = RecordId(edit.domain, edit.collection, edit.key)
+            record = project.record(record_id)
+            sources = set(record.sources) if record else set()
+            if sources - copies.came_from(merge, sources).keys():
+                raise EditError(
+                    "merged_key",
+                    f"{'.'.join(record_id)} is {user}'s own record: {merge.merged}'s record"
+                    " with the same key did not overwrite it; append an entry that says which of"
+                    " the two is right",
+                )
+
+
+def _refusal(entry: LogEntry, error: Exception) -> str:
+    """Return why an entry could not be turned into edits.
+
+    Any error other than EditError is a bug in the server. The error would recur on every attempt,
+    and one entry must not block a user, so the entry is rejected but stays in the user's log, and
+    the bug is reported in the server's own log.
+    """
+    if isinstance(error, EditError):
+        return str(error)
+    logger.error("entry_failed", user=entry.user_id, seq=entry.seq, error=type(error).__name__)
+    return f"the server failed on this entry ({type(error).__name__})"

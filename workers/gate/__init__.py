@@ -1,0 +1,1 @@
+"""The checks that a candidate project must pass, and the verdict on it."""

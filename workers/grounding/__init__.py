@@ -1,0 +1,1 @@
+"""Whether the entries that a change cites support the values in it; imports no Django."""

@@ -1,0 +1,148 @@
+"""The content words of a text, compared by their stems.
+
+Content words decide whether an entry names a record, and whether a quotation is meaningful. Words
+that could occur in any text (grammatical words, commands to a program, words about how things are
+stored) don't count.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from workers.grounding.values_in_entries import any_starts_with, words_of
+
+# Minimum length of a content word: in letters, and in characters of a script without upper case.
+MIN_LETTERS = 3
+MIN_SIGNS = 2
+# A stem of at least this length also matches longer stems that begin with it: "medic" (medication)
+# begins "medicin" (medicine).
+LONG_STEM = 5
+# No real word has more characters than this; of a longer string, only the beginning is compared.
+LONGEST = 64
+
+
+def names_one_of(text: str, texts: Iterable[str], *, without: Set[str] = frozenset()) -> bool:
+    """Return whether a text has a content word from one of `texts`, ignoring those in `without`."""
+    said = Words(text)
+    return any(said.have(word) for word in content_words(texts) if word not in without)
+
+
+def shared_words(text: str, other: str, *, without: Set[str] = frozenset()) -> int:
+    """Count the content words that a text shares with another, ignoring those in `without`."""
+    said = Words(other)
+    return sum(said.have(word) for word in content_words([text]) if word not in without)
+
+
+def content_words(texts: Iterable[str]) -> dict[str, None]:
+    """Return the content words of these texts in order, without duplicates."""
+    return dict.fromkeys(word for text in texts for word in _content_words(text))
+
+
+class Words:
+    """The content words of a text, prepared for looking up other words."""
+
+    def __init__(self, text: str) -> None:
+        self._stems = {_stem(word[:LONGEST]) for word in _content_words(text)}
+        self._in_order = sorted(self._stems)
+        self._plain = " ".join(words_of(text))
+
+    def have(self, word: str) -> bool:
+        """Return whether the text has a word with the same stem as this word."""
+        if is_sign(word[0]):
+            return word in self._plain
+        return _is_akin(_stem(word[:LONGEST]), self._stems, self._in_order)
+
+
+def _content_words(text: str) -> Iterator[str]:
+    for word in words_of(text):
+        few = MIN_SIGNS if is_sign(word[0]) else MIN_LETTERS
+        if len(word) >= few and word not in _EMPTY:
+            yield word
+
+
+def is_sign(character: str) -> bool:
+    """Return whether a character belongs to a script without upper and lower case.
+
+    Many of these scripts don't use spaces, so a word in one of them may match anywhere in a text.
+    """
+    return unicodedata.category(character) == "Lo"
+
+
+def _is_akin(stem: str, said: Set[str], in_order: Sequence[str]) -> bool:
+    """Return whether a text has this stem or a shorter or longer one: "medic" and "medicat"."""
+    return (
+        stem in said
+        or any(stem[:length] in said for length in range(LONG_STEM, len(stem)))
+        or (len(stem) >= LONG_STEM and any_starts_with(in_order, stem))
+    )
+
+
+_PLURAL = re.compile(r"(?<=...)(?:(?<=i)es|(?<=s|x|z|h)es|(?<=[^s])s)$")
+_ENDING = re.compile(r"(?<=...)(?:ations?|ing|ic|al|(?<!i)ly|ed|er|ie?|[ey])$")
+_DOUBLE = re.compile(r"([^aeious])\1$")
+
+
+def _stem(word: str) -> str:
+    """Return an English word without its endings: "allerg" for "allergies"."""
+    return _DOUBLE.sub(r"\1", _ENDING.sub("", _PLURAL.sub("", word)))
+
+
+# Function words of other languages that, like English, put spaces between words.
+_OF_OTHER_LANGUAGES = words_of("""
+    aber alle als auch auf aus bei bin bis bist dann das dass dem den der des dich die dir doch dort
+    ein eine einem einen einer eines etwas euch euer fur habe haben hat hatte ich ihm ihn ihr ihre
+    immer ist jetzt kann kein keine man mehr mein meine meinen meiner mich mir mit nach nicht noch
+    nur oder ohne schon sehr sein seine seit sich sie sind uber und uns unser unter viel vom von vor
+    war warum was weil wenn wer wie wieder wird wir zum zur
+    aux avec avoir ces cette dans des elle elles est etait etre fait ici ils jamais les leur lui
+    mais mes moi mon nous par pas plus pour quand que qui sans ses sont sur tout tous toute tres
+    tres une vous votre
+    algo antes como con cuando del desde donde ella ellos era eres esta estan estar este esto estoy
+    fue hace hasta hay las los mas muy nada nos nosotros para pero por porque que quien ser siempre
+    sin sobre sus tambien tengo tiene una uno unos
+    alla anche che chi ci com come con cosa dal dalla degli del della delle dopo dove ero fatto gli
+    hanno her loro mia mie mio molto nel nella non ogni piu poi quando quello questa questo sempre
+    senza sono sua suo sulla tra tutti tutto una
+    aan als bij daar dan dat deze die dit een eens geen haar had heb hebben heeft hem het hier hij
+    ik is jij kan maar meer met mij mijn naar niet nog ook ons onze over te toen uit van veel voor
+    waar want was wat wel wij wil worden zal ze zich zij zijn
+    ale bardzo byc bylo dla gdzie jak jako jest jestem juz kiedy ktory lub mam moj moja nie niz oraz
+    pod przez sie tak tam ten teraz tego tylko tym wiec wszystko
+    без был была были было вас весь вот все всех где для его если есть еще или как когда который
+    меня мне мой моя мы над нас нет она они она оно очень при так там тебе тем тогда того тоже
+    только том уже чем что чтобы эта это этот
+""")
+# Words that do not count as content words: words that express how, when or to whom something
+# happens, and words about deleting or storing data.
+_EMPTY = frozenset(
+    words_of("""
+        about above after again against all also although always and another any anybody anyone
+        anything anyway are around away back because been before being below between both but can
+        cannot could did does doing done down during each either else even ever every everybody
+        everyone everything few for from further get gets getting give given gives giving goes
+        going gone good got had has have having her here hers him his how however inside instead
+        into its itself just keep keeps kept know knows known last least less let like lot lots
+        made make makes making many may maybe mean means might mine more most much must myself
+        need needs neither never next nobody none nor not nothing now off often okay once one only
+        onto other others otherwise our ours out over own per perhaps please put really same say
+        says see seem seems seen set shall she should since some somebody someone something soon
+        still such sure take taken takes taking tell tells than thank thanks that the their them
+        then there these they thing things think this those though through thus too took toward
+        under until upon use used user uses using very via want wants was way well went were what
+        when where whether which while who whole whom whose why will with within without would yes
+        yet you your yours yourself
+        first second third two three four five six seven eight nine ten today tomorrow yesterday
+        tonight morning afternoon evening night day days week weeks month months year years time
+        times moment date dates assistant agent bot system prompt message messages instruction
+        instructions previous prior following earlier later new old ignore ignored disregard
+        override obey follow delete deletes deleted deleting remove removes removed removing
+        forget forgets forgetting forgotten erase erased erasing clear clearing clean wipe wiped
+        drop dropped dropping discard destroy purge reset empty retire retires retired retiring
+        cancel cancels cancelled canceled cancelling stop stopped stopping end ended ends change
+        changes changed update updates updated correct corrected wrong true false
+        record records entry entries item items data database memory memories information info
+        fact facts field fields value values list lists collection collections class classes
+        domain domains table tables row rows file files state states stored type types key keys
+        name names note notes text content
+    """)
+) | frozenset(_OF_OTHER_LANGUAGES)

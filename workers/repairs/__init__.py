@@ -1,0 +1,1 @@
+"""Mechanical repairs to Python code that somebody else wrote; imports no Django."""

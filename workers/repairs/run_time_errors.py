@@ -1,0 +1,222 @@
+"""Repairs to a program that parses but is bound to fail at run time."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from workers.repairs.importable_names import KNOWN_NAMES
+from workers.repairs.invalid_syntax import Rules, parse_valid
+
+
+def add_missing_imports(source: str, known: Mapping[str, str]) -> str:
+    """Import undefined names that are unambiguous, such as `Optional` or `date`."""
+    tree = parse_valid(source)
+    if tree is None:
+        return source
+    bound = set(_bound(tree))
+    used = {
+        node.id: node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    if "*" in bound:
+        return source
+    lines = []
+    for name in sorted(used.keys() - bound):
+        if name == "datetime" and _is_module(tree, name):
+            lines.append("import datetime\n")
+        elif name in known:
+            lines.append(f"from {known[name]} import {name}\n")
+        elif name in {"dataclasses", "decimal", "enum", "typing"}:
+            lines.append(f"import {name}\n")
+    return _after_docstring(source, tree, "".join(lines))
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                for alias in aliases:
+                    yield alias.asname or alias.name.partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+
+
+def _is_module(tree: ast.Module, name: str) -> bool:
+    """Return whether the code uses this name as a module, reading an attribute such as `.date`."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        and node.attr in {"date", "datetime", "time", "timedelta", "timezone"}
+        for node in ast.walk(tree)
+    )
+
+
+def _after_docstring(source: str, tree: ast.Module, text: str) -> str:
+    """Insert these lines after the docstring and the `__future__` imports."""
+    if not text:
+        return source
+    line = 0
+    for statement in tree.body:
+        is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        if not is_docstring and not is_future:
+            break
+        line = statement.end_lineno or line
+    lines = source.splitlines(keepends=True)
+    if line and not lines[line - 1].endswith("\n"):
+        lines[line - 1] += "\n"
+    return "".join([*lines[:line], text, *lines[line:]])
+
+
+def _late_annotations(source: str) -> str:
+    """Defer annotations that use a name that isn't defined yet or is hidden by a field.
+
+    Examples are a class defined further down, and `date` in the annotation `date | None` below a
+    field called `date`.
+    """
+    tree = parse_valid(source)
+    if tree is None or any(
+        isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body
+    ):
+        return source
+    later = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        hidden: set[str] = set()
+        for item in node.body:
+            if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+                continue
+            hidden |= {item.target.id} if item.value is not None else set()
+            names = {node.id for node in ast.walk(item.annotation) if isinstance(node, ast.Name)}
+            if names & (later | (hidden & KNOWN_NAMES.keys())):
+                future = "from __future__ import annotations\n"
+                return _after_docstring(source, tree, future)
+        later.discard(node.name)
+    return source
+
+
+def _mutable_defaults(source: str) -> str:
+    """Turn mutable defaults in dataclasses, which Python rejects, into default factories."""
+    tree = parse_valid(source)
+    if tree is None:
+        return source
+    values = [
+        item.value
+        for class_ in _dataclasses(tree)
+        for item in class_.body
+        if isinstance(item, ast.AnnAssign)
+        and isinstance(item.value, ast.List | ast.Dict | ast.Set)
+        and "ClassVar" not in ast.unparse(item.annotation)
+    ]
+    new = [f"field(default_factory=lambda: {ast.unparse(value)})" for value in values]
+    return replace_expressions(source, zip(values, new, strict=True))
+
+
+def _keyword_only(source: str) -> str:
+    """Make a dataclass keyword-only if a field without a default follows one with a default.
+
+    Python rejects such a dataclass. The class is repaired only if every call passes its arguments
+    by name, so that the order of the arguments doesn't matter.
+    """
+    tree = parse_valid(source)
+    if tree is None:
+        return source
+    by_keyword = {
+        name: all(not call.args and all(keyword.arg for keyword in call.keywords) for call in calls)
+        for name, calls in _calls(tree).items()
+    }
+    classes = {class_.name: class_ for class_ in _dataclasses(tree)}
+    edits: list[tuple[ast.expr, str]] = []
+    for class_ in classes.values():
+        decorator = next(d for d in class_.decorator_list if _is_dataclass(d))
+        if by_keyword.get(class_.name, True) and _is_out_of_order(class_, classes):
+            name = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            given = (
+                [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in decorator.keywords]
+                if isinstance(decorator, ast.Call)
+                else []
+            )
+            edits.append((decorator, f"{name}({', '.join([*given, 'kw_only=True'])})"))
+    return replace_expressions(source, edits)
+
+
+def _is_out_of_order(class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    if any("kw_only" in ast.unparse(decorator) for decorator in class_.decorator_list):
+        return False
+    seen_default = False
+    for has_default in _defaults(class_, classes, 0):
+        if seen_default and not has_default:
+            return True
+        seen_default |= has_default
+    return False
+
+
+def _defaults(
+    class_: ast.ClassDef, classes: Mapping[str, ast.ClassDef], depth: int
+) -> Iterator[bool]:
+    """For each field (inherited ones first), yield whether it has a default."""
+    for base in class_.bases:
+        if isinstance(base, ast.Name) and base.id in classes and depth < 20:
+            yield from _defaults(classes[base.id], classes, depth + 1)
+    for item in class_.body:
+        if isinstance(item, ast.AnnAssign) and "ClassVar" not in ast.unparse(item.annotation):
+            call = item.value if isinstance(item.value, ast.Call) else None
+            if call is not None and ast.unparse(call.func).endswith("field"):
+                given = {keyword.arg for keyword in call.keywords}
+                yield bool(given & {"default", "default_factory"})
+            else:
+                yield item.value is not None
+
+
+def _dataclasses(tree: ast.Module) -> list[ast.ClassDef]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(map(_is_dataclass, node.decorator_list))
+    ]
+
+
+def _is_dataclass(decorator: ast.expr) -> bool:
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(name) in {"dataclass", "dataclasses.dataclass"}
+
+
+def _calls(tree: ast.Module) -> dict[str, list[ast.Call]]:
+    calls: dict[str, list[ast.Call]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.setdefault(node.func.id, []).append(node)
+    return calls
+
+
+def replace_expressions(source: str, edits: Iterable[tuple[ast.expr, str]]) -> str:
+    """Return the source with each of these expressions replaced by the new text given for it."""
+    lines = source.splitlines(keepends=True)
+    for node, text in sorted(edits, key=lambda edit: place_of(edit[0]), reverse=True):
+        assert node.end_lineno is not None
+        first, last = lines[node.lineno - 1].encode(), lines[node.end_lineno - 1].encode()
+        before, after = first[: node.col_offset].decode(), last[node.end_col_offset :].decode()
+        lines[node.lineno - 1 : node.end_lineno] = [f"{before}{text}{after}"]
+    return "".join(lines)
+
+
+def place_of(node: ast.expr) -> tuple[int, int]:
+    """Return where an expression begins: its line and column."""
+    return node.lineno, node.col_offset
+
+
+PROGRAM_RULES: Rules = {
+    "mutable_defaults": _mutable_defaults,
+    "keyword_only": _keyword_only,
+    "late_annotations": _late_annotations,
+}
