@@ -38,6 +38,7 @@ from workers.execution.foreign import ForeignCodeError, read_objects, run_old_co
 from workers.execution.loading import allowance_of
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
+from workers.gate.cases import Profile, ProjectCase
 from workers.repairs.repair import repair
 from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox, SandboxError
@@ -105,15 +106,11 @@ def _import(
     for attempt in range(1, MAX_REBUILDS + 1):
         user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
         imported = build(user)
-        # The records' values may be computed, and they come from the project alone: no text
-        # supports them.
-        verdict = judging.judge(
-            user,
-            user.head,
-            imported.change,
-            judge_code=bool(imported.change.outline.constraints),
-            judge_grounding=False,
-        )
+        change = imported.change
+        # Without constraints, there is no code to judge.
+        profile = Profile.IMPORT if change.outline.constraints else Profile.TYPED
+        case = ProjectCase(profile=profile, user=user, parent=user.head, change=change)
+        verdict = judging.judge(case)
         if not verdict.accepted:
             _refuse(run, verdict, report)
             return

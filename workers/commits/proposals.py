@@ -37,6 +37,7 @@ from memory.work import runs
 from workers.execution.outlook import outlook
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
+from workers.gate.cases import Profile, ProjectCase
 from workers.gate.entry_coverage import uncovered
 from workers.repairs.repair import put_right, repair_constraint
 from workers.sandbox.interface import SandboxError
@@ -83,15 +84,17 @@ def execute(run: Run) -> None:
             _refuse(run, Verdict(checks))
             return
         verdict = judging.judge(
-            user,
-            user.head,
-            change,
-            judge_code=True,
-            dry_run=bool(run.input.get("dry_run")),
-            at=run.instant,
-            checks=checks,
-            of_model=edits if run.trigger == RunTrigger.MODEL else (),
-            written=[edit.name for edit in edits if isinstance(edit, WriteConstraint)],
+            ProjectCase(
+                profile=Profile.MODEL if run.trigger == RunTrigger.MODEL else Profile.PROPOSAL,
+                user=user,
+                parent=user.head,
+                change=change,
+                checks=checks,
+                edits=edits,
+                written=[edit.name for edit in edits if isinstance(edit, WriteConstraint)],
+                dry_run=bool(run.input.get("dry_run")),
+                at=run.instant,
+            )
         )
         if not verdict.accepted:
             _refuse(run, verdict)

@@ -29,6 +29,7 @@ from memory.project import Change, EditError, Project, Record, RecordId, conflic
 from memory.project.conform import conform_fields
 from memory.work import lanes, leases, runs
 from workers.gate import judging
+from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
 
@@ -122,10 +123,11 @@ class _Draft:
 def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
     assert user.head is not None
     change, again = _without(user, row, traces)
-    verdict = judging.judge(user, user.head, change, judge_code=True, judge_grounding=False)
+    case = ProjectCase(profile=Profile.REDACTION, user=user, parent=user.head, change=change)
+    verdict = judging.judge(case)
     problem = verdict.reason
     if problem:
-        verdict = judging.judge(user, user.head, change)
+        verdict = judging.judge(replace(case, profile=Profile.TYPED))
     if not verdict.accepted:
         raise judging.GateUnavailable(f"without the redacted content, {verdict.reason}")
     candidate = Candidate(

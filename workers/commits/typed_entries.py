@@ -38,6 +38,7 @@ from memory.work import lanes, leases
 from memory.work.hints import send_hint
 from workers.findings import Verdict
 from workers.gate import judging
+from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
 
@@ -230,7 +231,8 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
                 set_aside[entry.seq] = found
         else:
             change = project.change()
-            verdict = judging.judge(user, user.head, change) if change.files else Verdict()
+            case = ProjectCase(profile=Profile.TYPED, user=user, parent=user.head, change=change)
+            verdict = judging.judge(case) if change.files else Verdict()
             return _Draft(change, edits, rejected, set_aside, verdict)
 
 

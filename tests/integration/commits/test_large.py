@@ -16,6 +16,7 @@ from tests.integration.commits.conftest import Append, trip
 from tests.steps import head_of, not_none
 from workers.commits import typed_entries
 from workers.gate import judging
+from workers.gate.cases import Profile, ProjectCase
 
 pytestmark = pytest.mark.django_db
 
@@ -36,7 +37,8 @@ def crowded(user: MemoryUser) -> MemoryUser:
         values = {"to": f"City {number % 977}", "starts_on": "2024-05-02", "cost": number / 4}
         apply(project, Add("travel", "Trip", values, sources=(1,), key=f"trip-{number}"))
     change = project.change()
-    verdict = judging.judge(user, None, change)
+    case = ProjectCase(profile=Profile.TYPED, user=user, parent=None, change=change)
+    verdict = judging.judge(case)
     assert verdict.accepted, verdict.reason
 
     Lane.objects.filter(user=user, name=LaneName.RECORDS).update(due_at=timezone.now())

@@ -28,6 +28,7 @@ from workers import tasks
 from workers.commits import typed_entries
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
+from workers.gate.cases import ProjectCase
 from workers.sandbox import process
 from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import SandboxError
@@ -295,13 +296,13 @@ def poison_gate(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     judged: list[int] = []
     real = judging.judge
 
-    def judge(user: MemoryUser, parent: Any, change: Any, **options: Any) -> Verdict:
-        judged.append(len(change.added))
-        poisoned = [record for record in change.added if "poison" in record.key]
+    def judge(case: ProjectCase) -> Verdict:
+        judged.append(len(case.change.added))
+        poisoned = [record for record in case.change.added if "poison" in record.key]
         if poisoned:
             finding = Finding(code="poison", message=f"{poisoned[0].key} makes it fail")
             return Verdict(checks=[Check("execution", [finding])])
-        return real(user, parent, change, **options)
+        return real(case)
 
     monkeypatch.setattr(judging, "judge", judge)
     return judged

@@ -30,7 +30,7 @@ from tests.integration.commits.conftest import (
     with_lines,
 )
 from tests.steps import append_texts, head_of, not_none
-from workers.gate import judging
+from workers.gate import judging, project_checks
 
 pytestmark = pytest.mark.django_db
 
@@ -470,13 +470,13 @@ def test_each_fault_is_found(
         assert propose(*fault.before).outcome == "ok"
     before = user.head
     if fault.blind:
-        monkeypatch.setattr(judging, "check_policy", lambda path, source: [])
+        monkeypatch.setattr(project_checks, "check_policy", lambda path, source: [])
     if fault.plant is not None:
         plant, judge = fault.plant, judging.judge
         monkeypatch.setattr(
             judging,
             "judge",
-            lambda user, parent, change, **options: judge(user, parent, plant(change), **options),
+            lambda case: judge(dataclasses.replace(case, change=plant(case.change))),
         )
 
     with override_settings(**(ENDLESS_AMONG_OTHERS if fault.code == "timeout" else {})):

@@ -6,7 +6,8 @@ from django.test import override_settings
 from memory.constraints import constraint_library
 from memory.models import Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
 from tests.integration.work.test_workspace_constraints import CHECKS
-from workers.gate.workspace_constraints import judge
+from workers.gate.cases import WorkspaceCase
+from workers.gate.judging import judge
 
 
 @pytest.mark.parametrize("name", constraint_library.names())
@@ -17,7 +18,7 @@ def test_it_passes_the_gate(name: str) -> None:
         constraint=constraint, number=1, source=of_library.source, tests=of_library.tests
     )
     with override_settings(UAC_SANDBOX_RUNNER="process"):
-        verdict = judge(constraint, version)
+        verdict = judge(WorkspaceCase(constraint=constraint, version=version))
     found = [finding for check in verdict.checks for finding in check.findings]
     # Its boundaries are tested in its unit tests, which know the equivalent mutants.
     assert [finding for finding in found if finding.code != "boundary_unnoticed"] == []

@@ -39,7 +39,7 @@ from memory.users import create_user
 from tests.steps import append_records, head_of, not_none
 from workers import tasks
 from workers.execution import constraints
-from workers.gate import workspace_constraints as judging
+from workers.gate import judging, workspace_constraints
 from workers.sandbox import runner
 from workers.sandbox.interface import SandboxError
 from workers.service import dispatching
@@ -243,7 +243,7 @@ class TestJudging:
 
         with monkeypatch.context() as patched:
             patched.setattr(runner, "open_sandbox", Mock(side_effect=error))
-            with pytest.raises(SandboxError):
+            with pytest.raises(judging.GateUnavailable):
                 judged(constraint)
         version = constraint.versions.get()
         assert (version.state, version.attempts) == (VersionState.CHECKING, 1)
@@ -273,7 +273,7 @@ class TestJudging:
             constraint.versions.update(token=99)
             return real(*arguments)
 
-        monkeypatch.setattr(judging, "judge", overtaken)
+        monkeypatch.setattr(workspace_constraints, "judge", overtaken)
         assert judged(constraint).state == VersionState.CHECKING
 
 

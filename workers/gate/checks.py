@@ -1,0 +1,119 @@
+"""The gate's checks, in the order in which they run: which changes must pass them, and when.
+
+Before there is a change to judge, a proposal's edits pass two checks while they are built into one:
+`coverage` (each considered entry gets exactly one outcome) and `edits` (each edit can be applied);
+see `workers.commits.proposals`.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from workers.findings import Finding
+from workers.gate import project_checks as project
+from workers.gate import workspace_checks as workspace
+from workers.gate.cases import Profile
+
+
+class Stage(StrEnum):
+    """When a check runs. If one fails, later checks are skipped, except those in the last stage."""
+
+    TEXT = "text"  # before any of the code runs
+    LOADED = "loaded"  # with the candidate loaded into sandboxes
+    SOUND = "sound"  # with a candidate that has passed all of these
+
+
+@dataclass(frozen=True)
+class GateCheck:
+    """A check: the rule for changes of these profiles, and what the check needs to verify it.
+
+    `find` yields a finding for each violation. The profiles decide the class of its case. A case to
+    which the check doesn't apply passes it.
+    """
+
+    name: str
+    stage: Stage
+    profiles: Collection[Profile]
+    needs: str
+    rule: str
+    find: Callable[[Any], Iterable[Finding]]
+    applies: Callable[[Any], bool] = lambda case: True
+
+
+TEXT, LOADED, SOUND = Stage
+TYPED, PROPOSAL, MODEL, IMPORT, REDACTION, WORKSPACE = Profile
+
+WRITTEN = (PROPOSAL, MODEL)
+CODE = (PROPOSAL, MODEL, IMPORT, REDACTION)
+PROJECT = (TYPED, *CODE)
+
+CHECKS = (
+    GateCheck(
+        "policy", TEXT, PROJECT, "changed files",
+        "the code is of the kind that its file may contain", project.check_files,
+    ),
+    GateCheck(
+        "policy", TEXT, (WORKSPACE,), "both files",
+        "the code is of the kind that its file may contain", workspace.check_files,
+    ),
+    GateCheck(
+        "no loss", TEXT, PROJECT, "changed files",
+        "records before + added − retired = records after", project.check_no_loss,
+    ),
+    GateCheck(
+        "shape", TEXT, (WORKSPACE,), "the constraint",
+        "the records that it needs are declared", workspace.check_shape,
+    ),
+    GateCheck(
+        "grounding", TEXT, WRITTEN, "cited entries",
+        "cited entries support each value, change and retirement", project.check_grounding,
+    ),
+    GateCheck(
+        "types", TEXT, CODE, "type checker",
+        "the change causes no type error", project.check_types, project.can_cause_type_errors,
+    ),
+    GateCheck(
+        "types", TEXT, (WORKSPACE,), "type checker",
+        "there is no type error", workspace.check_types,
+    ),
+    GateCheck(
+        "execution", LOADED, PROJECT, "sandbox",
+        "the interpreter sees the records that the edits describe", project.check_records,
+    ),
+    GateCheck(
+        "execution", LOADED, (WORKSPACE,), "two sandboxes",
+        "without records, the constraint raises no alert and does not fail",
+        workspace.check_silence,
+    ),
+    GateCheck(
+        "tests", LOADED, CODE, "sandbox",
+        "each changed constraint has a test, and all tests pass", project.check_tests,
+    ),
+    GateCheck(
+        "tests", LOADED, (WORKSPACE,), "two sandboxes",
+        "all tests pass, whatever the order of sets", workspace.check_tests,
+    ),
+    GateCheck(
+        "constraints", LOADED, CODE, "two sandboxes, previous version",
+        "no constraint newly fails or depends on the order of sets", project.check_constraints,
+    ),
+    GateCheck(
+        "holds", SOUND, (MODEL,), "sandbox, previous version, cited entries",
+        "no alert or rule is silenced unless a cited entry mentions it",
+        project.check_silenced_alerts, project.has_previous_version,
+    ),
+    GateCheck(
+        "mutants", SOUND, CODE, "sandbox",
+        "the tests notice changes to a constraint", project.check_mutants,
+    ),
+    GateCheck(
+        "mutants", SOUND, (WORKSPACE,), "sandbox",
+        "the tests notice changes to the constraint", workspace.check_mutants,
+    ),
+    GateCheck(
+        "types", SOUND, CODE, "type checker",
+        "a constraint that was sent and still fails has no type error, even an old one",
+        project.check_types_of_failing, project.has_failing_constraints,
+    ),
+)  # fmt: skip

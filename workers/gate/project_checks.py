@@ -1,0 +1,265 @@
+"""The gate's checks of a change to a project, each as a function of the case."""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from django.utils import timezone
+
+from memory.canonical import canonical_json
+from memory.models import MemoryUser, Run
+from memory.models.runs import RunKind, RunOutcome, RunTrigger
+from memory.project.typed import encode
+from workers.execution.loading import bytecode_of, load, loaded, plan_run
+from workers.execution.outlook import alerts_of, day_of
+from workers.findings import Finding, Verdict
+from workers.gate.cases import Profile, ProjectCase
+from workers.gate.cited_entries import unfounded
+from workers.gate.constraint_mutants import BLOCKING_ONCE, surviving_mutants
+from workers.gate.execution_findings import (
+    OTHER_HASH_SEED,
+    SAME_EVIDENCE,
+    failed_tests,
+    faults,
+    not_deterministic,
+    of_error,
+    policy_findings,
+    same_evidence,
+    same_evidence_in_tests,
+)
+from workers.gate.lost_records import domain_of, lost_records
+from workers.gate.silenced_alerts import ModelChange, held
+from workers.gate.type_errors import type_errors, wants_type_check
+from workers.grounding.wording_in_entries import PARAPHRASE
+from workers.policy.checks import check_policy
+from workers.sandbox import runner
+from workers.sandbox.interface import Sandbox
+from workers.sandbox.limits import DUMPED_BYTES, parts_of
+from workers.sandbox.results import ConstraintRun
+
+# How many of a user's newest rejected proposals to search for gaps in tests. A gap that was
+# reported only for an older proposal may block a model's constraint once more.
+MAX_REJECTIONS_READ = 100
+
+# Finding code for a constraint that already failed and was sent unchanged.
+STILL_FAILS = "still_fails"
+NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you fix it"
+
+
+def check_files(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each violation of the policy in a changed file."""
+    for path, source in case.sources.items():
+        yield from policy_findings(check_policy(path, source))
+
+
+def check_no_loss(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each record that the changed files lose or distort."""
+    return lost_records(case.change, case.sources)
+
+
+def check_grounding(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each claim that the cited entries do not support.
+
+    Raises ReadingFailed if the entries can't be compared with the records.
+    """
+    is_of_model = case.profile == Profile.MODEL
+    found = list(unfounded(case.user, case.parent, case.change, is_of_model=is_of_model))
+    case.verdict.counts["paraphrases"] = sum(one.code == PARAPHRASE for one in found)
+    yield from found
+
+
+def can_cause_type_errors(case: ProjectCase) -> bool:
+    """Return whether a change is to code or to a schema, and not to records alone."""
+    return wants_type_check(case.parent, case.change)
+
+
+def check_types(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each type error that the change causes."""
+    started = time.monotonic()
+    yield from type_errors(case.parent, case.change)
+    case.verdict.timings["types"] = time.monotonic() - started
+
+
+def has_failing_constraints(case: ProjectCase) -> bool:
+    """Return whether constraints were sent that still fail, in a change that is otherwise sound."""
+    return case.verdict.accepted and bool(_still_failing(case.verdict))
+
+
+def check_types_of_failing(case: ProjectCase) -> Iterator[Finding]:
+    """Type-check constraints that were sent unchanged and still fail, as if they were new."""
+    yield from type_errors(case.parent, case.change, anew=_still_failing(case.verdict))
+
+
+def _still_failing(verdict: Verdict) -> list[str]:
+    """Return the files, including tests, of the constraints that were sent but still fail."""
+    names = [
+        PurePosixPath(finding.path).stem
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code == STILL_FAILS and finding.path
+    ]
+    return [path for name in names for path in (f"constraints/{name}.py", f"tests/test_{name}.py")]
+
+
+def check_records(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding wherever the interpreter sees different records than the edits describe."""
+    sandbox, change = case.sandboxes[0], case.change
+    sizes = {path: len(change.files[path] or "") for path in change.expected}
+    dumps = [sandbox.dump(part) for part in parts_of(sizes, DUMPED_BYTES)]
+    dumped = {path: found for one in dumps for path, found in one.records.items()}
+    for domain in change.outline.domains.values():
+        counts = {name: collection.count for name, collection in domain.collections.items()}
+        counts |= dict.fromkeys(domain.singletons, 1)
+        for name, count in counts.items():
+            seen = dumps[0].counts.get(domain.name, {}).get(name, 0)
+            if seen != count:
+                yield Finding(
+                    code="count_differs",
+                    path=domain.state_path,
+                    message=f"{domain.name}.{name} has {seen} records, not {count}",
+                )
+    for path in change.expected:
+        of_domain = change.outline.domains[domain_of(path)]
+        expected = {
+            collection: [encode(record, of_domain) for record in records]
+            for collection, records in change.records_in(path).items()
+            if records
+        }
+        seen_records = {name: rows for name, rows in dumped.get(path, {}).items() if rows}
+        if canonical_json(seen_records) != canonical_json(expected):
+            yield Finding(
+                code="value_differs",
+                path=path,
+                message="the records have different values when the file is executed",
+            )
+
+
+def check_tests(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each failed test and each changed constraint without a test."""
+    sandbox, change, limits = case.sandboxes[0], case.change, case.plan.allowance.limits
+    tests = change.outline.tests
+    results = sandbox.run_tests(tests, limits=limits).results if tests else ()
+    # If a test file stopped with an error, its constraint counts as tested: the error is reported
+    # below.
+    tested = {result.name.partition("::")[0] for result in results}
+    own = {f"tests/test_{name}.py" for name in case.constraints}
+    for path in sorted(own):
+        if path not in tested:
+            yield Finding(
+                code="no_test",
+                path=path,
+                message="has no test",
+                fix="add functions named test_… that show the constraint firing and not firing",
+            )
+    yield from failed_tests(results, change.files)
+    yield from same_evidence_in_tests(one for one in results if one.name.partition("::")[0] in own)
+
+
+def check_constraints(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each constraint that newly fails or newly depends on set order.
+
+    The alerts that the constraints raise are stored in the verdict. For constraints that were sent
+    but still fail, or that raise two alerts that are treated as one, the findings don't block.
+    """
+    change, verdict = case.change, case.verdict
+    if not change.outline.constraints:
+        return
+    ran = _run(case, case.sandboxes)
+    verdict.day = day_of(case.user, case.at).isoformat()
+    verdict.alerts = alerts_of(ran[0].results)
+    failed, differing = faults(ran)
+    old = {path for path in (*failed, *differing) if path not in change.files}
+    before = _faulty_before(case, old) if old else set()
+    sent = {f"constraints/{name}.py" for name in case.written}
+    for path, error in failed.items():
+        if path not in before:
+            yield of_error("constraint_failed", error, change.files, path=path)
+        elif path in sent:
+            told = of_error(STILL_FAILS, error, path=path)
+            yield replace(told, code=STILL_FAILS, fix=NOT_MENDED, blocking=False)
+    noted = {
+        finding.path
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code == SAME_EVIDENCE
+    }
+    for result in ran[0].results:
+        if result.path in sent - noted:
+            yield from same_evidence(result)
+    for path in differing:
+        if path not in before:
+            yield not_deterministic(path)
+
+
+def _faulty_before(case: ProjectCase, paths: Collection[str]) -> set[str]:
+    """Return those of these constraints that were already faulty in the previous version."""
+    plan, tree = case.plan, case.plan.checkpoint.tree
+    with (
+        loaded(plan) as sandbox,
+        runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=plan.allowance.shape) as other,
+    ):
+        load(other, plan, bytecode_of(plan, other.image_digest, tree.keys()))
+        known = sorted(path for path in paths if path in tree)
+        failed, differing = faults(_run(case, [sandbox, other], known))
+    return {*failed, *differing}
+
+
+def _run(
+    case: ProjectCase, sandboxes: Sequence[Sandbox], paths: Sequence[str] | None = None
+) -> list[ConstraintRun]:
+    return [case.plan.run_constraints(sandbox, case.at, paths) for sandbox in sandboxes]
+
+
+def has_previous_version(case: ProjectCase) -> bool:
+    """Return whether there is a version whose alerts the change could silence."""
+    return case.parent is not None
+
+
+def check_silenced_alerts(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each alert or rule that a model's edits silence."""
+    assert case.parent is not None
+    candidate = ModelChange(
+        plan=plan_run(case.user, case.parent),
+        change=case.change,
+        edits=case.edits,
+        sandbox=case.sandboxes[-1],  # not the sandbox that stays resident
+        now=timezone.now(),
+    )
+    return held(candidate)
+
+
+def check_mutants(case: ProjectCase) -> Iterator[Finding]:
+    """Yield a finding for each mutant of a changed constraint that its tests do not notice."""
+    limits = case.plan.allowance.limits
+    found = surviving_mutants(case.sandboxes[-1], case.constraints, case.sources, limits)
+    return _blocking_once(case.user, found) if case.profile == Profile.MODEL else found
+
+
+def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
+    """Make gaps in tests block, except for constraints that such gaps have blocked before."""
+    refused: set[str] | None = None
+    for finding in found:
+        if finding.code in BLOCKING_ONCE:
+            refused = _refused_for_tests(user) if refused is None else refused
+            finding = replace(finding, blocking=finding.path not in refused)
+        yield finding
+
+
+def _refused_for_tests(user: MemoryUser) -> set[str]:
+    """Return the paths of constraints that were once rejected because of gaps in their tests."""
+    rejected = Run.objects.filter(
+        user=user,
+        kind=RunKind.PROPOSAL,
+        trigger=RunTrigger.MODEL,
+        outcome=RunOutcome.REJECTED,
+    ).order_by("-queued_at")
+    # A redaction clears the contents of the user's earlier runs, so a run may have no verdict.
+    told = rejected.filter(output__verdict__checks__isnull=False)
+    return {
+        finding["path"]
+        for output in told.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
+        for check in (output or {})["verdict"]["checks"]
+        for finding in check["findings"]
+        if finding["code"] in BLOCKING_ONCE and finding["blocking"]
+    }
