@@ -2,6 +2,7 @@
 
 import uuid
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from memory.models.checkpoints import Checkpoint
@@ -132,6 +133,13 @@ class Run(MortalWork):
     )
     timings = models.JSONField(default=dict, help_text="How many seconds each stage took.")
     memory_bytes = models.BigIntegerField(null=True)
+    test_gaps = ArrayField(
+        models.TextField(),
+        default=list,
+        # During an upgrade, processes from the previous release insert rows without this column.
+        db_default=models.Value([], ArrayField(models.TextField())),
+        help_text="The constraints that the gate refused because of gaps in their tests.",
+    )
 
     queued_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)

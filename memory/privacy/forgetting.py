@@ -479,6 +479,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         stdout="",
         last_error="",
         answer_key="",
+        test_gaps=[],
         dead_since=None,
     )
     return emptied

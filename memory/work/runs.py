@@ -4,7 +4,7 @@ import datetime
 import functools
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ class Result:
     runner: str = ""
     timings: dict[str, float] = field(default_factory=dict)
     memory_bytes: int | None = None
+    test_gaps: Sequence[str] = ()
 
 
 def queue(
@@ -231,6 +232,7 @@ def finish(run: Run, result: Result) -> None:
         runner=result.runner,
         timings=result.timings,
         memory_bytes=result.memory_bytes,
+        test_gaps=list(result.test_gaps),
         finished_at=now,
     )
     run.status, run.outcome = RunStatus.DONE, result.outcome

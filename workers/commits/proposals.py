@@ -38,6 +38,7 @@ from workers.execution.outlook import outlook
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
+from workers.gate.constraint_mutants import gaps_in_tests
 from workers.gate.entry_coverage import uncovered
 from workers.repairs.repair import put_right, repair_constraint
 from workers.sandbox.interface import SandboxError
@@ -259,6 +260,7 @@ def finish(
             error=None if verdict.accepted else rejected,
             runner=verdict.runner or runner,
             timings=verdict.timings,
+            test_gaps=gaps_in_tests(verdict),
         ),
     )
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from workers.findings import Finding
+from workers.findings import Finding, Verdict
 from workers.gate.alert_mutants import UnreachedAlert, alert_mutants
 from workers.gate.boundary_mutants import BoundaryMutant, boundary_mutants
 from workers.repairs.invalid_syntax import parse_valid
@@ -117,6 +117,17 @@ class _Bench:
         results = self._sandbox.run_tests(list(files), limits=limits).results
         failed = {result.name.partition("::")[0] for result in results if result.error is not None}
         return [path not in failed for path in files]
+
+
+def gaps_in_tests(verdict: Verdict) -> list[str]:
+    """Return the constraints that the verdict refuses because of gaps that block only once."""
+    gaps = {
+        finding.path
+        for check in verdict.checks
+        for finding in check.findings
+        if finding.code in BLOCKING_ONCE and finding.blocking and finding.path
+    }
+    return sorted(gaps)
 
 
 def surviving_mutants(

@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from memory.canonical import canonical_json
 from memory.models import MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunTrigger
 from memory.project.typed import encode
 from workers.execution.loading import bytecode_of, load, loaded, plan_run
 from workers.execution.outlook import alerts_of, day_of
@@ -37,10 +36,6 @@ from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox
 from workers.sandbox.limits import DUMPED_BYTES, parts_of
 from workers.sandbox.results import ConstraintRun
-
-# How many of a user's newest rejected proposals to search for gaps in tests. A gap that was
-# reported only for an older proposal may block a model's constraint once more.
-MAX_REJECTIONS_READ = 100
 
 # Finding code for a constraint that already failed and was sent unchanged.
 STILL_FAILS = "still_fails"
@@ -238,28 +233,12 @@ def check_mutants(case: ProjectCase) -> Iterator[Finding]:
 
 def _blocking_once(user: MemoryUser, found: Iterable[Finding]) -> Iterator[Finding]:
     """Make gaps in tests block, except for constraints that such gaps have blocked before."""
-    refused: set[str] | None = None
-    for finding in found:
-        if finding.code in BLOCKING_ONCE:
-            refused = _refused_for_tests(user) if refused is None else refused
-            finding = replace(finding, blocking=finding.path not in refused)
-        yield finding
-
-
-def _refused_for_tests(user: MemoryUser) -> set[str]:
-    """Return the paths of constraints that were once rejected because of gaps in their tests."""
-    rejected = Run.objects.filter(
-        user=user,
-        kind=RunKind.PROPOSAL,
-        trigger=RunTrigger.MODEL,
-        outcome=RunOutcome.REJECTED,
-    ).order_by("-queued_at")
-    # A redaction clears the contents of the user's earlier runs, so a run may have no verdict.
-    told = rejected.filter(output__verdict__checks__isnull=False)
-    return {
-        finding["path"]
-        for output in told.values_list("output", flat=True)[:MAX_REJECTIONS_READ]
-        for check in (output or {})["verdict"]["checks"]
-        for finding in check["findings"]
-        if finding["code"] in BLOCKING_ONCE and finding["blocking"]
-    }
+    findings = list(found)
+    paths = [one.path for one in findings if one.code in BLOCKING_ONCE and one.path]
+    refused = (
+        Run.objects.filter(user=user, test_gaps__overlap=paths) if paths else Run.objects.none()
+    )
+    before = {path for gaps in refused.values_list("test_gaps", flat=True) for path in gaps}
+    for finding in findings:
+        is_gap = finding.code in BLOCKING_ONCE
+        yield replace(finding, blocking=finding.path not in before) if is_gap else finding

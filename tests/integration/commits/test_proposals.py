@@ -530,7 +530,7 @@ def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose
     again = propose(rule, trigger=RunTrigger.MODEL)
     first = propose(other, trigger=RunTrigger.MODEL)
     # If something of a user is redacted, earlier runs are emptied
-    Run.objects.filter(pk=first.pk).update(output=None)
+    Run.objects.filter(pk=first.pk).update(output=None, test_gaps=[])
     anew = propose(other, trigger=RunTrigger.MODEL)
 
     assert refused.outcome == first.outcome == anew.outcome == "rejected"
