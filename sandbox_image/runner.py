@@ -21,6 +21,7 @@ from . import determinism, foreign, rehearsal
 from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
+from .library_names import NAMES
 from .loader import BadRequestError, Project, compile_source, selected, to_bytecode
 from .processes import confinement, kill_descendants, release_memory, remove_files
 from .progress import Report
@@ -32,29 +33,18 @@ from .values import size
 # Modules that user code may import, plus modules that those import lazily. They are loaded in
 # advance, since a confined process can no longer read the standard library's files.
 PRELOADED = (
+    *NAMES,
     "_strptime",
     "bisect",
-    "calendar",
-    "collections.abc",
     "copy",
-    "dataclasses",
-    "decimal",
     "encodings.idna",
-    "enum",
     "fractions",
-    "functools",
     "heapq",
-    "itertools",
-    "math",
     "operator",
     "random",
-    "re",
-    "statistics",
     "string",
     "textwrap",
-    "typing",
     "unicodedata",
-    "zoneinfo",
 )
 
 # How long this process stays idle after it has sent an answer, unless a request arrives earlier, so

@@ -22,6 +22,7 @@ from mypy.modulefinder import BuildSource
 from mypy.options import Options
 
 import sandbox_image
+from sandbox_image.library_names import NAMES
 from sandbox_image.processes import confinement
 from sandbox_image.uac import protocol
 
@@ -32,11 +33,7 @@ CRASHED = 70
 
 # The modules that a project may import. Analysing them is most of mypy's work, and the same for
 # every project.
-KNOWN = """\
-import calendar, collections, collections.abc, dataclasses, datetime, decimal, enum, functools
-import itertools, math, re, statistics, typing, zoneinfo
-import builtins, uac, uac.testing
-"""
+KNOWN = f"import {', '.join(NAMES)}, builtins, uac, uac.testing\n"
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from memory.project import Outline
 from memory.project.types import format_type, members_of
-from workers.policy.tables import LIBRARY
+from workers.policy.library import LIBRARY
 from workers.repairs.importable_names import module_of
 from workers.repairs.invalid_syntax import parse_valid
 from workers.typecheck.checker import TypeFault

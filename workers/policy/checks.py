@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memory.texts import parse_python
+from workers.policy.kinds_of_file import MANIFEST, PROJECT, QUERY, WORKSPACE, FileKind, kind_of
 from workers.policy.rules import Breach, check_tree
 
 
@@ -31,24 +32,10 @@ _DIRECTIVE = re.compile(r"#\s*(?:(?:type|mypy|pyright|pytype|ty)\s*:|pyre-)")
 _ENCODING = re.compile(r"coding[:=]")  # only in a comment in the first two lines of a file
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
-_KINDS = (
-    ("package", re.compile(r"(?:(?:domains/(?:\w+/)?)|constraints/|tests/)__init__\.py")),
-    ("manifest", re.compile(r"manifest\.py")),
-    ("schema", re.compile(r"domains/\w+/schema\.py")),
-    ("state", re.compile(r"domains/\w+/\w+\.py")),
-    ("constraint", re.compile(r"constraints/\w+\.py")),
-    ("test", re.compile(r"tests/test_\w+\.py")),
-)
-# Patterns for the paths of a workspace's constraint files, which don't belong to any project.
-_WORKSPACE_KINDS = (
-    ("workspace constraint", re.compile(r"workspace/constraints/\w+\.py")),
-    ("workspace test", re.compile(r"workspace/tests/test_\w+\.py")),
-)
-
 
 def check_policy(path: str, source: str) -> list[Violation]:
     """Return the policy violations in one file of a project, sorted by line."""
-    kind = next((name for name, pattern in _KINDS if pattern.fullmatch(path)), None)
+    kind = kind_of(path, PROJECT)
     if kind is None:
         message = (
             f"{path} is not a project file: use domains/<domain>/schema.py or state.py,"
@@ -61,22 +48,20 @@ def check_policy(path: str, source: str) -> list[Violation]:
 def check_workspace_policy(path: str, source: str) -> list[Violation]:
     """Return the policy violations in a workspace constraint or its tests, sorted by line.
 
-    Raises KeyError for any other path. These files import nothing from a project: instead, a
-    workspace constraint declares classes for the records that it needs (`memory.project.shapes`
-    verifies these classes).
+    Raises KeyError for any other path.
     """
-    kinds = {name for name, pattern in _WORKSPACE_KINDS if pattern.fullmatch(path)}
-    if not kinds:
+    kind = kind_of(path, WORKSPACE)
+    if kind is None:
         raise KeyError(path)
-    return _check(path, source, kinds.pop())
+    return _check(path, source, kind)
 
 
 def check_query(code: str) -> list[Violation]:
     """Return the policy violations in a query, sorted by line."""
-    return _check(QUERY_PATH, code, "query")
+    return _check(QUERY_PATH, code, QUERY)
 
 
-def _check(path: str, source: str, kind: str) -> list[Violation]:
+def _check(path: str, source: str, kind: FileKind) -> list[Violation]:
     text = source.replace("\r\n", "\n")
     try:
         tree = parse_python(text, path)
@@ -94,15 +79,15 @@ def _check(path: str, source: str, kind: str) -> list[Violation]:
     return [Violation(path, line, code, message) for line, code, message in unique]
 
 
-def _check_text(text: str, kind: str) -> Iterator[Breach]:
-    if kind == "manifest":
+def _check_text(text: str, kind: FileKind) -> Iterator[Breach]:
+    if kind is MANIFEST:
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if found := _UNPRINTABLE.search(line):
             name = f"U+{ord(found[0]):04X}"
             yield number, "syntax", f"the control character {name}: write an escape such as '\\n'"
             return  # Python may count lines differently from here on
-    if kind == "query":
+    if kind is QUERY:
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row = token.start[0]

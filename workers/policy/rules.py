@@ -6,6 +6,18 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from memory.project.names import RESERVED_LOWER
+from workers.policy.kinds_of_file import (
+    DOMAIN_MODULE,
+    MANIFEST,
+    PACKAGE,
+    QUERY,
+    SCHEMA,
+    SCHEMA_MODULE,
+    STATE,
+    FileKind,
+    Holds,
+)
+from workers.policy.library import LIBRARY
 from workers.policy.syntax_trees import (
     is_docstring,
     is_one_value,
@@ -26,34 +38,27 @@ from workers.policy.tables import (
     FORBIDDEN_CALLS,
     FORBIDDEN_NAMES,
     INNER_MODULES,
-    LIBRARY,
     NAMED_TUPLE_METHODS,
     QUERY_NAMES,
     TYPE_CHECKER_NAMES,
 )
 
-_SCHEMA = re.compile(r"domains\.\w+\.schema")
-_STATE_OR_SCHEMA = re.compile(r"domains\.\w+\.(?:schema|state)")
-_DOMAIN_MODULE = re.compile(r"domains\.\w+\.\w+")
-_CONSTRAINT = re.compile(r"constraints\.\w+")
-_WORKSPACE_CONSTRAINT = re.compile(r"workspace\.constraints\.\w+")
-
-_CONSTRAINTS = ("constraint", "workspace constraint")
-_TESTS = ("test", "workspace test")
+# Modules of the library that only some kinds of files may import.
+_ONLY_SOME = ("builtins", "uac.testing")
 
 Breach = tuple[int, str, str]  # line, code, message
 
 
-def check_tree(kind: str, tree: ast.Module) -> Iterator[Breach]:
+def check_tree(kind: FileKind, tree: ast.Module) -> Iterator[Breach]:
     """Yield each violation, in a file's syntax tree, of the rules for this kind of file."""
     return _Policy(kind, tree).check()
 
 
 class _Policy:
-    def __init__(self, kind: str, tree: ast.Module) -> None:
+    def __init__(self, kind: FileKind, tree: ast.Module) -> None:
         self.kind = kind
         self.tree = tree
-        self.origins: dict[str, str] = dict(QUERY_NAMES) if kind == "query" else {}
+        self.origins: dict[str, str] = dict(QUERY_NAMES) if kind is QUERY else {}
         self.bound = set(list_bound_names(tree.body))
         self.type_checking = {id(node.test) for node in tree.body if self.is_type_checking(node)}
         self.classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -69,7 +74,7 @@ class _Policy:
         self.in_place = set(map(id, self.uses_of_classes()))
 
     def check(self) -> Iterator[Breach]:
-        if self.kind == "manifest":  # a manifest is generated, and never executed
+        if self.kind is MANIFEST:
             return
         qualified = {
             id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)
@@ -78,7 +83,7 @@ class _Policy:
             line = getattr(node, "lineno", 1)
             for code, message in self.check_node(node, id(node) in qualified):
                 yield line, code, message
-        if self.kind != "query":
+        if self.kind is not QUERY:
             for statement in self.tree.body:
                 for node, message in self.check_top_level(statement):
                     yield getattr(node, "lineno", statement.lineno), "top_level", message
@@ -141,7 +146,7 @@ class _Policy:
                 owner = self.origin(node.value)
                 if owner is not None and owner in LIBRARY and f"{owner}.{name}" not in LIBRARY:
                     yield from self.check_member(owner, name)
-                if self.kind in _CONSTRAINTS and not isinstance(node.ctx, ast.Load):
+                if self.kind.check and not isinstance(node.ctx, ast.Load):
                     message = (
                         f".{name} is assigned: a constraint reads the state and must not change it"
                     )
@@ -189,16 +194,9 @@ class _Policy:
         if module in LIBRARY:
             if self.may_use(module):
                 return
-        elif self.kind in ("schema", "state") and _DOMAIN_MODULE.fullmatch(module):
-            if self.kind == "state" or _SCHEMA.fullmatch(module):
-                return
-        elif (
-            (self.kind == "test" and _CONSTRAINT.fullmatch(module))
-            or (self.kind == "workspace test" and _WORKSPACE_CONSTRAINT.fullmatch(module))
-            or (self.kind == "query" and _DOMAIN_MODULE.fullmatch(module))
-        ):
+        elif any(pattern.fullmatch(module) for pattern in self.kind.modules):
             return
-        elif _DOMAIN_MODULE.fullmatch(module):
+        elif DOMAIN_MODULE.fullmatch(module) and self.kind not in (SCHEMA, STATE):
             yield "import", f"import {module}: write from {module} import … with the names"
             return
         yield "import", f"import {module} is not allowed here: use {self.allowed_imports()}"
@@ -217,7 +215,7 @@ class _Policy:
             if not self.may_use(module):
                 yield "import", f"{module} is not allowed here: use {self.allowed_imports()}"
             for name in names:
-                if name in TYPE_CHECKER_NAMES and self.kind != "schema":
+                if name in TYPE_CHECKER_NAMES and not self.kind.has_type_checking:
                     yield (
                         "directive",
                         f"{name} shows different code to the type checker: write the code once",
@@ -231,34 +229,21 @@ class _Policy:
                 yield from self.check_attribute(name)
                 # A collection may be called `calendar`, so this name may refer to records; the
                 # names of other modules are reserved and can't.
-                if name in LIBRARY and (name in RESERVED_LOWER or _SCHEMA.fullmatch(module)):
+                if name in LIBRARY and (name in RESERVED_LOWER or SCHEMA_MODULE.fullmatch(module)):
                     yield "import", f"{module} only imports the module {name}: write import {name}"
-        elif module != {"test": "constraints", "workspace test": "workspace.constraints"}.get(
-            self.kind
-        ):
+        elif module != self.kind.package:
             message = f"from {module} import … is not allowed here: use {self.allowed_imports()}"
             yield "import", message
 
     def is_own_module(self, module: str) -> bool:
-        allowed = {
-            "schema": (_SCHEMA,),
-            "state": (_DOMAIN_MODULE,),
-            "constraint": (_STATE_OR_SCHEMA,),
-            "test": (_STATE_OR_SCHEMA, _CONSTRAINT),
-            "workspace test": (_WORKSPACE_CONSTRAINT,),
-            "query": (_DOMAIN_MODULE,),
-        }
-        return any(pattern.fullmatch(module) for pattern in allowed.get(self.kind, ()))
+        return any(pattern.fullmatch(module) for pattern in self.kind.imports)
 
     def may_use(self, module: str) -> bool:
-        if module == "uac.testing":
-            return self.kind in _TESTS
-        return module != "builtins" or self.kind in ("schema", "state", "workspace constraint")
+        return module not in _ONLY_SOME or module in self.kind.library
 
     def allowed_imports(self) -> str:
         names = sorted(name for name in LIBRARY if self.may_use(name))
-        own = {"workspace constraint": "", "workspace test": "workspace.constraints"}
-        return ", ".join(filter(None, [*names, own.get(self.kind, "domains.<domain>.…")]))
+        return ", ".join(filter(None, [*names, self.kind.own]))
 
     def check_member(self, module: str, name: str) -> Iterator[tuple[str, str]]:
         if name not in LIBRARY[module]:
@@ -268,8 +253,8 @@ class _Policy:
         """Return whether a node is `if TYPE_CHECKING:` around imports for quoted annotations."""
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
-                return self.kind == "schema" and all(
-                    isinstance(one, ast.ImportFrom) and _SCHEMA.fullmatch(one.module or "")
+                return self.kind.has_type_checking and all(
+                    isinstance(one, ast.ImportFrom) and SCHEMA_MODULE.fullmatch(one.module or "")
                     for one in body
                 )
         return False
@@ -287,7 +272,7 @@ class _Policy:
         elif name in EXECUTION:
             yield "attribute", f".{name} inspects running code: use values instead"
         elif name in CLOCK:
-            fix = "take the parameter today or now" if self.kind != "query" else "use today or now"
+            fix = "use today or now" if self.kind is QUERY else "take the parameter today or now"
             yield "clock", f".{name} reads the clock: {fix} instead"
         elif name in TYPE_CHECKER_NAMES:
             yield (
@@ -338,24 +323,20 @@ class _Policy:
         if is_docstring(statement):
             return
         match statement:
-            case _ if self.kind == "package":
+            case _ if self.kind is PACKAGE:
                 yield statement, "an __init__.py must be empty: move the code to a module"
             case ast.Import() | ast.ImportFrom():
                 pass
             case _ if self.is_type_checking(statement):
                 pass
-            case ast.ClassDef() if self.kind in ("schema", "workspace constraint"):
+            case ast.ClassDef() if Holds.CLASSES in self.kind.holds:
                 yield from self.check_class(statement)
-            case ast.FunctionDef() if self.kind in (*_CONSTRAINTS, *_TESTS):
+            case ast.FunctionDef() if Holds.FUNCTIONS in self.kind.holds:
                 yield from self.check_signature(statement)
-            case ast.Assign() | ast.AnnAssign() if self.kind != "schema":
+            case ast.Assign() | ast.AnnAssign() if Holds.ASSIGNMENTS in self.kind.holds:
                 yield from self.check_assignment(statement)
             case _:
-                what = {
-                    "schema": "imports and classes",
-                    "state": "imports, and collections or records assigned to names",
-                    "workspace constraint": "imports, constants, classes and functions",
-                }.get(self.kind, "imports, constants and functions")
+                what = self.kind.contents
                 text = ast.unparse(statement).split("\n")[0][:60]
                 yield statement, f"{text!r} runs on import: this file may contain only {what}"
 
@@ -414,7 +395,7 @@ class _Policy:
                 yield node, f"{message}: rename yours, or call it within a function"
             case ast.Call(func=function):
                 origin = self.origin(function) or ""
-                known = origin in CONSTRUCTORS or _SCHEMA.fullmatch(origin.rpartition(".")[0])
+                known = origin in CONSTRUCTORS or SCHEMA_MODULE.fullmatch(origin.rpartition(".")[0])
                 if not known:
                     text = ast.unparse(function)[:60]
                     yield node, f"{text}(…) runs on import: call it within a function"
@@ -477,17 +458,16 @@ class _Policy:
         functions = {
             node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)
         }
-        if self.kind in _CONSTRAINTS:
+        if self.kind.check:
             if "check" in functions:
                 yield from self.check_check(functions["check"])
             else:
-                more = "" if self.kind == "constraint" else ", records: Sequence[Shape]"
                 yield (
                     1,
                     "check",
-                    f"no check: define def check(today: datetime.date{more}) -> Iterator[Alert]",
+                    f"no check: define def check({self.kind.check}) -> Iterator[Alert]",
                 )
-        if self.kind in _TESTS:
+        if self.kind.has_tests:
             tests = [node for name, node in functions.items() if name.startswith("test_")]
             if not tests:
                 yield 1, "test", "no test: define functions named test_…"
@@ -496,7 +476,7 @@ class _Policy:
                     yield node.lineno, "test", f"{node.name} has parameters: a test takes none"
 
     def check_check(self, node: ast.FunctionDef) -> Iterator[Breach]:
-        if self.kind == "constraint":
+        if self.kind.takes_instant:
             yield from self.check_instant(node)
         returns = "" if node.returns is None else ast.unparse(node.returns)
         if not re.fullmatch(r"(?:[\w.]*\.)?(?:Iterator|Iterable|list)\[(?:\w+\.)?Alert\]", returns):

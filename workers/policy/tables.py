@@ -1,13 +1,11 @@
 """The names that the static policy allows and forbids; `rules.py` holds the rules."""
 
-import importlib
 from types import (
     AsyncGeneratorType,
     CodeType,
     CoroutineType,
     FrameType,
     GeneratorType,
-    MappingProxyType,
     TracebackType,
 )
 
@@ -15,62 +13,6 @@ from types import (
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
-
-# Public names that may not be imported, although their modules may: names that evaluate strings
-# (dispatch evaluates annotations), build code or classes, copy attributes or globals by name, read
-# files, or silence the type checker.
-_LEFT_OUT = {
-    "calendar": _names("HTMLCalendar LocaleHTMLCalendar LocaleTextCalendar setfirstweekday"),
-    "dataclasses": _names("make_dataclass"),
-    "enum": _names("EnumMeta EnumType global_enum global_enum_repr global_flag_repr global_str"),
-    "functools": _names(
-        "WRAPPER_ASSIGNMENTS WRAPPER_UPDATES singledispatch singledispatchmethod update_wrapper"
-        " wraps"
-    ),
-    "typing": _names(
-        "ForwardRef get_args get_origin get_type_hints no_type_check no_type_check_decorator"
-    ),
-    "zoneinfo": _names("TZPATH available_timezones reset_tzpath"),
-}
-_BUILTIN_TYPES = _names("bool bytes dict float frozenset int list object set str tuple type")
-
-
-def _public(name: str) -> frozenset[str]:
-    module = importlib.import_module(name)
-    names = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
-    return frozenset(names) - _LEFT_OUT.get(name, frozenset())
-
-
-LIBRARY = MappingProxyType(
-    {
-        name: _public(name)
-        for name in (
-            "calendar",
-            "collections",
-            "collections.abc",
-            "dataclasses",
-            "datetime",
-            "decimal",
-            "enum",
-            "functools",
-            "itertools",
-            "math",
-            "re",
-            "statistics",
-            "typing",
-            "zoneinfo",
-        )
-    }
-    | {
-        "uac": _names(
-            "Alert PartialDate Record Ref Severity add_months birthday critical full_months"
-            " hours_between info original_data user_zone warning"
-        ),
-        "uac.testing": _names("run_check"),
-        # Aliases for annotations in classes where a field shadows a type's name.
-        "builtins": _BUILTIN_TYPES,
-    }
-)
 
 QUERY_NAMES = {
     **{name: name for name in ("datetime", "itertools", "math", "re", "statistics")},

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from workers.policy.tables import LIBRARY
+from workers.policy.library import LIBRARY
 
 KNOWN_NAMES = {
     **dict.fromkeys(("dataclass", "field"), "dataclasses"),

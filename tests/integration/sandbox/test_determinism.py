@@ -10,7 +10,7 @@ from sandbox_image.uac import protocol
 from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, value_of
 from tests.steps import not_none
 from workers.policy.checks import check_query
-from workers.policy.tables import LIBRARY
+from workers.policy.library import LIBRARY
 from workers.sandbox.interface import Sandbox, SandboxError
 
 CLOCKS = [

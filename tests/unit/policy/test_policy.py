@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_image.library_names import NAMES
+from sandbox_image.runner import PRELOADED
+from typecheck_image.checker import KNOWN
 from workers.authoring.prompts import STRUCTURE
+from workers.policy import library
 from workers.policy.checks import (
     Violation,
     check_policy,
     check_query,
     check_workspace_policy,
 )
-from workers.policy.tables import LIBRARY
+from workers.policy.library import LIBRARY
 
 DOCS = Path(__file__).parents[3] / "docs"
 SCHEMA = "domains/travel/schema.py"
@@ -779,3 +783,16 @@ def test_what_may_be_imported_is_documented() -> None:
         assert re.search(rf"Allowed imports:[^.]*\b{name}\b", instructions), name
     for name in LIBRARY["uac"]:
         assert f"`{name}" in told, name
+
+
+def test_frozen_library_is_that_of_this_python() -> None:
+    """Names that are in one of the two alone have to be reviewed, and the list frozen anew."""
+    of_this = library.names_of_this_python()
+
+    differing = {name: LIBRARY[name] ^ names for name, names in of_this.items()}
+    assert {name: names for name, names in differing.items() if names} == {}
+
+
+def test_the_sandbox_and_the_type_checker_know_every_module_of_the_library() -> None:
+    assert {*LIBRARY} - {"builtins", "uac", "uac.testing"} == {*NAMES} <= {*PRELOADED}
+    assert all(name in KNOWN for name in LIBRARY)
