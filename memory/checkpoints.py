@@ -216,7 +216,7 @@ def commit(
     written.
     """
     change = candidate.change
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
         parent = candidate.parent
@@ -280,7 +280,7 @@ def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) ->
 
     Raises LeaseLost if the caller has lost its claim to `work`.
     """
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         leases.check(work)
         now = timezone.now()

@@ -11,12 +11,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from django.db import transaction
-
-from memory import checkpoints, log, users
-from memory.checkpoints import Candidate, Decision, HeadMoved
-from memory.log import Draft
-from memory.models import MemoryUser, Run
+from memory import checkpoints, log
+from memory.checkpoints import Decision, HeadMoved
+from memory.models import Checkpoint, MemoryUser, Run
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.project import (
@@ -27,12 +24,12 @@ from memory.project import (
     ProjectError,
     WriteConstraint,
     apply,
-    edit_to_json,
     render,
 )
 from memory.project.files import Whole, read_whole, take_over
 from memory.project.foreign import ForeignError, Layout, layout, read, translate
 from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
+from workers.commits.on_head import Draft, commit_on_head
 from workers.commits.proposals import finish
 from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
 from workers.execution.loading import allowance_of
@@ -43,7 +40,6 @@ from workers.repairs.repair import repair
 from workers.sandbox import runner
 from workers.sandbox.interface import Sandbox, SandboxError
 
-MAX_REBUILDS = 5
 MAX_NAMED = 20
 
 
@@ -76,6 +72,31 @@ class Imported:
     change: Change
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ImportDraft(Draft):
+    """An import that the gate has accepted."""
+
+    run: Run
+    files: Mapping[str, str]
+    report: Report
+
+    def decide(self, user: MemoryUser) -> Sequence[Decision]:
+        """Append the log entry that the records cite.
+
+        Raises HeadMoved if its number is now used by another entry.
+        """
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        (entry,) = log.append(user, [_entry(self.files, self.report)], source="import")
+        if entry.seq != self.seen_seq:
+            raise HeadMoved(f"{user}: entries were appended while a project was imported")
+        return [Decision(entry.seq, Outcome.COVERED)]
+
+    def finish(self, user: MemoryUser, made: Checkpoint | None) -> None:
+        """Finish the run."""
+        version = made.version if made else None
+        finish(self.run, self.verdict, version, {"import": asdict(self.report)})
+
+
 def execute(run: Run) -> None:
     """Import the run's files as the user's next version, or record why that is not possible."""
     report = Report()
@@ -103,24 +124,29 @@ def _import(
 
     Raises ImportFailed if the change cannot be built, and HeadMoved if the head keeps moving.
     """
-    for attempt in range(1, MAX_REBUILDS + 1):
-        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
+
+    def judged(user: MemoryUser) -> _ImportDraft | None:
         imported = build(user)
-        change = imported.change
         # Without constraints, there is no code to judge.
-        profile = Profile.IMPORT if change.outline.constraints else Profile.TYPED
-        case = ProjectCase(profile=profile, user=user, parent=user.head, change=change)
-        verdict = judging.judge(case)
+        profile = Profile.IMPORT if imported.change.outline.constraints else Profile.TYPED
+        verdict = judging.judge(
+            ProjectCase(profile=profile, user=user, parent=user.head, change=imported.change)
+        )
         if not verdict.accepted:
             _refuse(run, verdict, report)
-            return
-        try:
-            _commit(run, user, files, imported, verdict, report)
-        except HeadMoved:
-            if attempt == MAX_REBUILDS:
-                raise
-        else:
-            return
+            return None
+        return _ImportDraft(
+            change=imported.change,
+            verdict=verdict,
+            origin=Origin.IMPORTED,
+            seen_seq=user.last_seq + 1,
+            edits=imported.edits,
+            run=run,
+            files=files,
+            report=report,
+        )
+
+    commit_on_head(run, run.user_id, judged)
 
 
 def _in_our_form(files: Mapping[str, str]) -> Whole | None:
@@ -268,41 +294,8 @@ def _refuse(run: Run, verdict: Verdict, report: Report) -> None:
     finish(run, verdict, None, {"import": asdict(report)}, runner=runner.runner_name())
 
 
-def _commit(
-    run: Run,
-    user: MemoryUser,
-    files: Mapping[str, str],
-    imported: Imported,
-    verdict: Verdict,
-    report: Report,
-) -> None:
-    """Write the new version, and the log entry that its records cite, in one transaction.
-
-    Raises HeadMoved if the head has moved, or if the seq that the records cite is now used by
-    another entry.
-    """
-    seq = user.last_seq + 1
-    with transaction.atomic():
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        (entry,) = log.append(user, [_entry(files, report)], source="import")
-        if entry.seq != seq:
-            raise HeadMoved(f"{user}: entries were appended while a project was imported")
-        candidate = Candidate(
-            parent=user.head,
-            change=imported.change,
-            edits=[edit_to_json(edit) for edit in imported.edits],
-            origin=Origin.IMPORTED,
-            seen_seq=seq,
-            verdict=verdict.to_json(),
-            bytecode=verdict.bytecode,
-            image_digest=verdict.image_digest,
-        )
-        checkpoint = checkpoints.commit(run, user, candidate, [Decision(seq, Outcome.COVERED)])
-        finish(run, verdict, checkpoint.version, {"import": asdict(report)})
-
-
-def _entry(files: Mapping[str, str], report: Report) -> Draft:
+def _entry(files: Mapping[str, str], report: Report) -> log.Draft:
     named = ", ".join(sorted(files)[:MAX_NAMED])
     more = f" and {len(files) - MAX_NAMED} more" if len(files) > MAX_NAMED else ""
     content = f"Imported a project with {report.counts['records']} records from {named}{more}."
-    return Draft(kind=EntryKind.FACT, content=content)
+    return log.Draft(kind=EntryKind.FACT, content=content)

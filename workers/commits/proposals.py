@@ -1,15 +1,17 @@
 """Proposals: changes to a project submitted by a product's agent, an engineer or a model."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
 
-from memory import checkpoints, log, users
+from memory import checkpoints, log
 from memory.alerting import transitions
 from memory.alerting.findings import HELD
-from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory.checkpoints import Decision
 from memory.llm import track_records
 from memory.models import Checkpoint, LogEntry, MemoryUser, Run
 from memory.models.checkpoints import Origin
@@ -28,12 +30,12 @@ from memory.project import (
     WidenField,
     WriteConstraint,
     apply,
-    edit_to_json,
     proposal_from_json,
 )
 from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
 from memory.work import runs
+from workers.commits.on_head import Draft, commit_on_head
 from workers.execution.outlook import outlook
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
@@ -43,7 +45,6 @@ from workers.gate.entry_coverage import uncovered
 from workers.repairs.repair import put_right, repair_constraint
 from workers.sandbox.interface import SandboxError
 
-MAX_REBUILDS = 3
 # Maximum number of characters that one proposal may add to a file with records.
 MAX_GROWTH = 128 * 1024
 # Types of edits that change only the schema, and so don't store any of an entry's content.
@@ -64,52 +65,94 @@ def execute(run: Run) -> None:
     except (EditError, ProjectError) as error:
         _refuse(run, Verdict([Check("files", [_of_file(error)])]))
         return
-    considered = run.input.get("considered", [])
-    if not edits and not considered and run.input.get("dry_run"):
+    if not edits and not run.input.get("considered") and run.input.get("dry_run"):
         _look(run)
         return
-    for attempt in range(1, MAX_REBUILDS + 1):
-        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=run.user_id)
-        coverage = [
-            *uncovered(
-                edits,
-                considered,
-                last_seq=user.last_seq,
-                redacted=redaction.redacted_among(user, [*_sources(edits)]),
-            ),
-            *_already_settled(run, user, considered),
-            *_changed_meanwhile(run, user),
-        ]
-        checks, change = _build(user, edits, Check("coverage", coverage), repairs)
-        if change is None:
-            _refuse(run, Verdict(checks))
-            return
-        verdict = judging.judge(
-            ProjectCase(
-                profile=Profile.MODEL if run.trigger == RunTrigger.MODEL else Profile.PROPOSAL,
-                user=user,
-                parent=user.head,
-                change=change,
-                checks=checks,
-                edits=edits,
-                written=[edit.name for edit in edits if isinstance(edit, WriteConstraint)],
-                dry_run=bool(run.input.get("dry_run")),
-                at=run.instant,
-            )
+    try:
+        commit_on_head(run, run.user_id, functools.partial(_build, run, edits, repairs))
+    except _SettledMeanwhile as error:
+        error.verdict.checks = [Check("coverage", error.findings)]
+        _refuse(run, error.verdict)
+
+
+class _SettledMeanwhile(Exception):
+    """Entries that a model considered were settled while the gate judged its proposal."""
+
+    def __init__(self, findings: list[Finding], verdict: Verdict) -> None:
+        super().__init__()
+        self.findings, self.verdict = findings, verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProposalDraft(Draft):
+    """A proposal that the gate has accepted."""
+
+    run: Run
+
+    def decide(self, user: MemoryUser) -> Sequence[Decision]:
+        """Return the outcomes of the pending entries; raise _SettledMeanwhile if some are not."""
+        # Lock the user before deciding which entries are still pending.
+        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        considered = self.run.input.get("considered", [])
+        if settled := list(_already_settled(self.run, user, considered)):
+            raise _SettledMeanwhile(settled, self.verdict)
+        return _decisions(self.run, user, self.edits, considered)
+
+    def finish(self, user: MemoryUser, made: Checkpoint | None) -> None:
+        """Finish the run, and the model's session."""
+        if session := self.run.input.get("session"):
+            track_records.note_accepted(session["work"], session["refusals"], made)
+        newest = made or user.head
+        finish(self.run, self.verdict, newest.version if newest else None)
+
+
+def _build(
+    run: Run, edits: Sequence[Edit], repairs: Sequence[Finding], user: MemoryUser
+) -> _ProposalDraft | None:
+    """Have the gate judge the proposal; finish the run if it is refused or a dry run."""
+    considered = run.input.get("considered", [])
+    coverage = [
+        *uncovered(
+            edits,
+            considered,
+            last_seq=user.last_seq,
+            redacted=redaction.redacted_among(user, [*_sources(edits)]),
+        ),
+        *_already_settled(run, user, considered),
+        *_changed_meanwhile(run, user),
+    ]
+    checks, change = _apply(user, edits, Check("coverage", coverage), repairs)
+    if change is None:
+        _refuse(run, Verdict(checks))
+        return None
+    is_dry = bool(run.input.get("dry_run"))
+    verdict = judging.judge(
+        ProjectCase(
+            profile=Profile.MODEL if run.trigger == RunTrigger.MODEL else Profile.PROPOSAL,
+            user=user,
+            parent=user.head,
+            change=change,
+            checks=checks,
+            edits=edits,
+            written=[edit.name for edit in edits if isinstance(edit, WriteConstraint)],
+            dry_run=is_dry,
+            at=run.instant,
         )
-        if not verdict.accepted:
-            _refuse(run, verdict)
-            return
-        if run.input.get("dry_run"):
-            finish(run, verdict)
-            return
-        try:
-            _commit(run, user, edits, considered, change, verdict)
-        except HeadMoved:
-            if attempt == MAX_REBUILDS:
-                raise
-        else:
-            return
+    )
+    if not verdict.accepted:
+        _refuse(run, verdict)
+        return None
+    if is_dry:
+        finish(run, verdict)
+        return None
+    return _ProposalDraft(
+        change=change,
+        verdict=verdict,
+        origin=Origin.LLM if run.trigger == RunTrigger.MODEL else Origin.PROPOSED,
+        seen_seq=max(_sources(edits), default=0),
+        edits=edits,
+        run=run,
+    )
 
 
 def _look(run: Run) -> None:
@@ -205,7 +248,7 @@ def _repaired(edits: Sequence[Edit]) -> tuple[list[Edit], list[Finding]]:
     return result, findings
 
 
-def _build(
+def _apply(
     user: MemoryUser, edits: Sequence[Edit], coverage: Check, repairs: Sequence[Finding]
 ) -> tuple[list[Check], Change | None]:
     """Apply the edits; return the checks, plus the change unless `coverage` or an edit fails."""
@@ -276,43 +319,6 @@ def _refuse(run: Run, verdict: Verdict) -> None:
         if held and not run.input.get("dry_run"):
             transitions.tell_held(run.user, held, run)
         finish(run, verdict)
-
-
-def _commit(
-    run: Run,
-    user: MemoryUser,
-    edits: Sequence[Edit],
-    considered: Sequence[int],
-    change: Change,
-    verdict: Verdict,
-) -> None:
-    with transaction.atomic():
-        # Lock the user before deciding which entries are still pending.
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        if settled := list(_already_settled(run, user, considered)):
-            verdict.checks = [Check("coverage", settled)]
-            _refuse(run, verdict)
-            return
-        made: Checkpoint | None = None
-        decisions = _decisions(run, user, edits, considered)
-        if change.files:
-            candidate = Candidate(
-                parent=user.head,
-                change=change,
-                edits=[edit_to_json(edit) for edit in edits],
-                origin=Origin.LLM if run.trigger == RunTrigger.MODEL else Origin.PROPOSED,
-                seen_seq=max([user.head.seen_seq if user.head else 0, *_sources(edits)]),
-                verdict=verdict.to_json(),
-                bytecode=verdict.bytecode,
-                image_digest=verdict.image_digest,
-            )
-            made = checkpoints.commit(run, user, candidate, decisions)
-        else:
-            checkpoints.decide(run, user, decisions)
-        if session := run.input.get("session"):
-            track_records.note_accepted(session["work"], session["refusals"], made)
-        newest = made or user.head
-        finish(run, verdict, newest.version if newest else None)
 
 
 def _decisions(

@@ -10,7 +10,8 @@ project does not even load, the redaction is retried, and nothing is reported as
 redaction succeeds.
 """
 
-from collections.abc import Collection
+import functools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -18,9 +19,9 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory import checkpoints, users
-from memory.checkpoints import Candidate, HeadMoved
-from memory.models import EntryOutcome, LogEntry, MemoryUser, Redaction
+from memory import checkpoints
+from memory.checkpoints import Decision, HeadMoved
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, Redaction
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.privacy import forgetting, redaction
@@ -28,12 +29,12 @@ from memory.privacy.forgetting import Traces
 from memory.project import Change, EditError, Project, Record, RecordId, conflicts
 from memory.project.conform import conform_fields
 from memory.work import lanes, leases, runs
+from workers.commits.on_head import Draft, commit_on_head
+from workers.findings import Verdict
 from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
-
-MAX_REBUILDS = 3
 
 
 def work_on(user_pk: int) -> None:
@@ -47,14 +48,7 @@ def work_on(user_pk: int) -> None:
         return
     try:
         with leases.kept(row):
-            for attempt in range(1, MAX_REBUILDS + 1):
-                try:
-                    _finish(row)
-                except HeadMoved:
-                    if attempt == MAX_REBUILDS:
-                        raise
-                else:
-                    break
+            commit_on_head(row, row.user_id, functools.partial(_build, row))
     except leases.LeaseLost:
         logger.warning("lease_lost", user=user_pk)
     except Exception as error:
@@ -62,66 +56,76 @@ def work_on(user_pk: int) -> None:
         raise
 
 
-def _finish(row: Redaction) -> None:
-    user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=row.user_id)
+@dataclass(frozen=True, kw_only=True)
+class _RedactionDraft(Draft):
+    """The user's project without anything that relies on the redacted entries `seqs`.
+
+    `again` contains the unredacted entries that have to be reprocessed; `problem` is the gate's
+    objection, if any. The change is None if the newest version contains nothing to remove.
+    """
+
+    row: Redaction
+    seqs: Collection[int]
+    traces: Traces
+    again: Collection[int] = ()
+    problem: str = ""
+
+    def decide(self, user: MemoryUser) -> Sequence[Decision]:
+        """Lock the user; raise HeadMoved if the project or the entries have changed."""
+        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        leases.check(self.row)
+        if locked.head_id != user.head_id or redaction.under_way(locked) != self.seqs:
+            raise HeadMoved(f"{user}: entries were redacted or the project changed in the meantime")
+        return []
+
+    def finish(self, user: MemoryUser, made: Checkpoint | None) -> None:
+        """Remove all copies of the content, and have the entries in `again` reprocessed."""
+        user = MemoryUser.objects.get(pk=user.pk)
+        again = {seq for behind in self.traces.ended.values() for seq in behind} | {*self.again}
+        reopened = _reopen(user, again) if again else []
+        forgetting.forget(user, self.seqs, self.traces)
+        user.redacting_since = None
+        user.save(update_fields=["redacting_since"])
+        if user.head is not None and checkpoints.wants_constraints_run(user.head):
+            runs.queue_constraints(user, user.head)
+        version = made.version if made else None
+        leases.release(
+            self.row,
+            due_at=None,
+            finished_at=timezone.now(),
+            version=version,
+            records=len(self.traces.head_records),
+            constraints=len(self.traces.head_constraints),
+            reopened=len(reopened),
+            problem=self.problem,
+            last_error="",
+        )
+        log = functools.partial(
+            logger.info,
+            "redacted",
+            user=user.pk,
+            entries=len(self.seqs),
+            version=version,
+            problem=bool(self.problem),
+        )
+        transaction.on_commit(log, robust=True)
+
+
+def _build(row: Redaction, user: MemoryUser) -> _RedactionDraft:
     # Finish all of the user's redactions in progress together, with a single new version.
     seqs = redaction.under_way(user)
     traces = forgetting.find(user, seqs)
-    draft = _draft(user, row, traces) if traces.in_head else None
-    with transaction.atomic():
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        leases.check(row)
-        if locked.head_id != user.head_id or redaction.under_way(locked) != seqs:
-            raise HeadMoved(f"{user}: entries were redacted or the project changed in the meantime")
-        checkpoint = None
-        reopened: list[int] = []
-        if draft is not None:
-            checkpoint = checkpoints.commit(row, locked, draft.candidate, [])
-            locked.refresh_from_db()
-        again = {seq for behind in traces.ended.values() for seq in behind}
-        again |= {*draft.again} if draft else set()
-        if again:
-            reopened = _reopen(locked, again)
-        forgetting.forget(locked, seqs, traces)
-        locked.redacting_since = None
-        locked.save(update_fields=["redacting_since"])
-        if locked.head is not None and checkpoints.wants_constraints_run(locked.head):
-            runs.queue_constraints(locked, locked.head)
-        leases.release(
-            row,
-            due_at=None,
-            finished_at=timezone.now(),
-            version=checkpoint.version if checkpoint else None,
-            records=len(traces.head_records),
-            constraints=len(traces.head_constraints),
-            reopened=len(reopened),
-            problem=draft.problem if draft else "",
-            last_error="",
-        )
-    logger.info(
-        "redacted",
-        user=user.pk,
-        entries=len(seqs),
-        version=checkpoint.version if checkpoint else None,
-        problem=bool(draft and draft.problem),
+    draft = _RedactionDraft(
+        change=None,
+        verdict=Verdict(),
+        origin=Origin.REDACTION,
+        seen_seq=row.seq,
+        row=row,
+        seqs=seqs,
+        traces=traces,
     )
-
-
-@dataclass(frozen=True)
-class _Draft:
-    """A project without anything that relies on the redacted entries.
-
-    `again` contains the unredacted entries that have to be reprocessed; `problem` is the gate's
-    objection, if any.
-    """
-
-    candidate: Candidate
-    again: Collection[int]
-    problem: str
-
-
-def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
-    assert user.head is not None
+    if not traces.in_head:
+        return draft
     change, again = _without(user, row, traces)
     case = ProjectCase(profile=Profile.REDACTION, user=user, parent=user.head, change=change)
     verdict = judging.judge(case)
@@ -130,17 +134,9 @@ def _draft(user: MemoryUser, row: Redaction, traces: Traces) -> _Draft:
         verdict = judging.judge(replace(case, profile=Profile.TYPED))
     if not verdict.accepted:
         raise judging.GateUnavailable(f"without the redacted content, {verdict.reason}")
-    candidate = Candidate(
-        parent=user.head,
-        change=change,
-        edits=[],  # stored edits would name the removed records
-        origin=Origin.REDACTION,
-        seen_seq=max(user.head.seen_seq, row.seq),
-        verdict={**verdict.to_json(), "redaction": {"seq": row.seq, "problem": problem}},
-        bytecode=verdict.bytecode,
-        image_digest=verdict.image_digest,
-    )
-    return _Draft(candidate, again, problem)
+    # No edits are stored, because they would name the removed records.
+    notes = {"redaction": {"seq": row.seq, "problem": problem}}
+    return replace(draft, change=change, verdict=verdict, notes=notes, again=again, problem=problem)
 
 
 def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, set[int]]:

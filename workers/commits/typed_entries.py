@@ -5,19 +5,20 @@ candidate. An entry that contradicts the schema or that the gate won't accept (b
 entry) is rejected with the reason; the other entries go through.
 """
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 from django.conf import settings
-from django.db import Error
+from django.db import Error, transaction
 
-from memory import checkpoints, copies, users
-from memory.checkpoints import Candidate, Decision, HeadMoved
+from memory import checkpoints, copies
+from memory.checkpoints import Decision
 from memory.earlier_entries import LoggedEntries
 from memory.log import record_entry
-from memory.models import Lane, LogEntry, MemoryUser, Merge
+from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
 from memory.models.log import Outcome
 from memory.models.users import LaneName
@@ -29,22 +30,19 @@ from memory.project import (
     RecordId,
     apply,
     compile_record,
-    edit_to_json,
     set_aside_by,
 )
 from memory.project.edits import Retire, RetireEarlier, Update
 from memory.project.names import key_of_entry
 from memory.work import lanes, leases
 from memory.work.hints import send_hint
+from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
 from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of times that a checkpoint is built for the same entries. It has to be rebuilt on
-# the new head if another version became the head in the meantime.
-MAX_REBUILDS = 3
 # Maximum number of checkpoints each time the lane is claimed, and number of seconds after which no
 # further checkpoint is started, so that a user with a long backlog doesn't hold up other users.
 MAX_CHECKPOINTS = 10
@@ -91,48 +89,56 @@ def checkpoint_pending(user_pk: int) -> None:
 
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
     """Give every entry in the batch an outcome, and commit a new checkpoint if files change."""
-    for attempt in range(1, MAX_REBUILDS + 1):
-        user = users.with_head(MemoryUser.objects.select_related("workspace")).get(pk=lane.user_id)
-        draft = _best_draft(user, entries)
-        decisions = [
-            Decision(entry.seq, Outcome.REJECTED, draft.rejected[entry.seq])
-            if entry.seq in draft.rejected
-            else _covered(entry.seq, draft)
-            for entry in entries
-        ]
-        try:
-            if not (draft.change.files or draft.change.ended):
-                checkpoints.decide(lane, user, decisions)
-                return
-            candidate = Candidate(
-                parent=user.head,
-                change=draft.change,
-                edits=[edit_to_json(edit) for edit in draft.edits],
-                origin=Origin.RECORDS,
-                seen_seq=max(user.head.seen_seq if user.head else 0, entries[-1].seq),
-                verdict=draft.verdict.to_json(),
-                bytecode=draft.verdict.bytecode,
-                image_digest=draft.verdict.image_digest,
-            )
-            checkpoint = checkpoints.commit(lane, user, candidate, decisions)
-        except HeadMoved:
-            if attempt == MAX_REBUILDS:
-                raise
-        else:
-            logger.info(
-                "checkpoint_accepted",
-                user=user.pk,
-                version=checkpoint.version,
-                entries=len(entries),
-                rejected=len(draft.rejected),
-                **draft.verdict.counts,
-            )
+    commit_on_head(lane, lane.user_id, functools.partial(_build, entries))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BatchDraft(Draft):
+    """A batch of entries as a change; `decisions` has the outcome of each."""
+
+    decisions: Sequence[Decision]
+
+    def decide(self, user: MemoryUser) -> Sequence[Decision]:
+        """Return the outcomes, which the gate's verdict determined."""
+        return self.decisions
+
+    def finish(self, user: MemoryUser, made: Checkpoint | None) -> None:
+        """Log the new version once it is committed."""
+        if made is None:
             return
+        outcomes = [decision.outcome for decision in self.decisions]
+        log = functools.partial(
+            logger.info,
+            "checkpoint_accepted",
+            user=user.pk,
+            version=made.version,
+            entries=len(outcomes),
+            rejected=outcomes.count(Outcome.REJECTED),
+            **self.verdict.counts,
+        )
+        transaction.on_commit(log, robust=True)
 
 
-def _covered(seq: int, draft: "_Draft") -> Decision:
-    set_aside = draft.set_aside.get(seq, ())
-    remark = draft.change.remarks.get(seq)
+def _build(entries: Sequence[LogEntry], user: MemoryUser) -> _BatchDraft:
+    best = _best_attempt(user, entries)
+    return _BatchDraft(
+        change=best.change,
+        verdict=best.verdict,
+        origin=Origin.RECORDS,
+        seen_seq=entries[-1].seq,
+        edits=best.edits,
+        decisions=[
+            Decision(entry.seq, Outcome.REJECTED, best.rejected[entry.seq])
+            if entry.seq in best.rejected
+            else _covered(entry.seq, best)
+            for entry in entries
+        ],
+    )
+
+
+def _covered(seq: int, attempt: "_Attempt") -> Decision:
+    set_aside = attempt.set_aside.get(seq, ())
+    remark = attempt.change.remarks.get(seq)
     if remark is None:
         return Decision(seq, Outcome.COVERED, set_aside=set_aside)
     reason = f"{remark.code}: {remark.message}"
@@ -141,7 +147,7 @@ def _covered(seq: int, draft: "_Draft") -> Decision:
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _Attempt:
     """The entries as a change to the project, and the gate's verdict on it."""
 
     change: Change
@@ -151,19 +157,19 @@ class _Draft:
     verdict: Verdict
 
 
-def _best_draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
-    """Return an accepted draft with as many of the entries as the gate lets through."""
-    draft = _draft(user, entries)
-    if draft.verdict.accepted:
-        return draft
-    offenders = _offenders(user, [], entries, draft.verdict)
+def _best_attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
+    """Return an accepted attempt with as many of the entries as the gate lets through."""
+    attempt = _attempt(user, entries)
+    if attempt.verdict.accepted:
+        return attempt
+    offenders = _offenders(user, [], entries, attempt.verdict)
     innocent = [entry for entry in entries if entry.seq not in offenders]
-    draft = _draft(user, innocent)
-    if not draft.verdict.accepted:
+    attempt = _attempt(user, innocent)
+    if not attempt.verdict.accepted:
         raise judging.GateUnavailable(
-            f"entries that passed individually fail together: {draft.verdict.reason}"
+            f"entries that passed individually fail together: {attempt.verdict.reason}"
         )
-    return replace(draft, rejected={**draft.rejected, **offenders})
+    return replace(attempt, rejected={**attempt.rejected, **offenders})
 
 
 def _offenders(
@@ -179,14 +185,14 @@ def _offenders(
     middle = len(entries) // 2
     accepted = list(base)
     for half in (entries[:middle], entries[middle:]):
-        draft = _draft(user, [*accepted, *half])
-        if not draft.verdict.accepted:
-            found |= _offenders(user, accepted, half, draft.verdict)
+        attempt = _attempt(user, [*accepted, *half])
+        if not attempt.verdict.accepted:
+            found |= _offenders(user, accepted, half, attempt.verdict)
         accepted += [entry for entry in half if entry.seq not in found]
     return found
 
 
-def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
+def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
     """Compile the entries on the user's head and judge the result.
 
     An entry that contradicts the schema is left out, and the reason is added to `rejected`.
@@ -233,7 +239,7 @@ def _draft(user: MemoryUser, entries: Sequence[LogEntry]) -> _Draft:
             change = project.change()
             case = ProjectCase(profile=Profile.TYPED, user=user, parent=user.head, change=change)
             verdict = judging.judge(case) if change.files else Verdict()
-            return _Draft(change, edits, rejected, set_aside, verdict)
+            return _Attempt(change, edits, rejected, set_aside, verdict)
 
 
 def _refuse_collision(

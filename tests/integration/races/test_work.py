@@ -8,7 +8,7 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
-from memory import checkpoints, log, users
+from memory import log, users
 from memory.delivery import webhook_endpoints
 from memory.log import Draft
 from memory.models import (
@@ -40,6 +40,7 @@ from tests.integration.webhooks.conftest import allowed_here, endpoint_at, send,
 from tests.rivals import Act, at_once
 from tests.webhook_receiver import receiver
 from workers import tasks
+from workers.commits import on_head
 from workers.delivery import outgoing
 from workers.execution import constraints
 from workers.service import dispatching
@@ -70,7 +71,7 @@ def test_what_is_restored_while_a_checkpoint_is_committed_stands_and_the_entry_i
     checkpoint(trip("Oslo", key="b"))
     append(trip("Bonn", key="c"))
     # When somebody goes back to the first one at that very moment
-    just_before(checkpoints, "commit", lambda: rollback.restore(user, 1, reopen=False, by="eve"))
+    just_before(on_head, "_commit", lambda: rollback.restore(user, 1, reopen=False, by="eve"))
     tasks.checkpoint_records(user.pk)
     tasks.checkpoint_records(user.pk)
     # Then the entry is added to what was restored, and nothing else came back
