@@ -58,7 +58,7 @@ def store(run: Run, work: Callable[[], dict[str, Any]]) -> None:
     try:
         output = work()
     except NotSettled as failure:
-        result = _failed("not_answered", failure.__cause__ or failure, infrastructure=False)
+        result = _failed("not_answered", failure.call or failure, infrastructure=False)
     except LanguageModelError as failure:
         result = _failed(type(failure).__name__, failure, infrastructure=True)
     else:

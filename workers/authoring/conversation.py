@@ -77,7 +77,7 @@ class Conversation:
         try:
             answer = self._model.complete(self._messages, tools, tool_choice="required")
         except OF_THE_QUESTION as error:
-            raise NotSettled(str(error)) from error
+            raise NotSettled(str(error), call=error) from error
         self._heed_repetition(answer.message)
         self._append(answer.message)
         if not answer.tool_calls:

@@ -19,7 +19,7 @@ from memory.models.users import LaneName
 from memory.work import lanes, leases
 from workers.authoring import memorize, structure
 from workers.authoring.sandbox_runs import NotJudged, NotJudgedYet
-from workers.authoring.settling import NotSettled, settle
+from workers.authoring.settling import Blame, NotSettled, settle
 from workers.llm.interface import CallFailed
 
 logger = structlog.get_logger(__name__)
@@ -88,33 +88,49 @@ def _settle(lane: Lane) -> None:
     """
     if structure.unjudged(structure.newest(lane.user_id)):
         raise NotJudgedYet("an earlier proposal has not been judged yet")
-    structuring: NotSettled | None = None
-
-    def remember(messages: Sequence[LogEntry]) -> None:
-        nonlocal structuring
-        first = memorize.memorize(lane, structure.newest(lane.user_id), messages)
-        # If the model sent no edits, all facts are structured at the end, even those that failed
-        # before.
-        structuring = _structure(lane, first) if first else None
-
-    memorizing = _settle_pending(lane, memorize.pending, remember, memorize.MAX_MESSAGES)
-    if structuring is None:
-        structuring = _structure(lane)
-    if failure := structuring or memorizing:
+    memorizing = _Memorizing(lane)
+    unsettled = _settle_pending(lane, memorize.pending, memorizing.work, memorize.MAX_MESSAGES)
+    failure = memorizing.unstructured or _structure(lane) or unsettled
+    if failure:
         raise failure
 
 
-def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSettled | None:
-    """Structure the pending facts and corrections; return the error if some couldn't be settled.
+class _Memorizing:
+    """Memorizes slices of messages, and structures the facts that the model sent with edits.
 
-    `first` is the response that the model has already given for the first window, if any.
+    `unstructured` is the error if facts of the last slice couldn't be structured.
     """
-    answers = [first]
 
-    def work(entries: Sequence[LogEntry]) -> None:
-        answer = answers.pop() if answers else None
-        structure.structure(lane, structure.newest(lane.user_id), entries, answer)
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self.unstructured: NotSettled | None = None
 
+    def work(self, messages: Sequence[LogEntry]) -> None:
+        first = memorize.memorize(self._lane, structure.newest(self._lane.user_id), messages)
+        # If the model sent no edits, all facts are structured at the end, even those that failed
+        # before.
+        self.unstructured = _structure(self._lane, first) if first else None
+
+
+class _Structuring:
+    """Structures windows of facts and corrections.
+
+    `first` is the response that the model has already given for the first window, if any. It is
+    used once: if it settles nothing, the model is asked about fewer entries.
+    """
+
+    def __init__(self, lane: Lane, first: structure.FirstAnswer | None) -> None:
+        self._lane = lane
+        self._first = first
+
+    def work(self, entries: Sequence[LogEntry]) -> None:
+        first, self._first = self._first, None
+        structure.structure(self._lane, structure.newest(self._lane.user_id), entries, first)
+
+
+def _structure(lane: Lane, first: structure.FirstAnswer | None = None) -> NotSettled | None:
+    """Structure the pending facts and corrections; return the error if some couldn't be settled."""
+    work = _Structuring(lane, first).work
     return _settle_pending(lane, structure.pending, work, structure.MAX_ENTRIES)
 
 
@@ -140,7 +156,7 @@ def _settle_pending(
                 raise
             logger.exception("entries_failed", user=lane.user_id, entries=len(entries))
             raise NotSettled(
-                f"the server failed on this entry ({type(error).__name__}: {error})"
+                f"the server failed on this entry ({type(error).__name__}: {error})", Blame.SERVER
             ) from error
 
     try:

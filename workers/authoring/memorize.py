@@ -221,7 +221,7 @@ def _facts_with_edits(
     try:
         return _converse(conversation, REMEMBER_AND_EDIT, slice_, part.sources)
     except NotSettled as failure:
-        if isinstance(failure.__cause__, TOO_MUCH_AT_ONCE):
+        if isinstance(failure.call, TOO_MUCH_AT_ONCE):
             return None
         raise
 

@@ -1,8 +1,10 @@
 """Settle entries that a language model may fail on, so that a bad entry never blocks a user."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
 
 from memory.models import LogEntry
+from workers.llm.interface import CallFailed
 
 # Maximum number of slices, and of windows, settled each time the lane is claimed, so that a user
 # with a long backlog doesn't hold up other users.
@@ -14,8 +16,27 @@ MAX_SUSPECTS = 3
 MAX_DOUBT = 10
 
 
+class Blame(Enum):
+    """Who is to blame that entries could not be settled."""
+
+    MODEL = auto()  # it did not finish, repeated itself, or sent nothing acceptable
+    GATE = auto()  # it refused the edits too often
+    CALL = auto()  # the provider could not answer this question
+    SERVER = auto()  # our own code failed on the entries
+
+
 class NotSettled(Exception):
-    """The model produced nothing acceptable for these entries; the message gives the reason."""
+    """The model produced nothing acceptable for these entries; the message gives the reason.
+
+    `call` is the failure of the call to the model, if that is to blame.
+    """
+
+    def __init__(
+        self, message: str, blame: Blame = Blame.MODEL, *, call: CallFailed | None = None
+    ) -> None:
+        super().__init__(message)
+        self.blame = Blame.CALL if call is not None else blame
+        self.call = call
 
 
 def settle(

@@ -26,7 +26,7 @@ from memory.work import lanes
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns
-from workers.authoring.settling import NotSettled
+from workers.authoring.settling import Blame, NotSettled
 from workers.authoring.tools import TOOLS
 from workers.authoring.workbench import ToolFailed, Workbench
 from workers.gate.constraint_mutants import BLOCKING_ONCE
@@ -144,9 +144,7 @@ class _Session:
         try:
             self._talk()
         except NotSettled as failure:
-            # If a call to the model failed, that failure ended the session, not the gate's
-            # rejection.
-            if self._refusals and failure.__cause__ is None:
+            if self._refusals and failure.blame != Blame.CALL:
                 workspace = self._user.workspace_id
                 track_records.note_refused(workspace, self._work.id, self._refusals)
             raise
@@ -257,7 +255,9 @@ class _Session:
         self._refusals += 1
         told = _refusal(run)
         if self._refusals == MAX_REFUSALS:
-            raise NotSettled(f"structure: the gate refused the edits {MAX_REFUSALS} times; {told}")
+            raise NotSettled(
+                f"structure: the gate refused the edits {MAX_REFUSALS} times; {told}", Blame.GATE
+            )
         raise ToolFailed(_not_committed("\n".join([told, *self._follow_head()])))
 
     def _propose(self, *, commit: bool) -> Run:
