@@ -21,7 +21,7 @@ from workers import merging
 from workers.authoring import answering, completing, lane
 from workers.commits import imports, proposals, redactions, typed_entries
 from workers.delivery import delivering, mailing
-from workers.execution import backtesting, constraints, forecasting, queries
+from workers.execution import backtesting, constraints, forecasting, outlook, queries
 from workers.gate import workspace_constraints
 from workers.service import dispatching, hosting
 
@@ -35,9 +35,10 @@ EXECUTORS = {
     RunKind.FOLLOW_UP: completing.execute,
     RunKind.PROPOSAL: proposals.execute,
     RunKind.IMPORT: imports.execute,
+    RunKind.OUTLOOK: outlook.execute,
 }
 # Kinds of runs that only read a version.
-READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK)
+READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK, RunKind.OUTLOOK)
 
 
 @shared_task(name="workers.tasks.dispatch")

@@ -21,6 +21,7 @@ class RunKind(models.TextChoices):
     FOLLOW_UP = "follow_up", "follow-up question"
     PROPOSAL = "proposal", "proposal"
     IMPORT = "import", "import"
+    OUTLOOK = "outlook", "outlook of alerts"
 
 
 # Runs of these kinds are executed by language model workers, all others by sandbox workers.

@@ -453,7 +453,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
     of_user = Run.objects.filter(user=user)
     runs.close(
         of_user.filter(
-            kind__in=[RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY],
+            kind__in=[RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.OUTLOOK],
             checkpoint__in=traces.versions,
         ),
         "The requested version contained redacted content. Try again.",

@@ -71,6 +71,5 @@ class SandboxRuns:
         """
         if not retrieval.may_alert(user):
             return ""
-        run = self.complete(user, RunKind.PROPOSAL, {"edits": [], "dry_run": True})
-        verdict = (run.output or {}).get("verdict", {})
-        return prompts.alerts(verdict) if verdict.get("day") else ""
+        found = self.complete(user, RunKind.OUTLOOK, {}).output or {}
+        return prompts.alerts(found) if found.get("day") else ""

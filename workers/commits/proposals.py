@@ -36,14 +36,12 @@ from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
 from memory.work import runs
 from workers.commits.on_head import Draft, commit_on_head
-from workers.execution.outlook import outlook
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 from workers.gate.constraint_mutants import gaps_in_tests
 from workers.gate.entry_coverage import uncovered
 from workers.repairs.repair import put_right, repair_constraint
-from workers.sandbox.interface import SandboxError
 
 # Maximum number of characters that one proposal may add to a file with records.
 MAX_GROWTH = 128 * 1024
@@ -55,18 +53,14 @@ NOTHING_KEPT = "cited for the schema only: no record, note or constraint is base
 def execute(run: Run) -> None:
     """Build the proposal on top of the head, judge it, and commit it or record why it was rejected.
 
-    If the run's input has `dry_run`, the proposal is judged but not committed; a dry run without
-    edits only computes the alerts for the run's version. A model's proposal is rejected if an entry
-    that the model considered has since been settled: another attempt at the same entries was
-    faster.
+    If the run's input has `dry_run`, the proposal is judged but not committed. A model's proposal
+    is rejected if an entry that the model considered has since been settled: another attempt at the
+    same entries was faster.
     """
     try:
         edits, repairs = _read(run)
     except (EditError, ProjectError) as error:
         _refuse(run, Verdict([Check("files", [_of_file(error)])]))
-        return
-    if not edits and not run.input.get("considered") and run.input.get("dry_run"):
-        _look(run)
         return
     try:
         commit_on_head(run, run.user_id, functools.partial(_build, run, edits, repairs))
@@ -153,19 +147,6 @@ def _build(
         edits=edits,
         run=run,
     )
-
-
-def _look(run: Run) -> None:
-    """Compute the alerts for the run's version as of `run.instant`, and how they change later."""
-    user = MemoryUser.objects.select_related("workspace").get(pk=run.user_id)
-    user.head = run.checkpoint
-    try:
-        verdict = Verdict(**outlook(user, run.instant))
-    except SandboxError as error:
-        if error.infrastructure:
-            raise judging.GateUnavailable(str(error)) from error
-        verdict = Verdict()
-    finish(run, verdict)
 
 
 def _changed_meanwhile(run: Run, user: MemoryUser) -> Iterator[Finding]:

@@ -12,33 +12,50 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory.models import Alert, MemoryUser
+from memory.models import Alert, MemoryUser, Run
 from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
+from memory.models.runs import RunOutcome
 from memory.temporal import forecasts
+from memory.work import runs
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import finding_of
+from workers.findings import MAX_ALERTS
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.results import ConstraintResult
+from workers.sandbox.runner import runner_name
 
 # Total time limit for all constraints' forecasts, since a constraint's author is waiting for them.
 FORECAST_SECONDS = 5.0
 
 
-def outlook(user: MemoryUser, at: datetime.datetime) -> dict[str, Any]:
-    """Return the alerts for the user's newest version as of `at`, and how they will change later.
+def execute(run: Run) -> None:
+    """Store the alerts of the run's version as of `run.instant`, and how they will change later.
 
-    The result has the verdict's fields `day`, `alerts` and `coming`. Snoozed alerts are left out.
-    Raises SandboxError if no sandbox is available or if the sandbox fails.
+    If the version's own code fails, no alerts are stored. Raises SandboxError if no sandbox is
+    available or if the sandbox fails.
     """
-    found: dict[str, Any] = {"day": day_of(user, at).isoformat()}
-    if user.head is None:
+    found: dict[str, Any] = {}
+    try:
+        found = _outlook(run)
+    except SandboxError as error:
+        if error.infrastructure:
+            raise
+    runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=found, runner=runner_name()))
+
+
+def _outlook(run: Run) -> dict[str, Any]:
+    """Return the day, the alerts and their changes; snoozed alerts are left out."""
+    user, at = run.user, run.instant
+    found: dict[str, Any] = {"day": day_of(user, at).isoformat(), "alerts": [], "coming": []}
+    if run.checkpoint is None:
         return found
-    plan = plan_run(user, user.head)
+    plan = plan_run(user, run.checkpoint)
     with loaded(plan) as sandbox:
         ran = plan.run_constraints(sandbox, at)
         paths = [one.path for one in ran.results]
         coming = foresee(sandbox, plan, at, paths)
-    return {**found, "alerts": alerts_of(ran.results, put_off=put_off(user)), "coming": coming}
+    alerts = alerts_of(ran.results, put_off=put_off(user))
+    return {**found, "alerts": alerts[:MAX_ALERTS], "coming": coming[:MAX_ALERTS]}
 
 
 def day_of(user: MemoryUser, at: datetime.datetime) -> datetime.date:
