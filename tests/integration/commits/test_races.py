@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import checkpoints, log
+from memory import log
 from memory.checkpoints import HeadMoved
 from memory.models import Checkpoint, Lane, MemoryUser, Run
 from memory.models.runs import RunKind, RunTrigger
@@ -17,7 +17,7 @@ from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.commits.conftest import Append, Records, trip
 from tests.steps import head_of, propose
 from workers import tasks
-from workers.commits import typed_entries
+from workers.commits import on_head, typed_entries
 
 pytestmark = pytest.mark.django_db
 
@@ -30,14 +30,14 @@ def before_each_commit(monkeypatch: pytest.MonkeyPatch) -> Rivals:
     """Let rivals act, one before each commit, between judgement and compare-and-set."""
 
     def arrange(rivals: list[Note]) -> None:
-        real = checkpoints.commit
+        real = on_head._commit
 
-        def commit(*arguments: Any) -> Checkpoint:
+        def commit(*arguments: Any) -> None:
             if rivals:
                 rivals.pop(0)()
-            return real(*arguments)
+            real(*arguments)
 
-        monkeypatch.setattr(checkpoints, "commit", commit)
+        monkeypatch.setattr(on_head, "_commit", commit)
 
     return arrange
 
@@ -74,7 +74,7 @@ def test_who_always_loses_gives_up_for_now_and_loses_nothing(
 ) -> None:
     append(trip(key="a"))
     # Each rival's own commit takes the next one from the list, so none acts for it.
-    before_each_commit([rival, lambda: None, rival, lambda: None, rival, lambda: None])
+    before_each_commit([rival, lambda: None] * on_head.MAX_BUILDS)
 
     with pytest.raises(HeadMoved):
         tasks.checkpoint_records(user.pk)
