@@ -68,13 +68,13 @@ def test_each_container_has_a_user_of_its_own(inside: Sandbox, monkeypatch: Any)
     mine = ask(inside, STATUS)["ids"][0]
     # User ids are drawn at random; two may rarely be the same.
     monkeypatch.setattr(container_template, "USER_IDS", [one for one in USER_IDS if one != mine])
-    with docker.open_sandbox() as other:
+    with docker.start() as other:
         assert ask(other, STATUS)["ids"][0] != mine
 
 
 @pytest.mark.usefixtures("chosen")
 def test_the_engine_confirms_it(docker_image: str, runtime: Runtime) -> None:
-    with Containers() as mine, docker.open_sandbox():
+    with Containers() as mine, docker.start():
         (container,) = mine.all()
         host, config = container.attrs["HostConfig"], container.attrs["Config"]
     assert host["CapDrop"] == ["ALL"]
