@@ -229,7 +229,8 @@ def _anything(choices: random.Random, mine: list[str], names: Iterator[str]) -> 
         beat = int(time.monotonic() * 4)
         return _message(f"beat {beat}", f"It is {beat}.")
     if kind == "clash":
-        return _purchase(name, "a lot")
+        # A record of another class in the collection, which is the one thing that is rejected.
+        return {**_purchase(name, 100), "type": "Refund", "collection": "purchases"}
     if kind == "watched":
         return _purchase(name, -choices.randrange(1, 100))
     if kind in ("change", "retire") and mine:
@@ -249,7 +250,7 @@ def _anything(choices: random.Random, mine: list[str], names: Iterator[str]) -> 
     return _purchase(name, choices.randrange(10_000))
 
 
-def _purchase(key: str, cents: int | str, edition: str = "first") -> Entry:
+def _purchase(key: str, cents: int, edition: str = "first") -> Entry:
     return {
         "kind": "record",
         "domain": "money",
@@ -296,7 +297,7 @@ def _log_problems(user: User) -> Iterator[str]:
 
 
 def _as_logged(entry: Entry) -> Entry:
-    record = ("domain", "type", "key", "data", "retired")
+    record = ("domain", "type", "collection", "key", "data", "retired")
     return {
         "kind": entry["kind"],
         "content": entry.get("content"),
@@ -309,8 +310,7 @@ def _as_logged(entry: Entry) -> Entry:
 def _state(entry: Entry) -> str:
     if entry["kind"] == "message":
         return "pending"
-    is_clash = isinstance(entry.get("data", {}).get("cents"), str)
-    return "rejected" if is_clash else "covered"
+    return "rejected" if entry["type"] == "Refund" else "covered"
 
 
 def _purchases(user: User) -> dict[str, Entry]:

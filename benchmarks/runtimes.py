@@ -37,7 +37,7 @@ def main() -> None:
     from workers.sandbox import docker
 
     there = [name for name in RUNTIMES if name in engine.from_env().info()["Runtimes"]]
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         bytecode = sandbox.compile(PROJECT)
 
     def measure() -> Iterator[tuple[str, float]]:

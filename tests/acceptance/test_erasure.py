@@ -42,7 +42,7 @@ from tests.system import (
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import Call, receiver
 from uac_site.embedded.system import System
-from workers.sandbox.docker import unavailable
+from workers.sandbox.docker import probe
 from workers.sandbox.ownership import LABEL
 
 CANARY = "canaryzq"
@@ -122,7 +122,7 @@ def test_nothing_is_left_of_a_person(
     planted = dump_of(system)
     missing = [name for name in PLANTED if f"{CANARY}-{name}" not in planted]
     assert not missing, " ".join(missing)
-    on_docker = not (reason := unavailable())
+    on_docker = not (reason := probe())
     if not on_docker and everything_must_run():
         pytest.fail(str(reason))
     if on_docker:

@@ -231,7 +231,8 @@ class Traffic:
                 return _message(text), (kind, secret)
             return _purchase(name, f"{what} {secret}", 7), (kind, secret)
         if kind == "clash":
-            return _purchase(name, what, "a lot"), (kind, "")
+            refund = _purchase(name, what, 100) | {"type": "Refund", "collection": "purchases"}
+            return refund, (kind, "")
         if kind in ("change", "retire", "negative") and hand.alive:
             key = choices.choice(hand.alive)
             if kind == "retire":
@@ -413,7 +414,7 @@ class Traffic:
         return f"chaos-{self._journal.number()}"
 
 
-def _purchase(key: str, what: str, cents: int | str) -> Entry:
+def _purchase(key: str, what: str, cents: int) -> Entry:
     return record("Purchase", key, domain="money", what=what, cents=cents)
 
 

@@ -89,7 +89,7 @@ class Sandbox:
 
         No request gets more memory than `memory_bytes`, whatever the request's limits are.
         """
-        self.runner_name = runner_name  # "process" or "docker"
+        self.runner_name = runner_name
         self.image_digest = image_digest  # bytecode compiled here loads wherever it is the same
         self._frames = FrameExchange(channel)
         self._memory_bytes = memory_bytes
@@ -115,6 +115,12 @@ class Sandbox:
     def spent(self) -> bool:
         """True if user code had to be stopped: the sandbox still works, but won't be reused."""
         return self._spent
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Destroy the sandbox and everything in it; may be called more than once."""

@@ -16,7 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, cast
 
 import docker
@@ -25,12 +25,16 @@ from django.conf import settings
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from workers.sandbox import ownership
+from workers.sandbox.client import HELLO_BYTES
 from workers.sandbox.container_template import container_config, is_gvisor
+from workers.sandbox.exchange import read_message
 from workers.sandbox.image import default_image
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Program, Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 
 logger = structlog.get_logger(__name__)
+
+KEEPS_SANDBOXES = True
 
 ENGINE_SECONDS = 30
 # If the engine takes longer than this, in seconds, to respond to a ping, it is considered down.
@@ -86,11 +90,14 @@ def check_confined(hello: Mapping[str, Any]) -> None:
         )
 
 
-def open_sandbox(
-    *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
-) -> AbstractContextManager[Sandbox]:
-    """Start a container, to be removed on leaving the context; raise SandboxError on failure."""
-    return closing(start(hash_seed=hash_seed, shape=shape))
+@contextmanager
+def open_channel(program: Program, shape: Shape, deadline: float) -> Iterator["ContainerChannel"]:
+    """Start the program in a container of its own; see `Runner.open_channel`."""
+    image = image_id(getattr(settings, program.setting) or program.image, setting=program.setting)
+    with closing(ContainerChannel(image, 0, shape)) as channel:
+        channel.start()
+        check_confined(read_message(channel, HELLO_BYTES, deadline))
+        yield channel
 
 
 def image_digest() -> str:
@@ -99,14 +106,13 @@ def image_digest() -> str:
         return _digest_of(_image())
 
 
-def unavailable() -> str | None:
-    """Try to open a sandbox; return the reason if that fails, or None."""
+def probe() -> str:
+    """See `Runner.probe`."""
     try:
-        with open_sandbox():
-            pass
+        start().close()
     except SandboxError as error:
         return error.message
-    return None
+    return ""
 
 
 def problem() -> str:

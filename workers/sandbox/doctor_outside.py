@@ -11,9 +11,10 @@ from typing import Any
 import docker as engine
 from docker.errors import NotFound
 
-from workers.sandbox import docker, ownership
+from workers.sandbox import ownership
 from workers.sandbox.container_template import SCRATCH, container_config, is_gvisor
 from workers.sandbox.doctor_probes import (
+    RUNNER,
     Failed,
     connect_engine,
     default_shape,
@@ -133,7 +134,7 @@ def _leftovers() -> str:
     config = container_config(image_name(), 0, default_shape())
     config["Labels"] = {ownership.LABEL: ownership.owner(worker.pid)}
     with connect_engine() as client, _created(client, config) as container:
-        docker.reap()
+        RUNNER.reap()
         # The container is gone, or soon will be if another worker's `reap` found it first.
         with suppress(NotFound):
             if client.api.inspect_container(container)["State"]["Status"] != "removing":

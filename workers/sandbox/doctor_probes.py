@@ -9,10 +9,14 @@ import docker as engine
 from django.conf import settings
 
 from memory.workspace_settings.sandbox_limits import effective
-from workers.sandbox import docker
 from workers.sandbox.image import default_image
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits, Shape
+from workers.sandbox.runner import load_runner
+
+# The runner whose guarantees the doctor verifies, whichever runner is configured.
+RUNNER = load_runner("docker")
+ENGINE_SECONDS = 30
 
 
 class Failed(Exception):
@@ -39,7 +43,7 @@ def value_of(sandbox: Sandbox, code: str, **limits: Any) -> Any:
 def open_empty(*, hash_seed: int = 0, shape: Shape | None = None) -> Iterator[Sandbox]:
     """Open a sandbox with an empty project; raise Failed if it does not start."""
     try:
-        sandbox = docker.start(hash_seed=hash_seed, shape=shape or default_shape())
+        sandbox = RUNNER.start(hash_seed=hash_seed, shape=shape or default_shape())
     except SandboxError as error:
         raise Failed(error.message, _fix_of_start(error.message)) from None
     try:
@@ -74,5 +78,5 @@ def image_name() -> str:
 @contextmanager
 def connect_engine() -> Iterator[engine.DockerClient]:
     """Open an engine client, and close it afterwards."""
-    with closing(engine.from_env(timeout=docker.ENGINE_SECONDS)) as client:
+    with closing(engine.from_env(timeout=ENGINE_SECONDS)) as client:
         yield client

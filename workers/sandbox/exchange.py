@@ -43,6 +43,14 @@ class Channel(Protocol):
         """Destroy the sandbox and everything in it; may be called more than once."""
 
 
+def read_message(channel: Channel, max_bytes: int, deadline: float) -> dict[str, Any]:
+    """Return the next message; raise EOFError, TimeoutError or ProtocolError if there is none."""
+    message = protocol.read_frame(lambda count: channel.receive(count, deadline), max_bytes)
+    if message is None:
+        raise EOFError
+    return message
+
+
 class FrameExchange:
     """Sends requests and receives responses; any failure to do so destroys the sandbox."""
 

@@ -5,6 +5,7 @@ and, where the kernel does not allow namespaces, also the network and all readab
 meant for demonstrations and tests; in production, the server refuses to start with it.
 """
 
+import atexit
 import compileall
 import functools
 import hashlib
@@ -14,23 +15,30 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zoneinfo
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 import sandbox_image
 from workers.sandbox import confine
+from workers.sandbox.client import HELLO_BYTES
+from workers.sandbox.exchange import read_message
 from workers.sandbox.image import sources_digest
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Program, Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
+
+KEEPS_SANDBOXES = False  # for development: nothing is kept, so nothing has to be cleaned up
 
 PACKAGE = Path(sandbox_image.__file__).parent
 CLOSE_SECONDS = 5.0
+# Seconds that a program may take to prepare its cache.
+PREPARE_SECONDS = 60.0
 # Seconds that a starter has to respond: a machine slower than that couldn't run a sandbox either.
 START_SECONDS = 60.0
 READ_BYTES = 1024 * 1024
@@ -61,14 +69,27 @@ def start(*, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE) -> Sandbox:
         raise
 
 
-def open_sandbox(
-    *, hash_seed: int = 0, shape: Shape = DEFAULT_SHAPE
-) -> AbstractContextManager[Sandbox]:
-    """Start a confined process; terminate it and its children on leaving the context.
+@contextmanager
+def open_channel(program: Program, shape: Shape, deadline: float) -> Iterator["ProgramChannel"]:
+    """Take an idle process of the program, or start one; see `Runner.open_channel`.
 
-    Raises SandboxError if it does not start.
+    The process is kept for the next caller, because importing its modules takes longer than a
+    request, which it serves in a fork. It is not confined, and `shape` is not used.
     """
-    return closing(start(hash_seed=hash_seed, shape=shape))
+    channel = _idle_channel(program.module)
+    if channel is None:
+        channel = ProgramChannel(program.module)
+        try:
+            read_message(channel, HELLO_BYTES, deadline)
+        except BaseException:
+            channel.close()
+            raise
+    try:
+        yield channel
+    except BaseException:
+        channel.close()
+        raise
+    _idle.append(channel)
 
 
 @functools.cache
@@ -76,6 +97,20 @@ def image_digest() -> str:
     """Return a digest of this interpreter's version and of the files in `sandbox_image`."""
     digest = hashlib.sha256(f"{sys.version} {sources_digest()}".encode())
     return f"process:{digest.hexdigest()[:32]}"
+
+
+def problem() -> str:
+    """See `Runner.problem`."""
+    return ""
+
+
+def probe() -> str:
+    """See `Runner.probe`."""
+    try:
+        start().close()
+    except SandboxError as error:
+        return error.message
+    return ""
 
 
 def reap() -> int:
@@ -196,26 +231,11 @@ class ProcessChannel:
 
     def send(self, data: bytes, deadline: float) -> None:
         """See `Channel.send`."""
-        view = memoryview(data)
-        while view:
-            _wait(self._requests.fileno(), select.POLLOUT, deadline)
-            try:
-                view = view[os.write(self._requests.fileno(), view) :]
-            except BlockingIOError:
-                continue
-            except BrokenPipeError:
-                raise EOFError from None
+        _send(self._requests.fileno(), data, deadline)
 
     def receive(self, count: int, deadline: float) -> bytes:
         """See `Channel.receive`."""
-        received = bytearray()
-        while len(received) < count:
-            _wait(self._answers.fileno(), select.POLLIN, deadline)
-            data = os.read(self._answers.fileno(), min(count - len(received), READ_BYTES))
-            if not data:
-                break
-            received += data
-        return bytes(received)
+        return _receive(self._answers.fileno(), count, deadline)
 
     def has_ended(self) -> bool:
         """See `Channel.has_ended`."""
@@ -235,6 +255,94 @@ class ProcessChannel:
         os.close(self._watcher)
         self.last_words = (self._errors.read() or b"").decode(errors="replace").strip()[-1000:]
         self._errors.close()
+
+
+class ProgramChannel:
+    """A process of one of our programs, and its pipes; it exits when its input ends."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self._process = _start_program(module, _prepared_cache(module), errors=subprocess.DEVNULL)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        for pipe in (self._requests, self._answers):
+            os.set_blocking(pipe.fileno(), False)
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """See `Channel.send`."""
+        _send(self._requests.fileno(), data, deadline)
+
+    def receive(self, count: int, deadline: float) -> bytes:
+        """See `Channel.receive`."""
+        return _receive(self._answers.fileno(), count, deadline)
+
+    def has_ended(self) -> bool:
+        """See `Channel.has_ended`."""
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        """See `Channel.close`."""
+        self._process.kill()
+        self._requests.close()
+        self._answers.close()
+        self._process.wait()
+
+
+# Appending and removing are atomic, so each thread gets a process of its own.
+_idle: list[ProgramChannel] = []
+
+
+def _idle_channel(module: str) -> ProgramChannel | None:
+    for channel in list(_idle):
+        if channel.module == module:
+            with suppress(ValueError):  # another thread was faster
+                _idle.remove(channel)
+                if not channel.has_ended():
+                    return channel
+                channel.close()
+    return None
+
+
+@atexit.register
+def _end_idle() -> None:
+    while _idle:
+        _idle.pop().close()
+
+
+_preparing = threading.Lock()
+
+
+def _prepared_cache(module: str) -> str:
+    """Return the folder with the program's cache, to which nothing else writes."""
+    with _preparing:
+        return _prepare_cache(module).name
+
+
+@functools.cache
+def _prepare_cache(module: str) -> "tempfile.TemporaryDirectory[str]":
+    folder = tempfile.TemporaryDirectory(prefix="uac-cache-")
+    with _start_program(module, folder.name, "--prepare", errors=subprocess.PIPE) as preparing:
+        try:
+            _, errors = preparing.communicate(timeout=PREPARE_SECONDS)
+        except subprocess.TimeoutExpired:
+            preparing.kill()
+            raise TimeoutError(f"preparing the cache of {module} took too long") from None
+    if preparing.returncode != 0:
+        raise OSError(errors.decode(errors="replace").strip()[-500:])
+    return folder
+
+
+def _start_program(module: str, *arguments: str, errors: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603  # nosec B603 # our own program
+        [sys.executable, "-s", "-B", "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        bufsize=0,
+        cwd=PACKAGE.parent,
+        env={},
+    )
 
 
 @functools.cache
@@ -258,6 +366,29 @@ def _pipe_from() -> tuple[IO[bytes], int]:
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     return os.fdopen(ours, "rb", buffering=0), theirs
+
+
+def _send(descriptor: int, data: bytes, deadline: float) -> None:
+    view = memoryview(data)
+    while view:
+        _wait(descriptor, select.POLLOUT, deadline)
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            continue
+        except BrokenPipeError:
+            raise EOFError from None
+
+
+def _receive(descriptor: int, count: int, deadline: float) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        _wait(descriptor, select.POLLIN, deadline)
+        data = os.read(descriptor, min(count - len(received), READ_BYTES))
+        if not data:
+            break
+        received += data
+    return bytes(received)
 
 
 def _wait(descriptor: int, event: int, deadline: float) -> None:

@@ -24,7 +24,7 @@ logger = structlog.get_logger(__name__)
 # Selects Docker if an engine responds and has the image, else processes; for development.
 AUTO = "auto"
 
-# Runner → its module, imported only when the runner is used.
+# Runner → its module, a `Runner`, imported only when the runner is used.
 RUNNERS = {
     "docker": "workers.sandbox.docker",
     "process": "workers.sandbox.process",
@@ -99,9 +99,7 @@ def report() -> dict[str, Any]:
 
 def problem() -> str:
     """Return why no sandbox can currently be opened; "" if no reason is known."""
-    if runner_name() != "docker":
-        return ""
-    return str(import_module(RUNNERS["docker"]).problem())
+    return configured_runner().problem()
 
 
 def pools() -> list[Pool]:
@@ -115,11 +113,11 @@ def image_digest() -> str:
 
     Raises ImproperlyConfigured if the runner is unknown, SandboxError if there is no image yet.
     """
-    return _runner().image_digest()
+    return configured_runner().image_digest()
 
 
 def runner_name() -> str:
-    """Return "docker" or "process": the setting or, for "auto", the runner chosen here."""
+    """Return the name of a runner: the setting or, for "auto", the runner chosen here."""
     name = str(settings.UAC_SANDBOX_RUNNER)
     if name != AUTO:
         return name
@@ -136,8 +134,8 @@ def _found_runner() -> str:
 
     Choosing it only once means that an engine that fails later does not weaken the isolation.
     """
-    reason = import_module(RUNNERS["docker"]).unavailable()
-    if reason is None:
+    reason = load_runner("docker").probe()
+    if not reason:
         return "docker"
     logger.warning("process_runner_for_lack_of_docker", reason=reason)
     return "process"
@@ -153,12 +151,13 @@ def _pool() -> Pool:
     name = runner_name()
     with _opening:
         if name not in _pools:
-            _pools[name] = Pool(_runner(), _limits(name), Shape.of(effective({})))
+            runner = configured_runner()
+            _pools[name] = Pool(runner, _limits(runner), Shape.of(effective({})))
         return _pools[name]
 
 
-def _limits(name: str) -> PoolLimits:
-    if name == "process":  # for development: nothing is kept, so nothing has to be cleaned up
+def _limits(runner: Runner) -> PoolLimits:
+    if not runner.KEEPS_SANDBOXES:
         return PoolLimits()
     return PoolLimits(
         least=settings.UAC_SANDBOX_POOL_LEAST,
@@ -170,8 +169,13 @@ def _limits(name: str) -> PoolLimits:
     )
 
 
-def _runner() -> Runner:
-    name = runner_name()
+def configured_runner() -> Runner:
+    """Return the configured runner; raise ImproperlyConfigured if the setting names none."""
+    return load_runner(runner_name())
+
+
+def load_runner(name: str) -> Runner:
+    """Return the runner of this name; raise ImproperlyConfigured if there is none."""
     if name not in RUNNERS:
         raise ImproperlyConfigured(
             f"UAC_SANDBOX_RUNNER is {name!r}: set it to one of {', '.join(sorted(RUNNERS))},"

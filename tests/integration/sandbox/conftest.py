@@ -2,9 +2,8 @@
 
 import datetime
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
-from typing import Any, Protocol, cast
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,9 @@ from tests.docker_engine import missing, skip_or_fail
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import NEEDED, Runtime, running_engine
 from workers.sandbox.build import ensure_image
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
-from workers.sandbox.runner import RUNNERS
+from workers.sandbox.runner import load_runner
 
 NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)
 
@@ -106,14 +105,6 @@ def test_is_silent() -> None:
 }
 
 
-class Runner(Protocol):
-    """A module of `workers.sandbox` that opens sandboxes."""
-
-    def open_sandbox(self, *, hash_seed: int = 0) -> AbstractContextManager[Sandbox]: ...
-
-    def image_digest(self) -> str: ...
-
-
 @contextmanager
 def sandbox_error(
     outcome: str | None = None, *messages: str, infrastructure: bool | None = None
@@ -181,20 +172,20 @@ def runner(request: pytest.FixtureRequest) -> Runner:
     """Every runner in turn: these tests hold for all of them."""
     if request.param == "docker":
         request.getfixturevalue("docker_image")
-    return cast("Runner", import_module(RUNNERS[request.param]))
+    return load_runner(request.param)
 
 
 @pytest.fixture
 def sandbox(runner: Runner) -> Iterator[Sandbox]:
     """An empty sandbox for one test."""
-    with runner.open_sandbox() as one:
+    with runner.start() as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def loaded(runner: Runner) -> Iterator[Sandbox]:
     """A sandbox with PROJECT, shared by the tests of a module, none of which may harm it."""
-    with runner.open_sandbox() as one:
+    with runner.start() as one:
         one.load(PROJECT)
         yield one
         assert one.alive

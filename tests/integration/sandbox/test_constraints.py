@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner
+from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_LIMITS, Limits
 from workers.sandbox.results import ConstraintResult, Evidence, Loaded
 
@@ -20,7 +20,7 @@ TOP = HEAD.count("\n")
 
 @pytest.fixture(scope="module")
 def shared(runner: Runner) -> Iterator[Sandbox]:
-    with runner.open_sandbox() as one:
+    with runner.start() as one:
         yield one
         assert one.alive
 

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from sandbox_image.uac import protocol
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, value_of
+from tests.integration.sandbox.conftest import NOW, PROJECT, value_of
 from tests.steps import not_none
 from workers.policy.checks import check_query
 from workers.policy.library import LIBRARY
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
 
 CLOCKS = [
     "datetime.datetime.now()",
@@ -151,7 +151,7 @@ def test_numbers_drawn_without_a_seed_are_the_same_everywhere(
     runner: Runner, loaded: Sandbox
 ) -> None:
     code = "import random\n[random.random(), random.randint(1, 9), random.gauss()]"
-    with runner.open_sandbox(hash_seed=1) as other:
+    with runner.start(hash_seed=1) as other:
         assert value_of(other, code) == value_of(loaded, code) == value_of(loaded, code)
 
 
@@ -187,7 +187,7 @@ def test_at_another_time_nothing_that_may_be_imported_says_anything_else(
 
     first = dict(value_of(loaded, code))
     time.sleep(1.1)
-    with runner.open_sandbox(hash_seed=1) as other:
+    with runner.start(hash_seed=1) as other:
         other.load(PROJECT)
         later = dict(value_of(other, code))
 

@@ -117,20 +117,20 @@ def small(docker_image: str, runtime: Runtime) -> Iterator[Sandbox]:
 
 def test_a_project_that_outgrows_its_share_is_told_so() -> None:
     source = {"domains/a/state.py": "x = b'x' * 2 ** 27"}
-    with docker.open_sandbox(shape=SMALL) as sandbox:
+    with docker.start(shape=SMALL) as sandbox:
         with sandbox_error("out_of_memory") as raised:
             sandbox.load(source)
         assert not raised.value.infrastructure  # another sandbox would not help
         assert sandbox.alive
         sandbox.load(PROJECT)
         assert_usable(sandbox)
-    with docker.open_sandbox() as sandbox:  # of ordinary size
+    with docker.start() as sandbox:  # of ordinary size
         sandbox.load(source)
         assert sandbox.alive
 
 
 def test_a_project_and_a_query_that_take_all_they_may_fit_into_the_container() -> None:
-    with docker.open_sandbox(shape=SMALL) as sandbox:
+    with docker.start(shape=SMALL) as sandbox:
         sandbox.load({"domains/a/state.py": "x = bytearray(70 * 2 ** 20)"})
         # The fork has its own copy of the pages that it writes to.
         code = "from domains.a.state import x\nfor n in range(0, len(x), 4096): x[n] = 1\nlen(x)"
@@ -154,7 +154,7 @@ def test_a_machine_without_memory_is_no_fault_of_the_user(
 ) -> None:
     """Here the container has too little memory: no process was given a lower limit."""
     monkeypatch.setattr(Shape, "process_memory_bytes", GIGABYTE)
-    with docker.open_sandbox(shape=Shape(memory_mib=64)) as sandbox:
+    with docker.start(shape=Shape(memory_mib=64)) as sandbox:
         with sandbox_error("killed", infrastructure=True):
             do(sandbox)
         assert not sandbox.alive
@@ -172,7 +172,7 @@ def test_a_loop_in_what_is_loaded_ends_without_a_host(
         "try: resource.setrlimit(resource.RLIMIT_CPU, (99, 99))\nexcept ValueError: pass\n"
         "while True: pass"
     )
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         with pytest.raises(SandboxError) as raised:
             sandbox.load({"domains/a/state.py": loop})
         assert raised.value.outcome == "killed"  # before the thirty seconds of a load
@@ -191,7 +191,7 @@ def test_a_container_that_others_end_is_no_fault_of_the_user(
         monkeypatch.setattr(client, "GRACE_SECONDS", 0.2)
         limits = {"wall_seconds": 0.5}
     options: dict[str, dict[str, Any]] = {"stop": {"timeout": 0}, "remove": {"force": True}}
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         (container,) = mine.all()
         getattr(container, way)(**options.get(way, {}))
         with sandbox_error("timeout" if way == "pause" else "killed", infrastructure=True):
@@ -205,13 +205,13 @@ def test_a_container_that_others_end_is_no_fault_of_the_user(
 def test_every_sandbox_is_a_new_container_that_is_gone_afterwards(mine: Containers) -> None:
     seen: set[str] = set()
     for _ in range(3):
-        with docker.open_sandbox() as sandbox:
+        with docker.start() as sandbox:
             assert value_of(sandbox, "1") == 1
             (container,) = mine.running()
             assert container.id not in seen
             seen.add(str(container.id))
         assert mine.all() == []
-    with docker.open_sandbox(), docker.open_sandbox():
+    with docker.start(), docker.start():
         assert len(mine.running()) == 2
 
 
@@ -219,11 +219,13 @@ def test_every_sandbox_is_a_new_container_that_is_gone_afterwards(mine: Containe
 def test_leaving_by_an_exception_removes_it_too(
     error: type[BaseException], mine: Containers
 ) -> None:
-    context = docker.open_sandbox()
-    context.__enter__()
-    assert len(mine.running()) == 1
-    raised = error()
-    assert not context.__exit__(error, raised, raised.__traceback__)  # it goes on
+    def leave() -> None:
+        with docker.start():
+            assert len(mine.running()) == 1
+            raise error
+
+    with pytest.raises(error):
+        leave()
     assert mine.all() == []
 
 
@@ -231,14 +233,14 @@ def test_an_interruption_while_it_is_started_leaves_nothing(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker, "Sandbox", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt), docker.open_sandbox():
+    with pytest.raises(KeyboardInterrupt), docker.start():
         pass
     assert mine.all() == []
 
 
 def test_threads_use_containers_side_by_side_and_leak_nothing(mine: Containers) -> None:
     def work(number: int) -> object:
-        with docker.open_sandbox() as sandbox:
+        with docker.start() as sandbox:
             sandbox.load({**PROJECT, "domains/travel/trips_0002.py": "trips = []"})
             return value_of(sandbox, f"len(trips) + {number}")
 
@@ -306,7 +308,7 @@ def test_a_runner_that_says_nonsense_is_not_believed(
     with monkeypatch.context() as patch:
         reconfigure(patch, runs(code))
         with pytest.raises(SandboxError) as raised:
-            docker.open_sandbox().__enter__()
+            docker.start()
     assert raised.value.outcome == outcome
     assert message in raised.value.message
     assert len(raised.value.message) < 2_000
@@ -332,7 +334,7 @@ def test_what_is_loaded_may_take_over_the_runner_but_not_the_host(
         "for n in range(4, 128):\n    try: os.write(n, data)\n    except OSError: pass\n"
         "while True: time.sleep(1)"
     )
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         # The test waits for an answer that never comes; other answers may be late on a busy
         # machine.
         limits = Limits(wall_seconds=1 if outcome == "timeout" else 30)
@@ -379,7 +381,7 @@ def test_a_profile_that_the_engine_cannot_read_is_noticed(
     profile.write_text('{"x": 1}')
     monkeypatch.setattr(container_template, "SECCOMP_PROFILE", profile)
     with sandbox_error(None, "the container is not confined", "'seccomp': 0", infrastructure=True):
-        docker.open_sandbox().__enter__()
+        docker.start()
     assert mine.all() == []
 
 
@@ -399,7 +401,7 @@ def test_a_container_that_is_not_confined_is_not_used(
 ) -> None:
     reconfigure(monkeypatch, change)
     with sandbox_error(None, "the container is not confined", infrastructure=True) as raised:
-        docker.open_sandbox().__enter__()
+        docker.start()
     assert shown in raised.value.message.partition("instead of")[0]
     assert mine.all() == []
 
@@ -426,10 +428,10 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_unavailable(message: str) -> None:
-    for attempt in (lambda: docker.open_sandbox().__enter__(), docker.image_digest, docker.reap):
+    for attempt in (lambda: docker.start(), docker.image_digest, docker.reap):
         with sandbox_error("killed", message, infrastructure=True):
             attempt()
-    assert message in (docker.unavailable() or "")
+    assert message in docker.probe()
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -449,7 +451,7 @@ def test_an_image_that_is_missing_is_named_with_the_command_that_makes_it() -> N
     with sandbox_error(
         None, "no image uac-no-such-image:1", "python -m workers.sandbox.build", infrastructure=True
     ):
-        docker.open_sandbox().__enter__()
+        docker.start()
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -464,9 +466,9 @@ def test_an_image_that_was_replaced_is_found_again(docker_image: str, mine: Cont
         images.get(docker_image).tag(name)
         try:
             with pytest.raises(SandboxError, match="No such image") as raised:
-                docker.open_sandbox().__enter__()
+                docker.start()
             assert raised.value.infrastructure  # so that it is tried again
-            with docker.open_sandbox() as sandbox:
+            with docker.start() as sandbox:
                 assert sandbox.image_digest != old
         finally:
             images.remove(name)
@@ -479,7 +481,7 @@ def test_an_engine_that_fails_meanwhile_does_not_hide_the_result(
     with (
         structlog.testing.capture_logs() as logs,
         monkeypatch.context() as patch,
-        docker.open_sandbox() as sandbox,
+        docker.start() as sandbox,
     ):
         no_engine(patch)
         assert value_of(sandbox, "1 + 1") == 2
@@ -502,7 +504,7 @@ def test_a_limit_that_the_engine_drops_is_noticed(
 
     monkeypatch.setattr(APIClient, "create_container_from_config", warn)
     with pytest.raises(SandboxError, match="swap limit capabilities") as raised:
-        docker.open_sandbox().__enter__()
+        docker.start()
     assert raised.value.infrastructure
     assert mine.all() == []
 
@@ -559,7 +561,7 @@ def test_auto_is_a_process_otherwise_and_says_why(monkeypatch: pytest.MonkeyPatc
     (warning,) = (log for log in logs if log["event"] == "process_runner_for_lack_of_docker")
     assert "the Docker engine does not answer" in warning["reason"]
     docker._thread.__dict__.clear()
-    assert docker.unavailable() is None
+    assert docker.probe() == ""
     assert runner.runner_name() == "process"
 
 
@@ -642,7 +644,7 @@ def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
 ) -> None:
     channel = docker.ContainerChannel(docker._image(), 0)
     monkeypatch.setattr(ownership, "LONGEST_START_SECONDS", -1)
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         with monkeypatch.context() as patch:
             patch.setattr(ownership, "LONGEST_LIFE_SECONDS", -1)
             assert docker.reap() == 0  # whatever the clocks say: its worker lives

@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 @pytest.fixture
 def sandbox(mine: Containers) -> Iterator[Sandbox]:
     """A container for one test, removed afterwards whatever was done in it."""
-    with docker.open_sandbox() as one:
+    with docker.start() as one:
         yield one
     assert mine.all() == []
 
@@ -50,7 +50,7 @@ def load(sandbox: Sandbox, code: str, **limits: Any) -> None:
 
 
 def assert_another_works() -> None:
-    with docker.open_sandbox() as other:
+    with docker.start() as other:
         assert value_of(other, "1 + 1") == 2
 
 
@@ -185,7 +185,7 @@ def test_nobody_is_called(
     given = f"tcp, udp, name, addresses = {tcp}, {udp}, {name!r}, {addresses!r}\n"
     if not filtered:
         without_a_filter(monkeypatch)
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         assert sandbox.hello["seccomp"] == (2 if filtered else 0)
         assert value_of(sandbox, given + CALL_OUT, wall_seconds=20) == []
 
@@ -258,7 +258,7 @@ def test_others_under_the_same_user_id_have_processes_left(
 ) -> None:
     """The kernel counts some things by user id, over all containers."""
     monkeypatch.setattr(container_template, "USER_IDS", [USER_IDS[0]])
-    with docker.open_sandbox() as greedy, docker.open_sandbox() as other:
+    with docker.start() as greedy, docker.start() as other:
         container = mine.client.containers.get(channel_of(greedy).container)
         runner = runner_of(container)
 
@@ -307,7 +307,7 @@ def test_a_memory_bomb_in_many_processes_takes_no_more_than_the_container(
         "for _ in range(8):\n    if os.fork() == 0:\n        x = []\n"
         "        while True: x.append(b'x' * 2 ** 20)\ntime.sleep(99)"
     )
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         with Watch(*mine.all()) as watch, sandbox_error(infrastructure=True):
             load(sandbox, UNBOUND + bombs, wall_seconds=10)
         assert not sandbox.alive
@@ -390,7 +390,7 @@ def check(path):
 
 def test_an_answer_of_many_values_does_not_exhaust_a_small_container(mine: Containers) -> None:
     """Each value takes twenty times its two bytes in the memory of the runner."""
-    with docker.open_sandbox(shape=Shape(memory_mib=128)) as sandbox:
+    with docker.start(shape=Shape(memory_mib=128)) as sandbox:
         with sandbox_error("result_limit", infrastructure=False):
             sandbox.run_foreign("check", {"c.py": VALUES}, ["c.py"], now=NOW, time_zone="UTC")
         assert value_of(sandbox, "1 + 1") == 2

@@ -90,7 +90,7 @@ def test_a_checkout_that_only_its_owner_can_read_makes_an_image_that_works(
 
     docker._image.cache_clear()
     try:
-        with override_settings(UAC_SANDBOX_IMAGE=another_name), docker.open_sandbox() as sandbox:
+        with override_settings(UAC_SANDBOX_IMAGE=another_name), docker.start() as sandbox:
             assert sandbox.alive
     finally:
         docker._image.cache_clear()

@@ -19,7 +19,7 @@ WITH_TMPFS = Shape(memory_mib=256, pids=20, tmpfs_mib=2)
 @pytest.fixture(scope="module")
 def writable(docker_image: str) -> Iterator[Sandbox]:
     """A sandbox with a tmpfs of 2 MiB, which every test leaves unchanged."""
-    with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
+    with docker.start(shape=WITH_TMPFS) as sandbox:
         sandbox.load(PROJECT)
         yield sandbox
         assert sandbox.alive
@@ -53,7 +53,7 @@ def least(name: str) -> int:
 def test_the_smallest_shape_still_works() -> None:
     smallest = Shape(memory_mib=least("UAC_SANDBOX_MEMORY_MIB"), pids=least("UAC_SANDBOX_PIDS"))
     limits = Limits(memory_bytes=least("UAC_SANDBOX_PROCESS_MEMORY_MIB") * MEBIBYTE)
-    with docker.open_sandbox(shape=smallest) as sandbox:
+    with docker.start(shape=smallest) as sandbox:
         sandbox.load(bytecode=sandbox.compile(PROJECT))
         assert sandbox.dump().counts["travel"]["trips"] == 3
         for run in (
@@ -67,7 +67,7 @@ def test_the_smallest_shape_still_works() -> None:
 def test_few_processes_are_enough_for_any_number_of_test_files() -> None:
     fewest = Shape(pids=least("UAC_SANDBOX_PIDS"))
     tests = {f"tests/test_{n}.py": "def test_it(): pass\n" for n in range(60)}
-    with docker.open_sandbox(shape=fewest) as sandbox:
+    with docker.start(shape=fewest) as sandbox:
         sandbox.load({**PROJECT, **tests})
         for _ in range(2):
             ran = sandbox.run_tests(sorted(tests), limits=Limits(total_seconds=60))
@@ -105,14 +105,14 @@ def check(today):
     return [f"found {{name}}" for name in left]
 """
     project = {f"constraints/{name}.py": code.format(name=name) for name in ("a", "b")}
-    with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
+    with docker.start(shape=WITH_TMPFS) as sandbox:
         sandbox.load({**PROJECT, **project})
         ran = sandbox.run_constraints(sorted(project), now=NOW, time_zone="UTC")
         assert [(result.alerts, result.error) for result in ran.results] == [((), None)] * 2
 
 
 def test_what_is_loaded_leaves_no_file() -> None:
-    with docker.open_sandbox(shape=WITH_TMPFS) as sandbox:
+    with docker.start(shape=WITH_TMPFS) as sandbox:
         sandbox.load({"domains/a/state.py": "open('/tmp/left', 'w').write('x')"})
         assert value_of(sandbox, "import os\nos.listdir('/tmp')") == []
 
@@ -158,7 +158,7 @@ def test_a_full_one_and_all_the_memory_there_may_be_fit_into_the_container() -> 
         "for n in range(255): open(f'/tmp/{n}', 'wb').write(b'x' * 2 ** 20)\n"
         "taken = []\nwhile True: taken.append(b'x' * 2 ** 20)"
     )
-    with docker.open_sandbox(shape=shape) as sandbox:
+    with docker.start(shape=shape) as sandbox:
         sandbox.load({**PROJECT, **large})
         with sandbox_error("out_of_memory", infrastructure=False):
             value_of(sandbox, fill)

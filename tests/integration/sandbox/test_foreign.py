@@ -9,9 +9,9 @@ import pytest
 from memory.project import Project, RecordId, render
 from memory.project.foreign import ForeignError, Plan, layout, read, translate
 from memory.project.typed import encode
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, sandbox_error
+from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error
 from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.interface import Runner, Sandbox
 
 HEAD = (
     "from dataclasses import dataclass, field\nfrom datetime import *\n"
@@ -24,7 +24,7 @@ A = f"{HEAD}@dataclass\nclass A:\n    n: Any = None\n\n"
 @pytest.fixture(scope="module")
 def shared(runner: Runner) -> Iterator[Sandbox]:
     """A sandbox that all these tests share, with a project of ours loaded in it."""
-    with runner.open_sandbox() as one:
+    with runner.start() as one:
         one.load(PROJECT)
         yield one
         assert one.alive

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import workers
-from tests.integration.sandbox.conftest import PROJECT, WITHOUT_NAMESPACES, Runner, value_of
+from tests.integration.sandbox.conftest import PROJECT, WITHOUT_NAMESPACES, value_of
 from tests.steps import not_none
 from tests.waiting import scaled
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
 
 # Environment variables of an ordinary Python image.
 PYTHON_IMAGE = {"GPG_KEY", "LANG", "PYTHON_SHA256", "PYTHON_VERSION"}
@@ -47,7 +47,7 @@ def test_no_secret_of_the_hosts_environment_comes_along(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
-    with runner.open_sandbox() as sandbox:
+    with runner.start() as sandbox:
         names = value_of(sandbox, "import os\nsorted(os.environ)")
     assert isinstance(names, list)
     # Python sets the second, and the runner the third: it is UTC everywhere.
@@ -138,14 +138,14 @@ def test_the_file_system_is_the_standard_library_alone(isolated: Sandbox) -> Non
 
 
 def test_two_sandboxes_share_nothing(runner: Runner, loaded: Sandbox) -> None:
-    with runner.open_sandbox(hash_seed=7) as other:
+    with runner.start(hash_seed=7) as other:
         other.load({"domains/a/state.py": "x = 1"})
         assert attempt(other, "trips") == "NameError"
         assert attempt(loaded, "import domains.a") == "ModuleNotFoundError"
         assert value_of(other, "hash('x')") != value_of(loaded, "hash('x')")
-    with runner.open_sandbox(hash_seed=7) as again:
+    with runner.start(hash_seed=7) as again:
         seven = value_of(again, "hash('x')")
-    with runner.open_sandbox(hash_seed=7) as again:
+    with runner.start(hash_seed=7) as again:
         assert value_of(again, "hash('x')") == seven
 
 
@@ -211,7 +211,7 @@ def test_without_namespaces_it_still_is_no_root_and_cleans_up() -> None:
         {WITHOUT_NAMESPACES}
         from workers.sandbox import process
         now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-        with process.open_sandbox() as sandbox:
+        with process.start() as sandbox:
             sandbox.load({PROJECT!r})
             for query in ("import os\\n[os.getuid(), os.getpid() == 1]", "len(trips)",
                           "statistics.mean([1, 3])", "str(now.tzinfo)"):

@@ -44,14 +44,14 @@ ROOT = Path(workers.__file__).parent.parent
 @pytest.fixture(scope="module", autouse=True)
 def _started() -> None:
     """Keep the process from which sandboxes are forked, whoever has started it."""
-    with process.open_sandbox():
+    with process.start():
         pass
 
 
 @contextmanager
 def watched() -> Iterator[tuple[Sandbox, Process, Process]]:
     """A sandbox with the watcher and the runner; the third process is the waiting child."""
-    with process.open_sandbox() as sandbox:
+    with process.start() as sandbox:
         assert isinstance(sandbox._frames.channel, ProcessChannel)
         watcher = Process.of(sandbox._frames.channel.pid)
         assert eventually(lambda: len(watcher.descendants()) == 2)
@@ -88,7 +88,7 @@ def test_a_closed_sandbox_leaves_no_process_and_answers_nobody() -> None:
 
 def test_leaving_the_context_by_an_exception_closes_too() -> None:
     before = mine()
-    with pytest.raises(ZeroDivisionError), process.open_sandbox():
+    with pytest.raises(ZeroDivisionError), process.start():
         raise ZeroDivisionError
     assert mine() == before
 
@@ -115,18 +115,18 @@ def test_nothing_leaks_over_many_evaluations() -> None:
 
 
 def test_opening_many_leaks_nothing() -> None:
-    with process.open_sandbox():
+    with process.start():
         pass
     before = me().descriptors(), threading.active_count(), mine()
     for _ in range(5):
-        with process.open_sandbox():
+        with process.start():
             pass
     assert (me().descriptors(), threading.active_count(), mine()) == before
 
 
 def test_threads_of_a_pool_use_sandboxes_side_by_side() -> None:
     def work(number: int) -> object:
-        with process.open_sandbox() as sandbox:
+        with process.start() as sandbox:
             sandbox.load({**PROJECT, "domains/travel/trips_0002.py": "trips = []"})
             return value_of(sandbox, f"len(trips) + {number}")
 
@@ -138,7 +138,7 @@ def test_a_sandbox_outlives_the_thread_that_opened_it() -> None:
     opened = []
 
     def open_one() -> None:
-        context = process.open_sandbox()
+        context = process.start()
         opened.append((context, context.__enter__()))
 
     thread = threading.Thread(target=open_one)
@@ -227,14 +227,14 @@ def test_the_runner_speaks_on_its_standard_streams_as_in_its_image() -> None:
 
 
 def test_where_none_is_left_to_fork_from_another_one_is_started() -> None:
-    with process.open_sandbox() as sandbox:
+    with process.start() as sandbox:
         starter = process._starters[0]
         forks = Process.of(starter._process.pid)
         forks.send(signal.SIGKILL)
         assert eventually(lambda: gone([forks]))
         # Sandboxes that were forked before stay.
         assert value_of(sandbox, "1 + 1") == 2
-        with process.open_sandbox() as another:
+        with process.start() as another:
             assert value_of(another, "1 + 2") == 3
     assert process._starters[0] is not starter
 
@@ -243,7 +243,7 @@ def test_a_runner_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(process, "PACKAGE", Path("/nonexistent/sandbox_image"))
     with pytest.raises(SandboxError, match="No module named 'sandbox_image'") as raised:
-        process.open_sandbox().__enter__()
+        process.start()
     assert raised.value.outcome == "killed"
     assert raised.value.infrastructure
 
@@ -254,7 +254,7 @@ def test_a_runner_that_ends_without_a_word_leaves_a_clean_message(
     monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(sys, "executable", "/bin/true")
     with sandbox_error(None, "has exited", infrastructure=True) as raised:
-        process.open_sandbox().__enter__()
+        process.start()
     assert "it said" not in raised.value.message
 
 
@@ -268,7 +268,7 @@ def test_a_machine_that_starts_no_process_is_no_fault_of_the_user(
     monkeypatch.setattr(process, "_starters", {})
     monkeypatch.setattr(subprocess, "Popen", Mock(side_effect=refusal))
     with pytest.raises(SandboxError, match="did not start: no more processes") as raised:
-        process.open_sandbox().__enter__()
+        process.start()
     assert raised.value.outcome == "killed"
     assert raised.value.infrastructure
     assert me().descriptors() == before
@@ -286,7 +286,7 @@ now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 limits = Limits(wall_seconds=600, total_seconds=600, cpu_seconds=600)
 
 def work(act):
-    with process.open_sandbox() as sandbox:
+    with process.start() as sandbox:
         act(sandbox)
 
 def load(sandbox):

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, sandbox_error, value_of
+from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import Limits
 
 STATE = PROJECT["domains/travel/state.py"]
@@ -25,7 +25,7 @@ def test_every_module_of_the_domains_is_executed_and_no_other(sandbox: Sandbox) 
 
 def test_bytecode_does_what_the_source_does(runner: Runner, sandbox: Sandbox) -> None:
     bytecode = sandbox.compile(PROJECT)
-    with runner.open_sandbox(hash_seed=1) as other:
+    with runner.start(hash_seed=1) as other:
         assert other.image_digest == sandbox.image_digest
         other.load(bytecode=bytecode)
         assert value_of(other, "[t.name for t in trips]") == ["Rome", "Oslo", "Bonn"]
@@ -255,7 +255,7 @@ def test_fifty_thousand_records_load_from_bytecode(runner: Runner, sandbox: Sand
     )
     project = {**PROJECT, "domains/travel/state.py": state, **shards}
     bytecode = sandbox.compile(project)
-    with runner.open_sandbox() as other:
+    with runner.start() as other:
         assert other.load(bytecode=bytecode).modules == 8 - 1 + 100
         assert value_of(other, "len(trips)") == 50_000
         assert value_of(other, "len({t.key for t in trips})") == 50_000

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sized
 
 import pytest
 
-from tests.integration.sandbox.conftest import NOW, PROJECT, Runner, sandbox_error, value_of
+from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits
 from workers.sandbox.results import ConstraintRun
 
@@ -54,7 +54,7 @@ def test_bytecode_can_be_prepared_and_only_what_differs(runner: Runner, sandbox:
     other = STATE.replace("Oslo", "Lima")
     bytecode = sandbox.compile({**PROJECT, "domains/travel/other.py": other})
     changed = sandbox.compile({"domains/travel/state.py": other})
-    with runner.open_sandbox() as fresh:
+    with runner.start() as fresh:
         fresh.prepare(bytecode={path: bytecode[path] for path in PROJECT})
         assert value_of(fresh, "trips[1].name") == "Oslo"
         fresh.prepare(bytecode=changed, removed=["domains/notes/state.py"])
@@ -229,13 +229,13 @@ def test_the_first_question_has_as_much_memory_as_the_next(runner: Runner) -> No
             return False
         return found.value == size * MEBIBYTE
 
-    with runner.open_sandbox() as compiler:
+    with runner.start() as compiler:
         bytecode = compiler.compile(files)
-    with runner.open_sandbox() as resident:
+    with runner.start() as resident:
         resident.load(bytecode=bytecode)
         most = bisect_left(range(256), True, key=lambda size: not fits(resident, size)) - 1
     # When it is the first one
-    with runner.open_sandbox() as fresh:
+    with runner.start() as fresh:
         fresh.prepare(bytecode=bytecode)
         # Then it fits, too, but for how the one and the other happen to allocate
         assert fits(fresh, most - 4)

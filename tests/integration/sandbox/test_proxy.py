@@ -622,7 +622,7 @@ class TestWithTheEngine:
         docker._thread.__dict__.clear()
 
     def test_a_sandbox_starts_confined_computes_and_is_removed(self, through: str) -> None:
-        with docker.open_sandbox(shape=Shape(tmpfs_mib=4)) as sandbox:
+        with docker.start(shape=Shape(tmpfs_mib=4)) as sandbox:
             sandbox.load({"domains/__init__.py": ""})
             large = sandbox.evaluate("'x' * 900_000", now=NOW, time_zone="UTC")
             assert large.value == "x" * 900_000

@@ -29,7 +29,7 @@ def mine(chosen: None) -> Iterator[Containers]:
 
 
 def test_every_operation_does_the_same(mine: Containers, docker_image: str) -> None:
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         bytecode = sandbox.compile(PROJECT)
         assert sandbox.load(bytecode=bytecode).modules > 0
         assert value_of(sandbox, "[len(trips), passport.number]") == [3, "X1"]
@@ -47,10 +47,10 @@ def test_every_operation_does_the_same(mine: Containers, docker_image: str) -> N
 
 def test_bytecode_serves_whatever_the_runtime(other_engine: str) -> None:
     """An operator may change the runtime; existing bytecode stays valid."""
-    with Runtime("", other_engine).chosen(), docker.open_sandbox() as sandbox:
+    with Runtime("", other_engine).chosen(), docker.start() as sandbox:
         digest, bytecode = sandbox.image_digest, sandbox.compile(PROJECT)
     for name in ("crun", "runsc"):
-        with Runtime(name, other_engine).chosen(), docker.open_sandbox() as sandbox:
+        with Runtime(name, other_engine).chosen(), docker.start() as sandbox:
             assert sandbox.image_digest == digest
             sandbox.load(bytecode=bytecode)
             assert value_of(sandbox, "len(trips)") == 3
@@ -59,7 +59,7 @@ def test_bytecode_serves_whatever_the_runtime(other_engine: str) -> None:
 def test_memory_has_an_end(mine: Containers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The container's own limit, where no process was given a lower one."""
     monkeypatch.setattr(Shape, "process_memory_bytes", GIGABYTE)
-    with docker.open_sandbox(shape=Shape(memory_mib=64)) as sandbox:
+    with docker.start(shape=Shape(memory_mib=64)) as sandbox:
         with sandbox_error("killed", infrastructure=True):
             value_of(sandbox, FILL, memory_bytes=GIGABYTE)
         assert not sandbox.alive
@@ -67,7 +67,7 @@ def test_memory_has_an_end(mine: Containers, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_does_not_end_is_ended(mine: Containers) -> None:
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         with sandbox_error("timeout"):
             sandbox.load({"domains/a/state.py": ENDLESS}, limits=Limits(wall_seconds=0.5))
         assert not sandbox.alive
@@ -79,7 +79,7 @@ def test_no_process_can_be_started_and_none_outlives_an_evaluation(mine: Contain
         "import os\nstarted = 0\ntry:\n    while True:\n        if os.fork() == 0: os._exit(0)\n"
         "        started += 1\nexcept OSError: pass\nstarted"
     )
-    with docker.open_sandbox() as sandbox:
+    with docker.start() as sandbox:
         assert value_of(sandbox, fork) == 0
         with pytest.raises(SandboxError, match="temporarily unavailable"):
             sandbox.load({"domains/a/state.py": "import os\nos.fork()"})
@@ -108,6 +108,6 @@ def test_a_runtime_that_is_not_what_it_should_be_is_refused(
 ) -> None:
     with Runtime(name, other_engine).chosen(), Containers() as mine:
         with sandbox_error(infrastructure=True) as raised:  # with tasks enough for any to start
-            docker.open_sandbox(shape=Shape(pids=256)).__enter__()
+            docker.start(shape=Shape(pids=256))
         assert message in raised.value.message.partition("instead of")[0]
         assert mine.all() == []

@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from tests.integration.sandbox.conftest import sandbox_error
 from tests.integration.sandbox.containers import Containers
-from workers.sandbox import build, container_template
+from workers.sandbox import build, container_template, process
 from workers.sandbox.build import ImageNotBuilt, ensure_image, ensure_typecheck_image
 from workers.sandbox.docker import ContainerChannel
 from workers.typecheck import checker
@@ -138,34 +138,34 @@ class TestProcess:
 
     def test_it_stays_for_the_next_check(self) -> None:
         check("trip.on")
-        before = list(checker._idle)
+        before = list(process._idle)
 
         check("trip.to > 3")
 
         assert before
-        assert checker._idle == before
+        assert process._idle == before
 
     def test_a_dead_one_is_replaced(self) -> None:
         check("trip.on")
-        for idle in checker._idle:
+        for idle in process._idle:
             idle._process.kill()
             idle._process.wait()
 
         (fault,) = check("trip.to > 3")
 
         assert fault.code == "operator"
-        assert [idle.runs for idle in checker._idle] == [True]
+        assert [idle.has_ended() for idle in process._idle] == [False]
 
     def test_one_that_does_not_answer_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         check("trip.on")
-        idle = list(checker._idle)
+        idle = list(process._idle)
         monkeypatch.setattr(checker, "DEADLINE_SECONDS", 0.001)
 
         with sandbox_error(infrastructure=True):
             check("trip.on")
 
-        assert checker._idle == []
-        assert not any(one.runs for one in idle)
+        assert process._idle == []
+        assert all(one.has_ended() for one in idle)
 
 
 @pytest.mark.docker

@@ -66,7 +66,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     """Keep sandboxes of this process, as a worker does."""
     limits = PoolLimits(lease_seconds=60, leases=4)
-    kept = Pool(runner._runner(), limits)
+    kept = Pool(runner.configured_runner(), limits)
     monkeypatch.setitem(runner._pools, "process", kept)
     yield kept
     kept.close()

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from tests.waiting import eventually
+from workers.sandbox import interface, stocks
 from workers.sandbox import pool as pools
-from workers.sandbox import stocks
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 from workers.sandbox.pool import Pool
@@ -72,7 +72,7 @@ def runner() -> Runner:
 
 @contextmanager
 def opened(runner: Runner, **limits: Any) -> Iterator[Pool]:
-    pool = Pool(runner, PoolLimits(**{**vars(KEEPING), **limits}))
+    pool = Pool(cast("interface.Runner", runner), PoolLimits(**{**vars(KEEPING), **limits}))
     try:
         yield pool
     finally:
