@@ -11,11 +11,14 @@ PATHS = r"`((?:uac_site|memory|workers|sandbox_image|benchmarks|tests|docs)/[\w.
 
 
 def test_the_numbers_are_those_that_were_measured() -> None:
+    assert plots.DOCUMENTS
     for document, benchmarks in plots.DOCUMENTS.items():
         assert plots.table(benchmarks) in document.read_text(), f"{document.name}: make plots"
 
 
 def test_every_file_that_the_documents_name_is_there() -> None:
+    named = [path for document in DOCUMENTS for path in re.findall(PATHS, document.read_text())]
+    assert len(named) > 10, "the pattern finds paths"
     for document in DOCUMENTS:
         text = document.read_text()
         for path in re.findall(PATHS, text):

@@ -21,19 +21,23 @@ CHECKOUT = Path(__file__).parents[2]
 def test_slowness_is_measured_once_and_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert VARIABLE in os.environ, "the plugin has measured it before any test"
     monkeypatch.delenv(VARIABLE)
-    measured = iter((2.5, 7.0))
+    measured = iter((2.512, 7.0))
     monkeypatch.setattr(waiting, "_measure_slowness", lambda: next(measured))
 
-    assert [slowness(), slowness()] == [2.5, 2.5]
-    assert os.environ[VARIABLE] == "2.50"
+    assert [slowness(), slowness()] == [2.51, 2.51]
+    assert os.environ[VARIABLE] == "2.51"
+    # The measurement was not made again.
+    assert list(measured) == [7.0]
 
 
 def test_the_measurement_follows_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter((100.0, 100.5))
+    clock = iter((100.0, 100.5, 200.0, 201.0))
     monkeypatch.setattr(waiting, "_LOOPS", 1)
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
 
-    assert waiting._measure_slowness() == pytest.approx(2.5)
+    measured = [waiting._measure_slowness(), waiting._measure_slowness()]
+
+    assert measured == pytest.approx([2.5, 5.0])
 
 
 @pytest.mark.parametrize(

@@ -193,13 +193,12 @@ def test_each_number_of_work_leads_to_just_those_rows(
 def test_every_number_of_work_is_the_number_of_rows_it_leads_to(
     admin_client: Client, rows: Rows
 ) -> None:
-    led = 0
-    for row in home(admin_client)["work"]:
-        for one in row["numbers"]:
-            if one.url:
-                assert len(rows_at(admin_client, one.url)) == int(one.text), one.url
-                led += 1
-    assert led > 3
+    links = [one for row in home(admin_client)["work"] for one in row["numbers"] if one.url]
+
+    assert len(links) > 3
+    assert any(int(link.text) for link in links)
+    for link in links:
+        assert len(rows_at(admin_client, link.url)) == int(link.text), link.url
 
 
 def test_a_host_that_takes_no_work_says_why(admin_client: Client, rows: Rows) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from json import dumps
 from typing import Any
 
 import pytest
@@ -38,14 +39,25 @@ def test_a_message_comes_out_as_it_went_in(message: dict[str, Any]) -> None:
     assert protocol.read_frame(stream(protocol.encode_frame(message))) == message
 
 
-@given(st.binary(max_size=200))
-def test_bytes_that_are_no_frame_raise_nothing_but_protocol_errors(data: bytes) -> None:
-    for source in (data, frame(data)):
-        try:
-            message = protocol.read_frame(stream(source))
-        except ProtocolError:
-            continue
-        assert message is None or isinstance(message, dict)
+@given(
+    st.binary(min_size=1, max_size=200).filter(lambda data: not data.lstrip().startswith(b"{"))
+    | JSON.filter(lambda value: not isinstance(value, dict)).map(
+        lambda value: dumps(value).encode()
+    )
+)
+def test_bodies_that_are_no_object_raise_protocol_errors(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        protocol.read_frame(stream(frame(body)))
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=4), st.data())
+def test_truncated_frames_raise_protocol_errors(
+    message: dict[str, Any], data: st.DataObject
+) -> None:
+    whole = protocol.encode_frame(message)
+    length = data.draw(st.integers(1, len(whole) - 1))
+    with pytest.raises(ProtocolError):
+        protocol.read_frame(stream(whole[:length]))
 
 
 def test_a_message_that_is_too_large_tells_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
