@@ -2,11 +2,10 @@
 
 import gc
 import importlib
-import itertools
 import os
 import time
 import uuid
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -43,7 +42,14 @@ from memory.workspaces import create_key
 from tests.properties import examples
 from tests.quarantine import QUARANTINED
 from tests.services import SERVICES, TEMPLATE, become_template
-from tests.tiers import holds_extended_only, is_extended, is_left_out_of_sweep, named
+from tests.tiers import (
+    ROTATION,
+    holds_extended_only,
+    is_extended,
+    named,
+    rows_left_out,
+    turn,
+)
 from tests.waiting import scaled
 from workers import tasks
 
@@ -75,6 +81,11 @@ TOGETHER = {
     "tests/integration/sandbox/test_runtimes": "sandbox",
     "tests/smoke/": "agents, chaos and deployment",
 }
+
+
+def pytest_report_header() -> str:
+    """Say which rows of the swept tests take their turn; processes of `pytest -n` inherit it."""
+    return f"rotating rows: turn {turn()} of {ROTATION} (UAC_TEST_TURN)"
 
 
 class InOrder(LoadScopeScheduling):  # type: ignore[misc]
@@ -127,12 +138,12 @@ def pytest_collection_modifyitems(
     the other processes do not wait for them in the end.
     """
     found = set()
-    cases = Counter(item.nodeid.partition("[")[0] for item in items)
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    rows: defaultdict[str, list[str]] = defaultdict(list)
     for item in items:
-        test = item.nodeid.partition("[")[0]
-        left_out = is_left_out_of_sweep(test, next(numbers[test]), cases[test])
-        if left_out or is_extended(item.nodeid):
+        rows[item.nodeid.partition("[")[0]].append(item.nodeid)
+    left_out = {row for test in rows for row in rows_left_out(test, rows[test], turn())}
+    for item in items:
+        if item.nodeid in left_out or is_extended(item.nodeid):
             item.add_marker(pytest.mark.extended)
         for node_id in {item.nodeid, item.nodeid.partition("[")[0]} & QUARANTINED.keys():
             found.add(node_id)

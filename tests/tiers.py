@@ -6,6 +6,14 @@ processes, much data, other runtimes), not because it is slow: make it fast firs
 very many similar cases, such as each screen or each wrong field, most cases belong here.
 """
 
+import os
+import subprocess
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+
 EXTENDED = {
     "whole servers": (
         "tests/acceptance/",
@@ -108,8 +116,22 @@ EXTENDED = {
     ),
 }
 
-# Tests with several cases of a kind, by the beginnings of their ids: if there are three or more,
-# every fourth is in the first tier. So each kind is covered there, and everything in all tests.
+# Attacks, races and the checks of untrusted code: all their rows are in the first tier.
+WHOLE = (
+    "tests/integration/admin/test_access.py",
+    "tests/integration/admin/test_hostile.py",
+    "tests/integration/admin/test_masking.py",
+    "tests/integration/authoring/test_misbehaviour.py",
+    "tests/integration/commits/",
+    "tests/integration/gate/",
+    "tests/integration/races/",
+    "tests/integration/sandbox/",
+    "tests/integration/webhooks/test_outgoing.py",
+)
+
+# Tables of similar cases. A quarter of the rows of each is in the first tier, and of the others a
+# share that moves on with every commit, so that all have run after ROTATION commits. A row is
+# chosen by the hash of its id, not by its place in the table.
 SWEEPS = (
     "tests/integration/",
     "tests/unit/library/test_constraint_library.py",
@@ -117,8 +139,10 @@ SWEEPS = (
     "tests/unit/test_long_texts.py",
     "tests/unit/test_patterns.py",
 )
-_MANY = 3
+ROTATION = 24
+_MIN_ROWS = 3
 _SAMPLED = 4
+_VARIABLE = "UAC_TEST_TURN"
 
 # In a folder of the second tier, but the main loop on one server is what the first tier is for.
 FIRST_TIER = ("tests/acceptance/test_main_loop.py",)
@@ -129,9 +153,25 @@ def is_extended(test: str) -> bool:
     return not test.startswith(FIRST_TIER) and any(map(test.startswith, EXTENDED.values()))
 
 
-def is_left_out_of_sweep(test: str, number: int, cases: int) -> bool:
-    """Return whether this case of a test is in the second tier: its number from 0 among all."""
-    return cases >= _MANY and number % _SAMPLED != 0 and test.startswith(SWEEPS)
+def turn() -> int:
+    """Return which share of the rotating rows runs: the number of commits, modulo ROTATION.
+
+    Set UAC_TEST_TURN to repeat the selection of another commit. The processes of pytest inherit it.
+    """
+    if _VARIABLE not in os.environ:
+        command = ("git", "rev-list", "--count", "HEAD")
+        counted = subprocess.run(command, cwd=_ROOT, capture_output=True, check=False)
+        os.environ[_VARIABLE] = str(int(counted.stdout or 0) % ROTATION)
+    return int(os.environ[_VARIABLE])
+
+
+def rows_left_out(test: str, rows: Sequence[str], turn: int) -> set[str]:
+    """Return which of the rows of a test, given by their ids, are left to the second tier."""
+    if len(rows) < _MIN_ROWS or test.startswith(WHOLE) or not test.startswith(SWEEPS):
+        return set()
+    hashes = {row: zlib.crc32(row.encode()) for row in rows}
+    others = sorted(rows, key=lambda row: (hashes[row], row))[-(-len(rows) // _SAMPLED) :]
+    return {row for row in others if hashes[row] % ROTATION != turn}
 
 
 def holds_extended_only(path: str) -> bool:
@@ -144,4 +184,4 @@ def holds_extended_only(path: str) -> bool:
 
 def named() -> list[str]:
     """Return all beginnings of ids that are listed here."""
-    return [*FIRST_TIER, *SWEEPS, *(one for group in EXTENDED.values() for one in group)]
+    return [*FIRST_TIER, *SWEEPS, *WHOLE, *(one for group in EXTENDED.values() for one in group)]

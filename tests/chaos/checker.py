@@ -32,6 +32,7 @@ HEAD = (
     "SELECT tree FROM memory_checkpoint c JOIN memory_memoryuser u ON u.head_id = c.id"
     " WHERE u.id = %s"
 )
+RECORD = ("domain", "type", "collection", "key", "data", "retired")
 PAYLOAD = ("content", "data", "metadata", "session_id", "role", "speaker", "agent_id", "source",
            "idempotency_key")  # fmt: skip
 # Tables without a column user_id, or with a nullable one: how a row (t) leads to the user.
@@ -634,8 +635,7 @@ def records_of(files: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
 
 def _changed(entry: Entry, row: Mapping[str, Any]) -> str:
     """Return the part of an entry that is not as it was sent, if any."""
-    record = {name: entry[name] for name in ("domain", "type", "collection", "key", "data", "retired")
-              if name in entry}  # fmt: skip
+    record = {name: entry[name] for name in RECORD if name in entry}
     expected = {
         "kind": entry["kind"],
         "content": entry.get("content"),
