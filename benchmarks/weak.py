@@ -41,6 +41,7 @@ from benchmarks.weak_attacks import ATTACKS
 from benchmarks.weak_models import WEAK, Parrot, scripted
 from benchmarks.weak_state import SMALL_TALK, World, carry_out
 from tests.llm_server import KEY, Request, Said, llm_server
+from workers import tasks
 
 if TYPE_CHECKING:
     from memory.models import Workspace
@@ -97,7 +98,6 @@ class Driver:
         from memory.models import Lane
         from memory.models.log import EntryKind
         from memory.models.users import LaneName
-        from workers.authoring import lane
 
         kind = EntryKind.FACT if as_facts else EntryKind.MESSAGE
         drafts = [
@@ -108,7 +108,7 @@ class Driver:
         now = timezone.now()
         lanes = Lane.objects.filter(user=world.user, name=LaneName.STRUCTURE)
         lanes.update(due_at=now, run_after=now, attempts=0)
-        lane.work_on(world.user.pk)
+        tasks.work("structure", world.user.pk)
         self.most_calls = max(self.most_calls, self.calls - before)
         found = world.damage()
         harm = {

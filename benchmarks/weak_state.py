@@ -151,7 +151,7 @@ def carry_out(run: "Run") -> None:
 
     for _ in range(TRIES):
         with suppress(Exception):  # the error is stored in the run's row
-            tasks.execute_run(str(run.pk))
+            tasks.work("runs", str(run.pk))
         run.refresh_from_db()
         if run.status == RunStatus.DONE:
             return
@@ -186,7 +186,7 @@ class World:
             for domain, kind, key, data in TRUE
         ]
         log.append(user, drafts, source="benchmark")
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
         user.refresh_from_db()
         edits = [
             {"op": "write_constraint", "name": name, "source": source, "tests_source": tests}

@@ -196,7 +196,7 @@ def _store(
     announcing.appended(user, new)
     if typed:
         hint(
-            "workers.tasks.checkpoint_records",
+            "records",
             user.pk,
             workspace_pk=user.workspace_id,
             user_pk=user.pk,
@@ -210,7 +210,7 @@ def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.
         return
     urgent = any(batching.is_urgent(entry.metadata) for entry in said)
     if batching.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
-        hint("workers.tasks.structure", user.pk, workspace_pk=user.workspace_id)
+        hint("structure", user.pk, workspace_pk=user.workspace_id)
 
 
 def _entry(

@@ -39,7 +39,6 @@ from memory.users import final
 from memory.work import lanes, leases, runs
 from memory.work.hints import hint
 
-TASK = "workers.tasks.merge"
 # Limits on a batch's size: all other appends to the log wait while a batch is copied.
 BATCH = 200
 BATCH_CHARACTERS = 1_000_000
@@ -117,7 +116,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
     merged.merged_into = user
     merged.constraints_due_at = merged.constraints_changed_at = None
     merged.save(update_fields=["merged_into", "constraints_due_at", "constraints_changed_at"])
-    hint(TASK, row.pk)
+    hint("merges", row.pk)
     return row
 
 
@@ -282,7 +281,7 @@ def _settle(
     if kept:
         EntryOutcome.objects.bulk_create(kept)
         if lanes.recount(user.pk):
-            hint("workers.tasks.structure", user.pk)
+            hint("structure", user.pk)
 
 
 def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:

@@ -429,15 +429,15 @@ def finish_work() -> None:
         if not any((users, waiting, versions, tests, redacted)):
             return
         for user in redacted:
-            tasks.redact(user)
+            tasks.work("redactions", user)
         for version in versions:
-            tasks.judge_workspace_constraint(str(version))
+            tasks.work("versions", str(version))
         for user in users:
-            tasks.checkpoint_records(user)
+            tasks.work("records", user)
         for run in waiting:
-            tasks.execute_run(str(run))
+            tasks.work("runs", str(run))
         for test in tests:
-            tasks.backtest(str(test))
+            tasks.work("backtests", str(test))
     raise AssertionError("the work does not come to an end")
 
 
@@ -446,7 +446,7 @@ def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have whoever waits for a run execute it."""
 
     def do(run: Run, seconds: float) -> None:
-        tasks.execute_run(str(run.pk))
+        tasks.work("runs", str(run.pk))
         run.refresh_from_db()
 
     monkeypatch.setattr(runs, "wait", do)

@@ -71,7 +71,7 @@ def reject(user: MemoryUser, number: int = 1, *, key: str = "missing") -> list[i
         for index in range(number)
     ]
     entries = log.append(user, drafts, source="test")
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     return [entry.seq for entry in entries]
 
 

@@ -56,14 +56,14 @@ def append_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
 def settle_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
     """Append typed entries and settle them; return their numbers."""
     seqs = append_records(user, *statements)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     user.refresh_from_db()
     return seqs
 
 
 def execute(run: Run) -> Run:
     """Execute a run as a worker does; return it as it is then."""
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     run.refresh_from_db()
     return run
 

@@ -124,6 +124,7 @@ WHOLE = (
     "tests/integration/authoring/test_misbehaviour.py",
     "tests/integration/commits/",
     "tests/integration/gate/",
+    "tests/integration/mem0/test_refusals.py",
     "tests/integration/races/",
     "tests/integration/sandbox/",
     "tests/integration/webhooks/test_outgoing.py",

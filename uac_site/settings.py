@@ -145,16 +145,6 @@ CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_QUEUES = [
     Queue(name, routing_key=name, no_ack=True) for name in ("default", "sandbox", "llm")
 ]
-CELERY_TASK_ROUTES = {
-    "workers.tasks.answer": {"queue": "llm"},
-    "workers.tasks.backtest": {"queue": "sandbox"},
-    "workers.tasks.checkpoint_records": {"queue": "sandbox"},
-    "workers.tasks.execute_run": {"queue": "sandbox"},
-    "workers.tasks.forecast": {"queue": "sandbox"},
-    "workers.tasks.judge_workspace_constraint": {"queue": "sandbox"},
-    "workers.tasks.redact": {"queue": "sandbox"},
-    "workers.tasks.structure": {"queue": "llm"},
-}
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 # No prefetching: see workers/service/consuming.py.
@@ -188,7 +178,7 @@ CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
     "dispatch": {
-        "task": "workers.tasks.dispatch",
+        "task": "workers.dispatch",
         "schedule": read("UAC_DISPATCH_SECONDS"),
         # A clock tick that has been queued for longer than this (in seconds) is discarded: the next
         # tick does the same work.

@@ -32,7 +32,7 @@ from memory.models.leased import LeasedWork
 from memory.models.staff import AuditKind
 from memory.staff import access, audit
 from memory.texts import MAX_REASON
-from memory.work import stuck
+from memory.work.kinds import KINDS
 
 Row = TypeVar("Row", bound=models.Model)
 Parent = TypeVar("Parent", bound=models.Model)
@@ -97,7 +97,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         """Limit filter choices to visible rows; for models that hold work, add a status filter."""
-        is_work = any(kind.model is self.model for kind in stuck.KINDS.values())
+        is_work = any(kind.model is self.model for kind in KINDS.values())
         own = [self._own_choices(one) for one in super().get_list_filter(request)]
         return [*own, *([WorkFilter] if is_work else [])]
 

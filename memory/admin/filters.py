@@ -13,6 +13,7 @@ from django.utils import timezone
 from memory.staff import access
 from memory.temporal import instants
 from memory.work import stuck
+from memory.work.kinds import KINDS
 
 
 def with_whole_days(model: type[Model], lookups: Mapping[str, list[str]]) -> dict[str, list[str]]:
@@ -82,16 +83,16 @@ class WorkFilter(admin.SimpleListFilter):
     parameter_name = "work"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        kinds = [kind for kind in stuck.KINDS.values() if kind.model is model_admin.model]
+        kinds = [kind for kind in KINDS.values() if kind.model is model_admin.model]
         return [
-            (f"{kind.name}.{how}", f"{kind.title}: {words}" if len(kinds) > 1 else words)
+            (f"{kind.name}.{how}", f"{kind.label}: {words}" if len(kinds) > 1 else words)
             for kind in kinds
             for how, words in stuck.STANDINGS.items()
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
         name, _, how = (self.value() or "").partition(".")
-        kind = stuck.KINDS.get(name)
+        kind = KINDS.get(name)
         if kind is None or how not in stuck.STANDINGS or kind.model is not queryset.model:
             return None
         rows = stuck.by_standing(kind, timezone.now())[how]

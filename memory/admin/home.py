@@ -36,6 +36,7 @@ from memory.staff import overview
 from memory.staff.access import seen_by
 from memory.staff.overview import PERIODS, Period, SpendingRow
 from memory.work import hosts, stuck
+from memory.work.kinds import KINDS
 
 # Chart colours for severities and for groups of run outcomes.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}
@@ -179,7 +180,7 @@ def _alerts(request: HttpRequest) -> Mapping[str, Any]:
 def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
     """Yield the status of each kind of work, leaving out kinds without any work."""
     narrow = partial(seen_by, request.user)
-    kinds = [kind.within(narrow) for kind in stuck.KINDS.values() if may_see(request, kind.model)]
+    kinds = [kind.within(narrow) for kind in KINDS.values() if may_see(request, kind.model)]
     for one in stuck.standings(kinds):
         numbers = {
             "waiting": one.waiting,
@@ -190,7 +191,7 @@ def _work(request: HttpRequest) -> Iterator[Mapping[str, Any]]:
         if not any(numbers.values()):
             continue
         yield {
-            "title": one.kind.title,
+            "title": one.kind.label,
             "queue": one.kind.queue,
             "oldest": duration(one.oldest) if one.waiting and one.kind.since else "",
             "numbers": [

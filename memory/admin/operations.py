@@ -28,7 +28,8 @@ from memory.operations import alarms
 from memory.staff import audit
 from memory.staff.access import seen_by
 from memory.work import stuck
-from memory.work.stuck import Stuck, WorkKind, WorkStatus
+from memory.work.kinds import KINDS, WorkKind
+from memory.work.stuck import Stuck, WorkStatus
 
 # Maximum number of rows listed for each kind of work; the option "all stuck …" also includes
 # unlisted rows.
@@ -114,7 +115,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
 
 def _kinds(request: HttpRequest) -> list[WorkKind]:
     """Return all kinds of work, limited to the workspaces that the staff member may see."""
-    return [kind.within(partial(seen_by, request.user)) for kind in stuck.KINDS.values()]
+    return [kind.within(partial(seen_by, request.user)) for kind in KINDS.values()]
 
 
 def _may(request: HttpRequest, what: str, kind: WorkKind) -> bool:
@@ -173,7 +174,7 @@ def _act(request: HttpRequest) -> None:
         if not _may(request, "change", kind):
             messages.error(
                 request,
-                f"{kind.title}: skipped, since you do not have permission to change this work.",
+                f"{kind.label}: skipped, since you do not have permission to change this work.",
             )
             continue
         rows = seen_by(request.user, kind.model._default_manager.filter(pk__in=keys))
@@ -184,9 +185,9 @@ def _act(request: HttpRequest) -> None:
         number = do(kind, keys)
         _note(request, kind, keys, ACTIONS[action])
         if number:
-            messages.success(request, f"{kind.title}: {number} {ACTIONS[action]}.")
+            messages.success(request, f"{kind.label}: {number} {ACTIONS[action]}.")
         if left := len(keys) - number:
-            messages.warning(request, f"{kind.title}: {left} not changed.")
+            messages.warning(request, f"{kind.label}: {left} not changed.")
 
 
 def _keys(kind: WorkKind, asked: list[str]) -> list[Any]:
@@ -210,7 +211,7 @@ def _note(request: HttpRequest, kind: WorkKind, keys: list[Any], what: str) -> N
             user_id=int(str(request.user.pk)),
             content_type=of,
             object_id=str(key),
-            object_repr=f"{kind.title}: {key}"[:200],
+            object_repr=f"{kind.label}: {key}"[:200],
             action_flag=CHANGE,
             change_message=f"Stuck work {what}.",
         )

@@ -26,10 +26,13 @@ PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 def drop_empty_parameters(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware that removes a request's empty query parameters, which count as not given."""
+    """Middleware that removes a request's empty query parameters, which count as not given.
+
+    Parameters of a deletion are left, since an id that turned out to be empty must not widen it.
+    """
 
     def handle(request: HttpRequest) -> HttpResponseBase:
-        if request.path.startswith(API_PATHS):
+        if request.method != "DELETE" and request.path.startswith(API_PATHS):
             given = request.GET.copy()
             for name in [name for name, value in given.items() if not value and name != FEED]:
                 del given[name]

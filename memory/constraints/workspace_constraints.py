@@ -25,7 +25,6 @@ from memory.temporal import backtest_reports, backtests
 from memory.work.hints import hint
 
 MAX_SOURCE = 64 * 1024
-TASK = "workers.tasks.judge_workspace_constraint"
 
 
 class ConstraintExists(Exception):
@@ -109,7 +108,7 @@ def propose(
             hinted_at=timezone.now(),
         )
         backtests.supersede(constraint, version.number)
-        hint(TASK, str(version.pk), workspace_pk=constraint.workspace_id)
+        hint("versions", str(version.pk), workspace_pk=constraint.workspace_id)
     return version
 
 

@@ -37,8 +37,9 @@ PATIENCE = 3
 GONE = 410
 
 
-def waiting(now: datetime.datetime) -> QuerySet[WebhookEndpoint]:
+def waiting() -> QuerySet[WebhookEndpoint]:
     """Select the endpoints that a message can be sent to now."""
+    now = timezone.now()
     due = _deliverable(now).filter(endpoint=OuterRef("pk"))
     return _open(WebhookEndpoint.objects.all(), now).filter(Exists(due))
 
@@ -189,8 +190,14 @@ def _open(
     return endpoints.filter(Q(not_before=None) | Q(not_before__lte=now), enabled=True)
 
 
-def sendable(now: datetime.datetime) -> QuerySet[Delivery]:
+def pending() -> QuerySet[Delivery]:
+    """Select the messages that are to be sent, now or later."""
+    return Delivery.objects.filter(state=DeliveryState.PENDING, endpoint__enabled=True)
+
+
+def sendable() -> QuerySet[Delivery]:
     """Select the messages, for any endpoint, that may be sent now."""
+    now = timezone.now()
     endpoints = _open(WebhookEndpoint.objects.all(), now)
     return _deliverable(now).filter(endpoint__in=endpoints)
 

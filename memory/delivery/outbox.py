@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memory.delivery import entry_events
-from memory.delivery.webhook_endpoints import TASK, lock_endpoint
+from memory.delivery.webhook_endpoints import lock_endpoint
 from memory.delivery.webhook_messages import PING, encode_payload, event_type_of, message
 from memory.models import AlertEvent, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
 from memory.models.alerts import AlertEventKind, Severity, severity_rank
@@ -62,7 +62,7 @@ def queue(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
     ]
     Delivery.objects.bulk_create(deliveries)
     for endpoint_pk in dict.fromkeys(delivery.endpoint_id for delivery in deliveries):
-        hints.hint(TASK, str(endpoint_pk), workspace_pk=user.workspace_id)
+        hints.hint("deliveries", str(endpoint_pk), workspace_pk=user.workspace_id)
 
 
 def counts(endpoints: QuerySet[WebhookEndpoint]) -> QuerySet[WebhookEndpoint]:
@@ -88,7 +88,7 @@ def send_test(endpoint: WebhookEndpoint) -> Delivery:
             type=PING,
             payload=encode_payload(PING, timezone.now(), {"endpoint_id": str(locked.pk)}),
         )
-        hints.hint(TASK, str(locked.pk), workspace_pk=locked.workspace_id)
+        hints.hint("deliveries", str(locked.pk), workspace_pk=locked.workspace_id)
     return delivery
 
 
@@ -130,7 +130,7 @@ def _replay(deliveries: QuerySet[Delivery], endpoint: WebhookEndpoint) -> int:
             last_error="",
             dead_since=None,
         )
-        hints.hint(TASK, str(locked.pk), workspace_pk=locked.workspace_id)
+        hints.hint("deliveries", str(locked.pk), workspace_pk=locked.workspace_id)
     return number
 
 

@@ -26,6 +26,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from memory.models import Alert, AlertEvent, EventCounter, MailCursor, StaffSubscription
 from memory.models.alerts import LIVE_STATES, AlertEventKind, Severity, severity_rank
@@ -112,11 +113,11 @@ def change(subscription: StaffSubscription, fields: Sequence[str], now: datetime
     )
 
 
-def waiting(now: datetime.datetime) -> QuerySet[StaffSubscription]:
+def waiting() -> QuerySet[StaffSubscription]:
     """Select the subscriptions that may have an email due and whose owners can receive it."""
     at_once = Q(mode=MailMode.AT_ONCE) & _has_news("seq")
     escalated = Q(mode=MailMode.DAILY, escalations=True) & _has_news("escalations_seq")
-    digest = Q(mode=MailMode.DAILY, digest_due_at__lte=now)
+    digest = Q(mode=MailMode.DAILY, digest_due_at__lte=timezone.now())
     return (
         StaffSubscription.objects.filter(enabled=True, staff__is_active=True, staff__is_staff=True)
         .exclude(staff__email="")

@@ -19,7 +19,6 @@ from memory.work import hints
 
 logger = structlog.get_logger(__name__)
 
-TASK = "workers.tasks.deliver"
 MAX_ENDPOINTS = 20
 SECRET_BYTES = 32
 # How long messages are also signed with the previous secret after a rotation.
@@ -103,7 +102,7 @@ def enable(endpoint: WebhookEndpoint) -> None:
         # their backoff.
         waiting = locked.deliveries.filter(state=DeliveryState.PENDING)
         waiting.filter(run_after__gt=timezone.now()).update(run_after=timezone.now())
-    hints.hint(TASK, str(endpoint.pk), workspace_pk=endpoint.workspace_id)
+    hints.hint("deliveries", str(endpoint.pk), workspace_pk=endpoint.workspace_id)
 
 
 def disable(endpoint: WebhookEndpoint, reason: str) -> None:

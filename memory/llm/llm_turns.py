@@ -8,6 +8,7 @@ Work that gets no turn is left for later: when a worker finishes a task, it wake
 the workspace's next task.
 """
 
+import functools
 from typing import Any, TypeVar
 
 from django.db import transaction
@@ -15,15 +16,29 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from memory.llm import language_models, llm_calls, track_records
-from memory.models import Lane, Run, Workspace
+from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.models.leased import LeasedWork
 from memory.models.users import LaneName
 from memory.work import lanes, leases, runs
 from memory.work.hints import send_hint
 
-STRUCTURE_TASK = "workers.tasks.structure"
-
 Leased = TypeVar("Leased", bound=LeasedWork)
+
+
+def claim_lane(user_pk: int) -> Lane | None:
+    """Claim a user's lane, if it is due and its workspace has a turn."""
+    due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
+    workspace_pk = due.values_list("user__workspace", flat=True).first()
+    return None if workspace_pk is None else claim(due, workspace_pk)
+
+
+def claim_question(run_id: str) -> Run | None:
+    """Claim a question, if its workspace has a turn."""
+    open_run = runs.questions().filter(pk=run_id)
+    workspace_pk = open_run.values_list("user__workspace", flat=True).first()
+    if workspace_pk is None:
+        return None
+    return runs.claim(run_id, take=functools.partial(claim, workspace_pk=workspace_pk))
 
 
 def claim(work: QuerySet[Leased], workspace_pk: int, **columns: Any) -> Leased | None:
@@ -62,15 +77,17 @@ def _put_off(work: QuerySet[Leased], reason: str) -> None:
     )
 
 
-def pass_on(workspace_pk: int) -> None:
-    """Wake the workers for the next task that needs the workspace's model, questions first."""
+def pass_on(done: Lane | Run) -> None:
+    """Wake workers for the workspace's next work that needs the model, questions first."""
     now = timezone.now()
+    users = MemoryUser.objects.filter(pk=done.user_id)
+    workspace_pk = users.values_list("workspace_id", flat=True).first()
     free = leases.free(now)
     questions = runs.questions().filter(free, user__workspace=workspace_pk)
     question = questions.order_by("queued_at").values_list("pk", flat=True).first()
     if question is not None:
-        send_hint(runs.ANSWER_TASK, [str(question)], workspace_pk=workspace_pk)
+        send_hint("questions", str(question), workspace_pk=workspace_pk)
     due = lanes.due(LaneName.STRUCTURE).filter(free, user__workspace=workspace_pk)
     user_pk = due.order_by("run_after").values_list("user_id", flat=True).first()
     if user_pk is not None:
-        send_hint(STRUCTURE_TASK, [user_pk], workspace_pk=workspace_pk)
+        send_hint("structure", user_pk, workspace_pk=workspace_pk)

@@ -209,23 +209,23 @@ def _of_work() -> Iterator[AlarmCondition]:
         if one.oldest > longest:
             yield AlarmCondition(
                 f"waiting: {kind.name}",
-                f"{kind.title}: {one.waiting} waiting, the oldest for {_words(one.oldest)}: too"
+                f"{kind.label}: {one.waiting} waiting, the oldest for {_words(one.oldest)}: too"
                 f" few workers, or none, consume the {kind.queue} queue.",
             )
         if one.longest > max(settings.UAC_WORK_SECONDS, longest):
             yield AlarmCondition(
                 f"held: {kind.name}",
-                f"A worker has been processing {kind.title} for {_words(one.longest)}: it is hung.",
+                f"A worker has been processing {kind.label} for {_words(one.longest)}: it is hung.",
             )
         if one.failing >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
                 f"failing: {kind.name}",
-                f"{kind.title}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
+                f"{kind.label}: {one.failing} failed {settings.UAC_STUCK_ATTEMPTS} times or more;"
                 " they are retried at increasing intervals.",
             )
         if one.dead >= settings.UAC_ALARM_STUCK:
             yield AlarmCondition(
-                f"dead: {kind.name}", f"{kind.title}: {one.dead} failed permanently."
+                f"dead: {kind.name}", f"{kind.label}: {one.dead} failed permanently."
             )
 
 

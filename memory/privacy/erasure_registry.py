@@ -127,7 +127,7 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     Run: Erasure(
         Method.DELETE,
-        content=("input", "output", "error", "stdout", "last_error"),
+        content=("input", "output", "error", "stdout", "last_error", "test_gaps"),
         kept=("id", "user", "kind", "trigger", "asked_by", "checkpoint", "instant", "answer_key",
               "status", "outcome", "runner", "host", "timings", "memory_bytes", "queued_at",
               "started_at", "finished_at", *_LEASE, "dead_since"),

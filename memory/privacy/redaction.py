@@ -23,7 +23,6 @@ from memory.models.runs import RunKind, RunTrigger
 from memory.work import lanes, runs
 from memory.work.hints import hint
 
-TASK = "workers.tasks.redact"
 # The reason stored in redacted entries' outcomes.
 REASON = "redacted"
 # Placeholder for redacted text that can't be empty.
@@ -127,7 +126,7 @@ def _redact(
         due_at=now,
         hinted_at=now,
     )
-    hint(TASK, user.pk, workspace_pk=user.workspace_id, user_pk=user.pk)
+    hint("redactions", user.pk, workspace_pk=user.workspace_id, user_pk=user.pk)
     return entry
 
 

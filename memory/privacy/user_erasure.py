@@ -57,7 +57,6 @@ from memory.work.hints import hint
 
 logger = structlog.get_logger(__name__)
 
-TASK = "workers.tasks.erase"
 ACTOR = "erasure"
 # Reasons given by the server itself, which are not checked for the user's id.
 RESTORED = "erased before; a restored backup has brought the user back"
@@ -142,7 +141,7 @@ def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> No
     )
     _make_nameless(user, now)
     _interrupt(user, now)
-    hint(TASK, str(row.pk))
+    hint("erasures", str(row.pk))
     told = str(user.public_id)
     transaction.on_commit(lambda: logger.info("erasure_asked", erased_user=told), robust=True)
 
@@ -201,22 +200,8 @@ def waiting() -> QuerySet[UserErasure]:
 # -- Removing the data -----------------------------------------------------------------------------
 
 
-def work_on(erasure_id: str) -> None:
-    """Continue an erasure unless another worker holds it."""
-    row = leases.claim(waiting().filter(pk=erasure_id))
-    if row is None:
-        return
-    try:
-        with leases.kept(row):
-            _erase(row)
-    except leases.LeaseLost:
-        logger.warning("lease_lost", erasure=str(row.pk))
-    except Exception as error:  # the error's text may quote data being erased
-        leases.fail(row, type(error).__name__)
-        raise
-
-
-def _erase(row: UserErasure) -> None:
+def erase(row: UserErasure) -> None:
+    """Continue an erasure that the caller has claimed."""
     user = MemoryUser.everybody.get(pk=row.user_id)
     begun = _transactions("pg_snapshot_xmax")
     for model in erasure_registry.in_order():

@@ -36,7 +36,6 @@ from memory.temporal import states
 from memory.temporal.simulated_alerts import UserResult
 from memory.work import leases
 
-TASK = "workers.tasks.backtest"
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000

@@ -27,7 +27,6 @@ from memory.users import next_daily_run, unpaused
 from memory.work import leases, runs
 from memory.work.hints import hint
 
-TASK = "workers.tasks.forecast"
 # The maximum total number of events in a forecast, across all constraints. Further events are left
 # to a later forecast.
 MAX_EVENTS = 5000
@@ -88,7 +87,7 @@ def want(user: MemoryUser) -> None:
     now = timezone.now()
     Forecast.objects.update_or_create(user=user, defaults={"due_at": now, "wakes_at": None})
     if not runs.are_waiting():  # otherwise, the dispatcher sends the notification later
-        hint(TASK, user.pk, workspace_pk=user.workspace_id)
+        hint("forecasts", user.pk, workspace_pk=user.workspace_id)
 
 
 def is_fresh(
@@ -153,6 +152,12 @@ def waiting() -> QuerySet[Forecast]:
         user__head__isnull=False,
         user__redacting_since=None,
     )
+
+
+def try_again(failed: QuerySet[Forecast]) -> int:
+    """Make failed forecasts due now; return how many."""
+    now = timezone.now()
+    return failed.update(due_at=now, run_after=now, hinted_at=None, dead_since=None)
 
 
 def forget(user: MemoryUser) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from redis.retry import Retry
 
 from memory.operations import tracing
 from memory.work.hosts import SHARED_QUEUE, route
+from memory.work.kinds import KINDS
 
 logger = structlog.get_logger(__name__)
 
@@ -102,51 +103,57 @@ def redis_client(wait_seconds: int = 0, patience: float | None = None) -> redis.
 
 
 def hint(
-    task: str,
-    *arguments: str | int,
-    workspace_pk: int | None = None,
-    user_pk: int | None = None,
-    kind: str = "",
-) -> None:
-    """Wake a worker once the current transaction has committed; see `send_hint`."""
-    whose = {"workspace_pk": workspace_pk, "user_pk": user_pk}
-    transaction.on_commit(lambda: send_hint(task, arguments, **whose, kind=kind), robust=True)
-
-
-def send_hint(
-    task: str,
-    arguments: Sequence[str | int],
+    kind: str,
+    key: str | int,
     *,
     workspace_pk: int | None = None,
     user_pk: int | None = None,
-    kind: str = "",
+    run_kind: str = "",
 ) -> None:
-    """Wake a worker now: the user's sandbox host if a user is given, or any worker for the task.
+    """Wake a worker once the current transaction has committed; see `send_hint`."""
+    owner = {"workspace_pk": workspace_pk, "user_pk": user_pk}
+    transaction.on_commit(lambda: send_hint(kind, key, **owner, run_kind=run_kind), robust=True)
+
+
+def send_hint(
+    kind: str,
+    key: str | int,
+    *,
+    workspace_pk: int | None = None,
+    user_pk: int | None = None,
+    run_kind: str = "",
+) -> None:
+    """Wake a worker now for work of a kind in `KINDS`; `key` says which piece of work.
+
+    If a user is given, the user's sandbox host is woken, or else any worker for the kind.
 
     At most IN_FRONT of a workspace's hints wait at the front of a queue; its other hints wait
-    behind, where any host may take them. `kind` tells slow work apart from fast work for the same
-    task. If the broker doesn't respond, this call is slow, but no work is lost. No more hints are
-    then sent for a while, so that not every request has to wait for the timeout.
+    behind, where any host may take them. `run_kind` tells slow runs apart from fast ones. If the
+    broker doesn't respond, this call is slow, but no work is lost. No more hints are then sent for
+    a while, so that not every request has to wait for the timeout.
     """
     if _is_silent():
         return
-    whose = {"workspace": workspace_pk, "user": user_pk, "kind": kind}
-    options: dict[str, Any] = {"headers": {**tracing.carried(), **whose}}
+    work_kind = KINDS[kind]
+    owner = {"workspace": workspace_pk, "user": user_pk, "kind": run_kind}
+    options: dict[str, Any] = {"headers": {**tracing.carried(), **owner}}
     try:
-        queue = None if user_pk is None else route(user_pk)
+        queue = work_kind.queue
+        if user_pk is not None and queue == SHARED_QUEUE:
+            queue = route(user_pk)
         if workspace_pk is not None:
-            place = f"front:{_kind(task)}:{workspace_pk}"
+            place = f"front:{work_kind.queue}:{workspace_pk}"
             if GO_IN_FRONT(redis_client(), place, IN_FRONT, HINT_SECONDS):
                 options["headers"]["place"] = place
             else:
                 options["priority"] = BEHIND
-                queue = queue and SHARED_QUEUE
+                queue = work_kind.queue
         current_app.send_task(
-            task, args=list(arguments), queue=queue, expires=HINT_SECONDS, **options
+            work_kind.task, args=[key], queue=queue, expires=HINT_SECONDS, **options
         )
     except (OperationalError, redis.RedisError, OSError) as error:
         _be_silent()
-        logger.warning("hint_not_sent", task=task, error=str(error))
+        logger.warning("hint_not_sent", kind=kind, error=str(error))
 
 
 def taken(place: str) -> None:
@@ -155,12 +162,6 @@ def taken(place: str) -> None:
         LEAVE_FRONT(redis_client(patience=QUICK_SECONDS), place)
     except redis.RedisError as error:
         logger.warning("hint_not_counted", place=place, error=str(error))
-
-
-def _kind(task: str) -> str:
-    """Return the name of the queue shared by all workers that execute this task."""
-    route_: dict[str, str] = settings.CELERY_TASK_ROUTES.get(task, {})
-    return route_.get("queue", settings.CELERY_TASK_DEFAULT_QUEUE)
 
 
 def _is_silent() -> bool:

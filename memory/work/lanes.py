@@ -40,9 +40,18 @@ def due(name: LaneName) -> QuerySet[Lane]:
     return lanes.filter(due_at__lte=timezone.now() + leases.SKEW)
 
 
-def with_model(work: QuerySet[Lane]) -> QuerySet[Lane]:
-    """Keep only lanes whose workspace has a language model; others would just keep workers busy."""
-    return work if settings.UAC_LLM_MODEL else work.exclude(user__workspace__llm_model="")
+def with_records() -> QuerySet[Lane]:
+    """Select the lanes with typed entries that are due."""
+    return due(LaneName.RECORDS)
+
+
+def for_models() -> QuerySet[Lane]:
+    """Select the lanes that a language model has to process and that have one.
+
+    Lanes without a model would just keep workers busy.
+    """
+    lanes = due(LaneName.STRUCTURE)
+    return lanes if settings.UAC_LLM_MODEL else lanes.exclude(user__workspace__llm_model="")
 
 
 def pending(
@@ -241,4 +250,4 @@ def begin_again(user_pk: int, seq: int) -> None:
         due_at=now, run_after=now
     )
     recount(user_pk)
-    hint("workers.tasks.checkpoint_records", user_pk, user_pk=user_pk)
+    hint("records", user_pk, user_pk=user_pk)

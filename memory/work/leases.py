@@ -34,6 +34,7 @@ from memory.database.timeouts import columns_of
 from memory.models import Lane, MemoryUser
 from memory.models.leased import LeasedWork
 from memory.models.users import LaneName
+from memory.texts import visible
 from memory.users import is_erased
 
 logger = structlog.get_logger(__name__)
@@ -60,6 +61,21 @@ def free(now: datetime.datetime | Parameter) -> Q:
     """
     idle = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
     return idle & Q(run_after__lte=now + SKEW)
+
+
+class Postponed(Exception):
+    """The work can't be done now, for a reason that the message names; it is tried again later.
+
+    That is not before `until`, if given, and else after the usual delay. With `counts=False`, the
+    attempt isn't counted.
+    """
+
+    def __init__(
+        self, message: str, *, until: datetime.datetime | None = None, counts: bool = True
+    ) -> None:
+        super().__init__(message)
+        self.until = until
+        self.counts = counts
 
 
 class ClaimQuery(Generic[Leased]):
@@ -141,6 +157,28 @@ def kept(row: LeasedWork) -> Iterator[None]:
         raise LeaseLost("the user was erased in the meantime") from None
     finally:
         _keeper.remove(row)
+
+
+@contextmanager
+def working(row: LeasedWork, *, hides_errors: bool = False) -> Iterator[None]:
+    """Keep the lease of a claimed row while the block works, and release the row if that fails.
+
+    The error is stored with the row, or only its type if `hides_errors`. Errors are raised again,
+    except LeaseLost, after which another worker does the work, and Postponed.
+    """
+    try:
+        with kept(row):
+            yield
+    except LeaseLost:
+        logger.warning("lease_lost")
+    except Postponed as postponed:
+        fail(row, visible(str(postponed)), until=postponed.until, counts=postponed.counts)
+        cause = type(postponed.__cause__ or postponed).__name__
+        logger.warning("work_postponed", error=cause, until=postponed.until)
+    except Exception as error:
+        name = type(error).__name__
+        fail(row, name if hides_errors else visible(f"{name}: {error}"))
+        raise
 
 
 def works_on(user_pk: int) -> bool:

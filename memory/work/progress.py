@@ -12,7 +12,8 @@ from memory.models import Backtest, Lane, MemoryUser, Run
 from memory.models.backtests import GOING_ON, BacktestState
 from memory.models.runs import RunKind, RunStatus
 from memory.models.users import LaneName
-from memory.work import lanes, leases, stuck
+from memory.work import lanes, leases
+from memory.work.kinds import KINDS
 
 # The maximum number of pending entries to count, and of runs to read.
 MAX_PENDING = 1000
@@ -66,7 +67,7 @@ def lanes_of(user: MemoryUser) -> Sequence[Lane]:
     """Return the user's lanes, annotated with `is_ready`: whether a worker could claim them now."""
     now = timezone.now()
     records, structure = (
-        Exists(stuck.KINDS[name].work().filter(leases.free(now), pk=OuterRef("pk")))
+        Exists(KINDS[name].work().filter(leases.free(now), pk=OuterRef("pk")))
         for name in ("records", "structure")
     )
     own = Lane.objects.filter(user=user).order_by("pk")

@@ -20,8 +20,6 @@ from memory.users import run_daily, undisturbed, unpaused
 from memory.work import leases
 from memory.work.hints import hint, signal_done, wait_done
 
-TASK = "workers.tasks.execute_run"
-ANSWER_TASK = "workers.tasks.answer"
 # If no signal arrives, a worker that is waiting for a run reads the run's row at this interval, in
 # seconds, and never more often than every MIN_WAIT_SECONDS.
 WAIT_SECONDS = 5.0
@@ -75,11 +73,20 @@ def queue(
         answer_key=answer_key,
         hinted_at=now,
     )
-    if kind in BY_MODEL:
-        hint(ANSWER_TASK, str(run.pk), workspace_pk=user.workspace_id)
-    else:
-        hint(TASK, str(run.pk), workspace_pk=user.workspace_id, user_pk=user.pk, kind=kind)
+    _hint(run)
     return run
+
+
+def _hint(run: Run) -> None:
+    """Wake a worker for the run, once the transaction has committed."""
+    user, of_model = run.user, run.kind in BY_MODEL
+    hint(
+        "questions" if of_model else "runs",
+        str(run.pk),
+        workspace_pk=user.workspace_id,
+        user_pk=None if of_model else user.pk,
+        run_kind=run.kind,
+    )
 
 
 def waiting() -> QuerySet[Run]:
@@ -90,6 +97,16 @@ def waiting() -> QuerySet[Run]:
 def questions() -> QuerySet[Run]:
     """Select the unfinished questions that a worker with a language model may answer."""
     return _open().filter(kind__in=BY_MODEL)
+
+
+def by_sandboxes() -> QuerySet[Run]:
+    """Select all runs that sandbox workers execute."""
+    return Run.objects.exclude(kind__in=BY_MODEL)
+
+
+def by_models() -> QuerySet[Run]:
+    """Select all runs that workers with a language model execute."""
+    return Run.objects.filter(kind__in=BY_MODEL)
 
 
 def _open() -> QuerySet[Run]:
@@ -209,9 +226,7 @@ def retry(run: Run) -> None:
             "Only abandoned runs, which are no longer retried automatically, can be retried by"
             " hand. Send a new request instead."
         )
-    task = ANSWER_TASK if run.kind in BY_MODEL else TASK
-    whose = {"workspace_pk": run.user.workspace_id, "user_pk": run.user_id}
-    hint(task, str(run.pk), **whose, kind=run.kind)
+    _hint(run)
 
 
 def finish(run: Run, result: Result) -> None:

@@ -69,7 +69,7 @@ def test_a_question_is_one_trace_from_the_caller_to_the_sandbox(
 
     seen = polled(lambda: of_trace(collector, TRACE), lambda spans: len(spans) >= 3)
     request = seen["POST /v1/users/<user:user_id>/query/"]
-    task = seen["workers.tasks.execute_run"]
+    task = seen["workers.runs"]
     evaluated = seen["sandbox evaluate"]
     assert (request.parent, task.parent, evaluated.parent) == (CALLER, request.id, task.id)
     assert (request.service, task.service) == ("uac-web", "uac-worker")

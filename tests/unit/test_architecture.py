@@ -1,4 +1,4 @@
-"""The architecture pages name files and functions that exist, and their counts are right."""
+"""The architecture pages name files and functions that exist."""
 
 import ast
 import functools
@@ -16,7 +16,6 @@ TOP = "benchmarks|deploy|docs|memory|releasing|sandbox_image|tests|typecheck_ima
 PATHS = re.compile(rf"`((?:{TOP})/[\w./-]*)`")
 LINKS = re.compile(r"\]\((?!http|#)([^)#]+)(?:#[^)]*)?\)")
 STOP = re.compile(r"^\| \d+ \| `([^`]+)` \| `([^`]+)` \|", re.MULTILINE)
-COUNTED = re.compile(r"^\| (\d)(?:–(\d))?[^|]* \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 
 
 @functools.cache
@@ -37,39 +36,12 @@ def _functions(node: ast.AST, owner: str) -> Iterator[str]:
             yield from _functions(child, owner)
 
 
-def stages() -> dict[int, list[tuple[str, str]]]:
-    """Return the stops of the walk by the number of their stage: those of its first table."""
-    sections = re.split(r"^## (\d)\. .*$", WALK.read_text(), flags=re.MULTILINE)[1:]
-    texts = dict(zip(map(int, sections[::2]), sections[1::2], strict=True))
-    return {number: STOP.findall(first_table(text)) for number, text in texts.items()}
-
-
-def first_table(text: str) -> str:
-    """Return a section's first table."""
-    return text[text.index("\n|") :].partition("\n\n")[0]
-
-
 def test_every_function_of_the_walk_exists() -> None:
     stops = STOP.findall(WALK.read_text())
 
     assert len(stops) > 100
     missing = [stop for stop in stops if stop[1] not in functions_of(stop[0])]
     assert not missing
-
-
-def test_the_counts_of_the_walk_are_those_of_its_tables() -> None:
-    by_stage = stages()
-    told = COUNTED.findall(WALK.read_text())
-
-    assert len(told) >= 3
-    for first, last, *numbers in told:
-        numbered = range(int(first), int(last or first) + 1)
-        files = [path for stage in numbered for path, _ in by_stage[stage]]
-        returns = sum(
-            path in files[:place] and path != files[place - 1] for place, path in enumerate(files)
-        )
-        counted = [len(files), len(set(files)), returns]
-        assert [int(one) for one in numbers] == counted, f"stages {first} to {last or first}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

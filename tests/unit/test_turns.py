@@ -6,9 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from memory.llm.llm_turns import STRUCTURE_TASK
-from memory.temporal.backtests import TASK as BACKTEST_TASK
-from memory.temporal.forecasts import TASK as FORECAST_TASK
 from workers.service import turns
 from workers.service.turns import BACKGROUND_SECONDS, CurrentWork, Hint, Turns
 
@@ -39,7 +36,7 @@ _numbers = itertools.count()
 
 
 def hint(workspace: int | None, kind: str = "query") -> Hint:
-    return Hint("execute", (next(_numbers),), workspace, kind=kind)
+    return Hint("runs", next(_numbers), workspace, kind=kind)
 
 
 def take(worker: Turns, clock: Clock, workspace: int, seconds: float, kind: str = "query") -> None:
@@ -149,7 +146,7 @@ def test_what_is_held_is_sent_when_work_ends_the_cheapest_workspace_first(
     assert again.workspace == 3
 
 
-@pytest.mark.parametrize("task", [FORECAST_TASK, BACKTEST_TASK])
+@pytest.mark.parametrize("task", ["forecasts", "backtests"])
 @pytest.mark.parametrize("workspace", [1, 2])
 def test_a_query_is_sent_before_forecasts_and_backtests_that_wait_for_longer(
     clock: Clock, task: str, workspace: int
@@ -161,7 +158,7 @@ def test_a_query_is_sent_before_forecasts_and_backtests_that_wait_for_longer(
 
 
 def test_a_forecast_that_has_waited_for_a_minute_takes_its_turn_by_cost(clock: Clock) -> None:
-    worker, under_way, waiting, query = background_and_a_query(clock, FORECAST_TASK, workspace=2)
+    worker, under_way, waiting, query = background_and_a_query(clock, "forecasts", workspace=2)
     assert [worker.begin(one) for one in (*waiting, query)] == [None] * 4
     clock.now += BACKGROUND_SECONDS
 
@@ -174,7 +171,7 @@ def background_and_a_query(
     """Return a worker of two threads with a long piece of work, and what cannot begin beside it:
     background work of a workspace, and a query of workspace 1, which has cost more."""
     worker = Turns(2, clock)
-    first, *waiting = [Hint(task, (number,), workspace) for number in range(4)]
+    first, *waiting = [Hint(task, number, workspace) for number in range(4)]
     for one in (hint(1), hint(1), first):
         work = worker.begin(one)
         assert work is not None
@@ -194,7 +191,7 @@ def test_a_hint_that_is_held_already_is_held_once(worker: Turns, clock: Clock) -
     assert second is not None
     same = hint(1)
     for user in (None, 3, 4):  # whoever sent it
-        again = Hint(same.task, same.arguments, 1, user, kind="query")
+        again = Hint(same.work, same.key, 1, user, kind="query")
         assert worker.begin(again) is None
 
     assert worker.end(first) == same
@@ -232,14 +229,14 @@ def test_what_a_language_model_is_asked_for_has_turns_like_all_else(
 ) -> None:
     sent: list[str] = []
     monkeypatch.setattr(turns, "_turns", Turns(3))
-    monkeypatch.setattr(turns, "send_hint", lambda task, arguments, **whose: sent.append(task))
+    monkeypatch.setattr(turns, "send_hint", lambda kind, key, **owner: sent.append(kind))
 
     def begun(stack: ExitStack, workspace: int) -> bool:
-        task = SimpleNamespace(name=STRUCTURE_TASK, request={"workspace": workspace})
+        task = SimpleNamespace(name="workers.structure", request={"workspace": workspace})
         return stack.enter_context(turns.of(task, (next(_numbers),)))  # type: ignore[arg-type]
 
     with ExitStack() as stack:
         assert [begun(stack, 1) for _ in range(4)] == [True, True, False, False]
         assert begun(stack, 2)
 
-    assert sent == [STRUCTURE_TASK] * 2
+    assert sent == ["structure"] * 2

@@ -10,12 +10,11 @@ from django.utils import timezone
 
 from memory import checkpoints, log
 from memory.checkpoints import Decision
-from memory.llm import llm_turns, track_records
+from memory.llm import track_records
 from memory.llm.language_models import LanguageModelError
 from memory.llm.llm_budgets import BudgetExhausted
 from memory.models import Lane, LogEntry, MemoryUser
 from memory.models.log import Outcome
-from memory.models.users import LaneName
 from memory.work import lanes, leases
 from workers.authoring import memorize, structure
 from workers.authoring.sandbox_runs import NotJudged, NotJudgedYet
@@ -42,43 +41,20 @@ PATIENT_ATTEMPTS = 4
 LONGEST_PAUSE = datetime.timedelta(days=1)
 
 
-def work_on(user_pk: int) -> None:
-    """Settle the user's pending messages, facts and corrections.
-
-    Does nothing if another worker is already settling them, or if the workspace has reached its
-    limit on users processed concurrently.
-    """
-    workspace_pk = MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk)
-    due = lanes.due(LaneName.STRUCTURE).filter(user_id=user_pk)
-    lane = llm_turns.claim(due, workspace_pk) if due.exists() else None
-    if lane is None:
-        return
+def settle_pending(lane: Lane) -> None:
+    """Settle the messages, facts and corrections that are pending in a lane that was claimed."""
     try:
-        _work_on(lane)
-    finally:
-        llm_turns.pass_on(workspace_pk)
-
-
-def _work_on(lane: Lane) -> None:
-    user_pk = lane.user_id
-    try:
-        with leases.kept(lane):
-            _settle(lane)
-            # Store how far the log is settled without gaps, so that this part isn't reread.
-            last = structure.newest(user_pk).last_seq
-            rest = lanes.pending(lane, 1)
-            lanes.advance(lane, rest[0].seq - 1 if rest else last)
-            lanes.release(lane)
-    except leases.LeaseLost:
-        logger.warning("lease_lost", user=user_pk)
+        _settle(lane)
     except (LanguageModelError, NotSettled, NotJudged) as failure:
         # A task stopped by the operator or by staff doesn't count as failed.
         willed = isinstance(failure, BudgetExhausted | track_records.Stopped)
-        leases.fail(lane, str(failure), until=_again(failure, lane.attempts), counts=not willed)
-        logger.warning("not_settled", user=user_pk, error=type(failure).__name__)
-    except Exception as error:
-        leases.fail(lane, f"{type(error).__name__}: {error}")
-        raise
+        until = _again(failure, lane.attempts)
+        raise leases.Postponed(str(failure), until=until, counts=not willed) from failure
+    # Store how far the log is settled without gaps, so that this part isn't reread.
+    last = structure.newest(lane.user_id).last_seq
+    rest = lanes.pending(lane, 1)
+    lanes.advance(lane, rest[0].seq - 1 if rest else last)
+    lanes.release(lane)
 
 
 def _settle(lane: Lane) -> None:

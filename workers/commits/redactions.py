@@ -37,23 +37,13 @@ from workers.gate.cases import Profile, ProjectCase
 logger = structlog.get_logger(__name__)
 
 
-def work_on(user_pk: int) -> None:
-    """Finish the user's redactions in progress, unless another worker is doing so.
+def redact(row: Redaction) -> None:
+    """Finish all redactions in progress of the user whose redaction the caller has claimed.
 
     Everything is written in one transaction: a worker that is killed before it commits has written
     nothing, and the redaction starts over.
     """
-    row = leases.claim(redaction.waiting().filter(user_id=user_pk))
-    if row is None:
-        return
-    try:
-        with leases.kept(row):
-            commit_on_head(row, row.user_id, functools.partial(_build, row))
-    except leases.LeaseLost:
-        logger.warning("lease_lost", user=user_pk)
-    except Exception as error:
-        leases.fail(row, f"{type(error).__name__}: {error}")
-        raise
+    commit_on_head(row, row.user_id, functools.partial(_build, row))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,6 @@ from memory.log import record_entry
 from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Merge
 from memory.models.checkpoints import Origin
 from memory.models.log import Outcome
-from memory.models.users import LaneName
 from memory.project import (
     Change,
     Edit,
@@ -34,8 +33,7 @@ from memory.project import (
 )
 from memory.project.edits import Retire, RetireEarlier, Update
 from memory.project.names import key_of_entry
-from memory.work import lanes, leases
-from memory.work.hints import send_hint
+from memory.work import lanes
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
 from workers.gate import judging
@@ -43,48 +41,23 @@ from workers.gate.cases import Profile, ProjectCase
 
 logger = structlog.get_logger(__name__)
 
-# Maximum number of checkpoints each time the lane is claimed, and number of seconds after which no
-# further checkpoint is started, so that a user with a long backlog doesn't hold up other users.
-MAX_CHECKPOINTS = 10
+# Number of seconds after which no further checkpoint is started, so that a user with a long backlog
+# doesn't hold up other users.
 TURN_SECONDS = 5.0
 
 # Errors that no entry caused: the entries are retried later.
 _TRANSIENT = (Error, MemoryError, SystemError)
 
 
-def checkpoint_pending(user_pk: int) -> None:
-    """Settle the user's pending typed entries, batch by batch.
-
-    Does nothing if another worker is already settling them.
-    """
-    lane = leases.claim(lanes.due(LaneName.RECORDS).filter(user_id=user_pk))
-    if lane is None:
-        return
+def settle_pending(lane: Lane) -> bool:
+    """Settle typed entries batch by batch; return whether more of the user's are pending."""
     ends = time.monotonic() + TURN_SECONDS
-    try:
-        with leases.kept(lane):
-            for _ in range(MAX_CHECKPOINTS):
-                entries = lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH)
-                if not entries:
-                    break
-                _settle(lane, entries)
-                lanes.advance(lane, entries[-1].seq)
-                if time.monotonic() > ends:
-                    break
-            more = lanes.release(lane)
-    except leases.LeaseLost:
-        logger.warning("lease_lost", user=user_pk)
-        return
-    except Exception as error:
-        leases.fail(lane, f"{type(error).__name__}: {error}")
-        raise
-    if more:
-        send_hint(
-            "workers.tasks.checkpoint_records",
-            [user_pk],
-            workspace_pk=MemoryUser.objects.values_list("workspace_id", flat=True).get(pk=user_pk),
-            user_pk=user_pk,
-        )
+    while entries := lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH):
+        _settle(lane, entries)
+        lanes.advance(lane, entries[-1].seq)
+        if time.monotonic() > ends:
+            break
+    return lanes.release(lane)
 
 
 def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:

@@ -11,38 +11,21 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.delivery import delivery_attempts, webhook_endpoints
+from memory.delivery import delivery_attempts
 from memory.models import Delivery, DeliveryAttempt
 from memory.privacy import encryption
 from memory.work import leases
-from memory.work.hints import send_hint
 from workers.delivery import outgoing
 
 logger = structlog.get_logger(__name__)
 
-# Seconds that a thread spends on one endpoint before the other endpoints get their turn.
-TURN_SECONDS = 20.0
 # How long to wait before retrying an endpoint whose secret can't be read. Once the operator has
 # fixed the problem, delivery resumes automatically.
 UNREADABLE_WAIT = datetime.timedelta(minutes=5)
 
 
-def deliver(endpoint_pk: str) -> None:
-    """Send all messages that are due for the endpoint, one after the other."""
-    ends = time.monotonic() + TURN_SECONDS
-    while (delivery := delivery_attempts.claim(endpoint_pk)) is not None:
-        try:
-            with leases.kept(delivery):
-                _send(delivery)
-        except leases.LeaseLost:
-            logger.warning("lease_lost", delivery=str(delivery.pk))
-        if time.monotonic() > ends:
-            of = delivery.endpoint.workspace_id
-            send_hint(webhook_endpoints.TASK, [endpoint_pk], workspace_pk=of)
-            return
-
-
-def _send(delivery: Delivery) -> None:
+def send(delivery: Delivery) -> bool:
+    """Send a message that the caller has claimed; return True: the endpoint may have others."""
     began_at, began = timezone.now(), time.monotonic()
     try:
         headers = delivery_attempts.signed(delivery, began_at)
@@ -54,7 +37,7 @@ def _send(delivery: Delivery) -> None:
             last_error=str(error),
         )
         logger.error("webhook_secret_unreadable", endpoint=str(delivery.endpoint_id))
-        return
+        return True
     answer = outgoing.post(
         delivery.endpoint.url,
         delivery.payload.encode(),
@@ -79,3 +62,4 @@ def _send(delivery: Delivery) -> None:
         seconds=attempt.seconds,
         delivered=not answer.error,
     )
+    return True

@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from memory.delivery import staff_mail
 from memory.models import StaffSubscription
-from memory.texts import visible
 from memory.work import leases
 
 NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconnected)
@@ -32,30 +31,27 @@ class CannotMail(Exception):
     """A setting has to be fixed before this email can be sent; the message names the setting."""
 
 
-def send(subscription_pk: int) -> None:
+def claim(subscription_pk: int) -> StaffSubscription | None:
+    """Claim a subscription, unless the mail server has just failed to respond."""
+    if timezone.now() < _silent_until:
+        return None
+    return leases.claim(StaffSubscription.objects.filter(pk=subscription_pk, enabled=True))
+
+
+def send(subscription: StaffSubscription) -> None:
     """Send the emails that are due for a subscription; a failed email is retried later."""
     global _silent_until
-    if timezone.now() < _silent_until:
-        return
-    subscription = leases.claim(StaffSubscription.objects.filter(pk=subscription_pk, enabled=True))
-    if subscription is None:
-        return
     try:
-        with leases.kept(subscription):
-            for column in staff_mail.due(subscription, timezone.now()):
-                for news in staff_mail.news(subscription, column):
-                    _tell(subscription, news)
-            leases.release(subscription, attempts=0, last_error="")
-    except leases.LeaseLost:
-        logger.warning("lease_lost")
-    except Exception as error:
+        for column in staff_mail.due(subscription, timezone.now()):
+            for news in staff_mail.news(subscription, column):
+                _tell(subscription, news)
+    except (CannotMail, OSError) as error:
         if isinstance(error, NO_ANSWER):
             _silent_until = timezone.now() + PAUSE
-        leases.fail(subscription, f"{type(error).__name__}: {visible(str(error))}")
         # The mail server's error message may quote the email, so only the error's type is logged.
-        logger.warning("mail_not_sent", subscription=subscription_pk, error=type(error).__name__)
-        if not isinstance(error, CannotMail | OSError):
-            raise
+        logger.warning("mail_not_sent", subscription=subscription.pk, error=type(error).__name__)
+        raise leases.Postponed(f"{type(error).__name__}: {error}") from error
+    leases.release(subscription, attempts=0, last_error="")
 
 
 def _tell(subscription: StaffSubscription, news: staff_mail.News) -> None:

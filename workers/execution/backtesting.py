@@ -48,22 +48,8 @@ KILLED = "the worker was killed repeatedly"
 _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
 
-def go_on(backtest_pk: str) -> None:
-    """Continue a backtest for a limited time, unless another worker is already doing so."""
-    backtest = leases.claim(backtests.waiting().filter(pk=backtest_pk))
-    if backtest is None:
-        return
-    with leases.kept(backtest), structlog.contextvars.bound_contextvars(backtest=backtest_pk):
-        try:
-            _go_on(backtest)
-        except leases.LeaseLost:  # another worker took over, or the backtest was cancelled
-            logger.warning("lease_lost")
-        except Exception as error:
-            leases.fail(backtest, f"{type(error).__name__}: {error}")
-            raise
-
-
-def _go_on(backtest: Backtest) -> None:
+def go_on(backtest: Backtest) -> None:
+    """Continue a backtest that the caller has claimed, for a limited time."""
     begun = time.monotonic()
     if backtest.state == BacktestState.WAITING:
         leases.write(backtest, state=BacktestState.RUNNING, started_at=timezone.now())

@@ -19,6 +19,7 @@ from memory.models import Forecast, MemoryUser
 from memory.project import Outline
 from memory.temporal import forecasts
 from memory.texts import parse_python
+from memory.users import is_erased
 from memory.work import leases
 from workers.execution.errors import user_error_json
 from workers.execution.loading import LoadPlan, loaded, plan_run
@@ -32,27 +33,21 @@ logger = structlog.get_logger(__name__)
 _ANYWHERE = re.compile(r"\bconstraints\b|\bRef\s*\[\s*[\"']")
 
 
-def make(user_pk: int) -> None:
-    """Make the forecast that is due for the user, unless another worker is already making it."""
-    forecast = leases.claim(forecasts.waiting().filter(user_id=user_pk))
-    if forecast is None:
-        return
+def make(forecast: Forecast) -> None:
+    """Make a forecast that the caller has claimed; give up after too many attempts."""
     if forecast.attempts > settings.UAC_MAX_ATTEMPTS:  # each attempt's worker was killed
         error = forecast.last_error or "the worker was killed repeatedly"
         _give_up(forecast, error)
         return
-    with leases.kept(forecast):
-        try:
-            _make(forecast)
-        except leases.LeaseLost:
-            logger.warning("lease_lost")
-        except Exception as error:
-            if forecast.attempts >= settings.UAC_MAX_ATTEMPTS:
-                logger.exception("forecast_failed")
-                _give_up(forecast, str(error))
-                return
-            leases.fail(forecast, f"{type(error).__name__}: {error}")
+    try:
+        _make(forecast)
+    except leases.LeaseLost:
+        raise
+    except Exception as error:
+        if forecast.attempts < settings.UAC_MAX_ATTEMPTS or is_erased(error):
             raise
+        logger.exception("forecast_failed")
+        _give_up(forecast, str(error))
 
 
 def _give_up(forecast: Forecast, error: str) -> None:

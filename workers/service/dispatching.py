@@ -6,10 +6,12 @@ already claimed or done.
 """
 
 import datetime
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from pkgutil import resolve_name
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -21,22 +23,19 @@ from django.utils import timezone
 from memory import checkpoints, merging
 from memory.admission import pauses, usage
 from memory.alerting import duplicates, lifecycle
-from memory.constraints import applicability, workspace_constraints
+from memory.constraints import applicability
 from memory.database import clock, timeouts
-from memory.delivery import delivery_attempts, outbox, staff_mail, webhook_endpoints
 from memory.llm import llm_calls
 from memory.models import Lane, MemoryUser, Run
-from memory.models.leased import LeasedWork
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.models.users import LaneName
 from memory.operations import alarms
-from memory.privacy import redaction, retention, user_erasure
+from memory.privacy import retention
 from memory.project import Outline
-from memory.recall.search import announcing
-from memory.temporal import backtests, forecasts
+from memory.temporal import forecasts
 from memory.users import is_daily, next_daily_run, run_daily
-from memory.work import idempotency, lanes, leases, runs
+from memory.work import idempotency, leases, runs
 from memory.work.hints import HINT_SECONDS, send_hint
+from memory.work.kinds import KINDS, WorkKind
 from workers.execution import constraints
 
 logger = structlog.get_logger(__name__)
@@ -55,17 +54,10 @@ OVERSLEPT = datetime.timedelta(days=2)
 # Work that has never failed needs no delay: if it is delayed for longer than this, a clock was
 # wrong.
 LEAPT = datetime.timedelta(minutes=1)
-# Maximum number of forecasts for which a tick sends hints.
-FORECASTS = 20
-# Maximum number of concurrent backtests, and of concurrent forecasts while runs wait: runs come
-# first.
-BACKTESTS = FORECASTS_BESIDE_RUNS = 2
 # While runs wait, forecasts and backtests yield to them for at most this long.
 PATIENCE = datetime.timedelta(seconds=30)
 # Constraint runs get this many times as many attempts as other runs before they fail permanently.
 CONSTRAINTS_PATIENCE = 20
-
-Hinted = TypeVar("Hinted", bound=LeasedWork)
 
 # Seconds between searches for duplicate alerts left by an earlier release; the time of the next
 # search; and the key of the alert after which that search continues.
@@ -113,30 +105,7 @@ def _dispatch() -> dict[str, int]:
         "escalated": lambda: lifecycle.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,
-        "forecasts": hint_forecasts,
-        "backtests": hint_backtests,
-        "runs": lambda: _hint(runs.waiting(), runs.TASK, "pk"),
-        "questions": lambda: _hint(runs.questions(), runs.ANSWER_TASK, "pk"),
-        "lanes": lambda: _hint(
-            lanes.due(LaneName.RECORDS), "workers.tasks.checkpoint_records", "user_id"
-        ),
-        "merges": lambda: _hint(merging.waiting(), merging.TASK, "pk"),
-        "redactions": lambda: _hint(redaction.waiting(), redaction.TASK, "user_id"),
-        "erasures": lambda: _hint(user_erasure.waiting(), user_erasure.TASK, "pk"),
-        "structure": lambda: _hint(
-            lanes.with_model(lanes.due(LaneName.STRUCTURE)), "workers.tasks.structure", "user_id"
-        ),
-        "mails": lambda: _hint(
-            staff_mail.waiting(timezone.now()), "workers.tasks.mail_staff", "pk", workspace=None
-        ),
-        "indexes": lambda: _hint(announcing.waiting(), announcing.TASK, "user_id"),
-        "deliveries": hint_deliveries,
-        "judged": lambda: _hint(
-            workspace_constraints.unjudged(),
-            workspace_constraints.TASK,
-            "pk",
-            workspace="constraint__workspace",
-        ),
+        **{kind.name: functools.partial(hint_work, kind) for kind in KINDS.values()},
         "interrupted": lambda: llm_calls.close_interrupted(BATCH),
         "forgotten": _forget,
         "counted": usage.count_when_due,
@@ -157,7 +126,8 @@ def _dispatch() -> dict[str, int]:
 
 
 def _forget() -> int:
-    return idempotency.purge(BATCH) + outbox.purge(BATCH) + backtests.purge(BATCH)
+    purged: list[int] = [resolve_name(kind.purges)(BATCH) for kind in KINDS.values() if kind.purges]
+    return idempotency.purge(BATCH) + sum(purged)
 
 
 def list_orphans_when_due() -> int:
@@ -275,40 +245,37 @@ def _is_foreseen(user: MemoryUser) -> bool:
     return forecast is not None and forecast.wakes_at == user.constraints_due_at
 
 
-def hint_forecasts() -> int:
-    """Send hints for forecasts, a few at a time; while runs wait, only for a few overdue ones."""
-    waiting = forecasts.waiting()
-    most = FORECASTS
-    if runs.are_waiting():
-        most = _room(waiting, FORECASTS_BESIDE_RUNS)
-        now = timezone.now()
-        waiting = waiting.filter(_unheard(now, PATIENCE), due_at__lte=now - PATIENCE)
-    return _hint(waiting, forecasts.TASK, "user_id", most=most)
+def hint_work(kind: WorkKind) -> int:
+    """Send hints for waiting work of a kind, taking the workspaces in turn; return how many.
+
+    Of work with a limit, no more is begun than may be in progress at a time. While runs wait, work
+    that yields to them is begun only if it has waited for PATIENCE.
+    """
+    if kind.hinted:
+        return _hint_rows(kind, resolve_name(kind.hinted)())
+    waiting, most, patience = kind.work(), BATCH, HINT_AGAIN
+    if kind.most_beside_runs is not None and runs.are_waiting():
+        patience = PATIENCE
+        most = _room(waiting, kind.most_beside_runs)
+        waiting = waiting.filter(**{f"{kind.since}__lte": timezone.now() - PATIENCE})
+    elif kind.most is not None:
+        most = _room(waiting, kind.most)
+    return _hint(kind, waiting, most, patience)
 
 
-def hint_backtests() -> int:
-    """Send hints for backtests; while runs wait, only for those that have yielded long enough."""
-    waiting = backtests.waiting()
-    most = _room(waiting, BACKTESTS)
-    if runs.are_waiting():
-        waiting = waiting.filter(_unheard(timezone.now(), PATIENCE))
-    return _hint(waiting, backtests.TASK, "pk", most=most, workspace="workspace")
-
-
-def _room(work: QuerySet[Hinted], most: int) -> int:
+def _room(work: QuerySet[Any], most: int) -> int:
     """Return how many more rows of `work` may be started; those just hinted count as running."""
     now = timezone.now()
     begun = Q(lease_expires_at__gt=now) | Q(hinted_at__gt=now - HINT_AGAIN, hinted_at__lte=now)
     return max(most - work.filter(begun).count(), 0)
 
 
-def hint_deliveries() -> int:
-    """Send a hint for every webhook endpoint that has messages waiting."""
-    waiting = delivery_attempts.waiting(timezone.now())
-    endpoints = in_turn(waiting, "pk", BATCH, workspace="workspace")
-    for endpoint, of_workspace in endpoints.items():
-        send_hint(webhook_endpoints.TASK, [str(endpoint)], workspace_pk=of_workspace)
-    return len(endpoints)
+def _hint_rows(kind: WorkKind, rows: QuerySet[Any]) -> int:
+    """Send a hint for each of these rows, which are not work themselves."""
+    turns = in_turn(rows, "pk", BATCH, workspace="workspace")
+    for key, workspace_pk in turns.items():
+        send_hint(kind.name, str(key), workspace_pk=workspace_pk)
+    return len(turns)
 
 
 def queue_runs_of_changed_constraints() -> int:
@@ -382,22 +349,10 @@ def abandon_hopeless_runs() -> int:
     return abandoned
 
 
-def _hint(
-    work: QuerySet[Hinted],
-    task: str,
-    argument: str,
-    most: int = BATCH,
-    *,
-    workspace: str | None = "user__workspace",
-) -> int:
-    """Send hints for waiting work, taking the workspaces in turn.
-
-    `argument` is the field whose value the hint carries, and `workspace` the field path from a row
-    to its workspace.
-    """
+def _hint(kind: WorkKind, work: QuerySet[Any], most: int, patience: datetime.timedelta) -> int:
     now = timezone.now()
-    work = work.filter(leases.free(now)).filter(_unheard(now, HINT_AGAIN))
-    turns = in_turn(work, "run_after", most, workspace=workspace)
+    work = work.filter(leases.free(now)).filter(_unheard(now, patience))
+    turns = in_turn(work, "run_after", most, workspace=kind.workspace)
     with transaction.atomic():
         rows = work.filter(pk__in=turns)
         waiting = {
@@ -405,12 +360,12 @@ def _hint(
             for row in rows.select_for_update(skip_locked=True, no_key=True, of=("self",))
         }
         work.model._default_manager.filter(pk__in=waiting).update(hinted_at=now)
-    for pk, of_workspace in turns.items():
+    for pk, workspace_pk in turns.items():
         if pk in waiting:
-            value = getattr(waiting[pk], argument)
-            told = value if isinstance(value, int) else str(value)
-            kind = str(getattr(waiting[pk], "kind", ""))
-            send_hint(task, [told], workspace_pk=of_workspace, kind=kind)
+            value = getattr(waiting[pk], kind.key)
+            key = value if isinstance(value, int) else str(value)
+            run_kind = str(getattr(waiting[pk], "kind", ""))
+            send_hint(kind.name, key, workspace_pk=workspace_pk, run_kind=run_kind)
     return len(waiting)
 
 

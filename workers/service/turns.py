@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from memory.temporal.backtests import TASK as BACKTEST_TASK
-from memory.temporal.forecasts import TASK as FORECAST_TASK
 from memory.work.hints import send_hint
+from memory.work.kinds import KINDS
 
 if TYPE_CHECKING:
     from celery import Task
@@ -39,7 +38,7 @@ HALF_LIFE_SECONDS = 30.0
 ALONE_SECONDS = 60.0
 # Tasks that nobody waits for. These tasks come after all other work, but yield to it for at most
 # this many seconds.
-BACKGROUND = frozenset({BACKTEST_TASK, FORECAST_TASK})
+BACKGROUND = frozenset(kind.name for kind in KINDS.values() if not kind.urgent)
 BACKGROUND_SECONDS = 60.0
 # Maximum number of hints held, and of workspaces whose costs are remembered.
 MAX_HELD = 1000
@@ -48,10 +47,10 @@ MAX_REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Hint:
-    """A task with its arguments, the workspace and user that it is for, and the kind of work."""
+    """A kind of work and a key, the workspace and user that it is for, and the kind of run."""
 
-    task: str
-    arguments: tuple[str | int, ...]
+    work: str
+    key: str | int
     workspace: int | None = field(compare=False)
     user: int | None = field(default=None, compare=False)
     kind: str = field(default="", compare=False)
@@ -141,7 +140,7 @@ class Turns:
 
     def _order(self, hint: Hint, now: float) -> tuple[bool, float]:
         spent = self._spent.get(hint.workspace or 0, _Cost()).left(now)
-        can_wait = hint.task in BACKGROUND and now - self._held[hint] < BACKGROUND_SECONDS
+        can_wait = hint.work in BACKGROUND and now - self._held[hint] < BACKGROUND_SECONDS
         return can_wait, spent
 
     def _is_long(self, hint: Hint, now: float) -> bool:
@@ -160,7 +159,7 @@ class Turns:
 
 
 def _kind(hint: Hint) -> object:
-    return hint.workspace, hint.task, hint.kind
+    return hint.workspace, hint.work, hint.kind
 
 
 def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
@@ -188,9 +187,11 @@ def of(task: "Task[..., Any]", arguments: tuple[Any, ...]) -> Iterator[bool]:
         return
     asked = task.request
     workspace, user, kind = asked.get("workspace"), asked.get("user"), asked.get("kind") or ""
-    work = _turns.begin(Hint(task.name, tuple(arguments), workspace, user, kind))
+    name = task.name.removeprefix("workers.")
+    key = arguments[0] if arguments else ""
+    work = _turns.begin(Hint(name, key, workspace, user, kind))
     if work is None:
-        logger.info("hint_held", task=task.name, workspace=workspace)
+        logger.info("hint_held", work=name, workspace=workspace)
         yield False
         return
     try:
@@ -198,9 +199,9 @@ def of(task: "Task[..., Any]", arguments: tuple[Any, ...]) -> Iterator[bool]:
     finally:
         if (following := _turns.end(work)) is not None:
             send_hint(
-                following.task,
-                following.arguments,
+                following.work,
+                following.key,
                 workspace_pk=following.workspace,
                 user_pk=following.user,
-                kind=following.kind,
+                run_kind=following.kind,
             )

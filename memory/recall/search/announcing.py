@@ -9,7 +9,6 @@ from django.utils import timezone
 from memory.models import LogEntry, MemoryUser, SearchIndex
 from memory.work.hints import hint
 
-TASK = "workers.tasks.index_log"
 # Indexing is requested for every TAIL entries, or for at least this many new characters.
 TAIL = 64
 TAIL_CHARACTERS = 20_000
@@ -44,7 +43,7 @@ def want(user_pk: int, workspace_pk: int | None = None) -> None:
         unique_fields=["user"],
         update_fields=["due_at"],
     )
-    hint(TASK, user_pk, workspace_pk=workspace_pk)
+    hint("indexes", user_pk, workspace_pk=workspace_pk)
 
 
 def waiting() -> QuerySet[SearchIndex]:

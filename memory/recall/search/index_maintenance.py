@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, SearchSegment
 from memory.recall.search import segments, vectors
-from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS, waiting
+from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS
 from memory.recall.search.documents import CORPUS_OF, READ, documents_of, passages_of
 from memory.recall.search.embeddings import embedder
 from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed
@@ -55,29 +55,20 @@ WHERE s.user_id = %s AND s.version = %s
 """
 
 
-def keep_up(user_pk: int) -> None:
-    """Index a user's log and merge its segments, if that is due and no other worker is doing so.
+def keep_up(index: SearchIndex) -> None:
+    """Index a user's log and merge its segments; the caller has claimed the index.
 
     Each step is committed separately, and only while the lease is held. If the worker is killed,
     its finished steps are kept, and repeating a step does no harm.
     """
-    index = leases.claim(waiting().filter(user_id=user_pk))
-    if index is None:
-        return
-    with leases.kept(index):
-        try:
-            while _step(index):
-                pass
-        except leases.LeaseLost:
-            logger.warning("lease_lost")
-        except EmbedderBusy as error:
-            wait = random.uniform(*BUSY_SECONDS)  # noqa: S311  # nosec B311 # no secret
-            until = timezone.now() + datetime.timedelta(seconds=wait)
-            leases.fail(index, "", until=until, counts=False)
-            logger.info("search_index_waits", user=user_pk, reason=str(error))
-        except Exception as error:
-            leases.fail(index, f"{type(error).__name__}: {error}")
-            raise
+    try:
+        while _step(index):
+            pass
+    except EmbedderBusy as error:
+        wait = random.uniform(*BUSY_SECONDS)  # noqa: S311  # nosec B311 # no secret
+        until = timezone.now() + datetime.timedelta(seconds=wait)
+        logger.info("search_index_waits", user=index.user_id, reason=str(error))
+        raise leases.Postponed("", until=until, counts=False) from error
 
 
 @dataclass(frozen=True)

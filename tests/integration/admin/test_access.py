@@ -40,7 +40,7 @@ from memory.models import (
 from memory.models.alerts import AlertState
 from memory.models.workspaces import Scope
 from memory.staff import access
-from memory.work import stuck
+from memory.work.kinds import KINDS
 from memory.workspaces import create_key
 from tests.integration.admin.conftest import (
     MODELS,
@@ -343,7 +343,7 @@ def test_stuck_work_of_another_workspace_is_neither_shown_nor_touched(
     assert Lane.objects.get(pk=lane.pk).run_after == before
     assert Run.objects.get(pk=run.pk).dead_since is not None
     assert Run.objects.get(pk=ours[Run].pk).dead_since is None
-    assert set(stuck.KINDS) == set(counts)
+    assert set(KINDS) == set(counts)
 
 
 def test_the_front_page_says_nothing_of_another_workspace(

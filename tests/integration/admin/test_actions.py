@@ -439,7 +439,7 @@ def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
     for number in (1, 2):
         data = {"domain": "travel", "type": "Trip", "key": f"t{number}", "data": {"to": "Rome"}}
         log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
     first, second = Checkpoint.objects.filter(user=user).order_by("version")
     [entry] = LogEntry.objects.filter(user=user, seq=2)
     assert 'value="restore">Restore</button>' in text_of(admin_client.get(page_url(first)))

@@ -35,7 +35,7 @@ def log_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
     """Append typed entries and settle them; return their numbers."""
     drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
     seqs = [entry.seq for entry in log.append(user, drafts, source="test")]
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     user.refresh_from_db()
     return seqs
 
@@ -53,7 +53,7 @@ def propose(user: MemoryUser, *edits: dict[str, Any]) -> Run:
     user.refresh_from_db()
     body = {"edits": list(edits), "considered": []}
     run = runs.queue(user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input=body)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     run.refresh_from_db()
     user.refresh_from_db()
     return run
@@ -145,7 +145,7 @@ def test_a_record_is_shown_beside_which_another_was_redacted(
     # Given two records of one version, of which one is redacted
     secret, kept = log_records(user, trip("Rome", key="rome"), trip("Oslo", key="oslo"))
     redaction.redact(user, [secret], reason="asked for", by="test")
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
 
     record = admin_client.get(page_url(location(user, "oslo")))
 

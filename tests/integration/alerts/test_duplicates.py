@@ -48,6 +48,7 @@ from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.alerts.test_staff_mail import subscribe, tick
 from tests.properties import examples
+from workers import tasks
 from workers.execution import outlook
 from workers.service import dispatching
 
@@ -615,7 +616,7 @@ def test_erasing_tells_nothing_of_what_a_duplicate_said(
     run_finds(user, own(), ours())
     monkeypatch.setattr(user_erasure, "BATCH", 1)
     row = user_erasure.ask(user, by="staff:x", reason="asked")
-    user_erasure.work_on(str(row.pk))
+    tasks.work("erasures", str(row.pk))
 
     payloads = Delivery.objects.values_list("payload", flat=True)
     assert payloads

@@ -183,7 +183,7 @@ def test_a_batch_without_a_rejected_entry_takes_no_number(user: MemoryUser) -> N
 @pytest.mark.django_db
 def test_a_task_that_runs_again_tells_nothing_twice(user: MemoryUser) -> None:
     entries = reject(user)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert rejections_of(user) == [(1, entries)]
 

@@ -85,7 +85,7 @@ def ask(api: APIClient, told: None) -> Ask:
     def do(question: str = "What did I spend on trips in 2026?", **more: Any) -> dict[str, Any]:
         response = api.post(f"{URL}?wait=0", {"question": question, **more})
         assert response.status_code == 202, response.data
-        tasks.answer(response.data["id"])
+        tasks.work("questions", response.data["id"])
         run: dict[str, Any] = api.get(f"/v1/runs/{response.data['id']}/").data
         return run
 
@@ -211,7 +211,9 @@ def test_whoever_waits_gets_the_answer(
     api: APIClient, told: None, model: Callable[..., LlmServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model(queries("len(trips)"), answers(1))
-    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
+    monkeypatch.setattr(
+        "memory.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
+    )
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 
@@ -438,7 +440,9 @@ def test_what_the_provider_does_wrong_is_told_plainly_with_its_words_apart(
     settings.UAC_LLM_ATTEMPTS = 1
     if kind == "TimedOut":
         settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
-    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: tasks.answer(str(run)))
+    monkeypatch.setattr(
+        "memory.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
+    )
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 
@@ -530,11 +534,9 @@ def test_a_lost_hint_is_given_to_the_workers_with_models(
     Run.objects.update(hinted_at=None)
     sent: list[tuple[str, Any]] = []
     monkeypatch.setattr(
-        dispatching, "send_hint", lambda task, arguments, **more: sent.append((task, arguments))
+        dispatching, "send_hint", lambda kind, key, **more: sent.append((kind, key))
     )
 
     dispatching.dispatch()
 
-    assert [one for one in sent if "answer" in one[0] or "execute_run" in one[0]] == [
-        ("workers.tasks.answer", [asked])
-    ]
+    assert [one for one in sent if one[0] in ("questions", "runs")] == [("questions", asked)]

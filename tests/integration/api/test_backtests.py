@@ -59,7 +59,7 @@ def judged(api: APIClient, user: MemoryUser, work: Work) -> str:
     log(api, user, rental(), rental("Side Street", "2999-01-01"))
     work()
     assert api.post(f"{URL}?wait=0", LEASE).status_code == 201
-    tasks.judge_workspace_constraint(version_pk())
+    tasks.work("versions", version_pk())
     return str(Backtest.objects.get().pk)
 
 
@@ -160,7 +160,7 @@ def test_bad_numbers_name_the_field(
 def test_what_did_not_pass_is_not_backtested(api: APIClient, manager: APIClient) -> None:
     api.post(f"{URL}?wait=0", {**LEASE, "source": SOURCE.replace("< today", "<= today")})
     assert "being checked" in manager.post(OF_VERSION, {}).json()["detail"]
-    tasks.judge_workspace_constraint(version_pk())
+    tasks.work("versions", version_pk())
     answer = manager.post(OF_VERSION, {})
     assert answer.status_code == 409
     assert "refused" in answer.json()["detail"]

@@ -39,7 +39,7 @@ def query(api: APIClient, trips: None, monkeypatch: pytest.MonkeyPatch) -> Query
     def wait_for(run: Run, limit: float) -> Run:
         from workers import tasks
 
-        tasks.execute_run(str(run.pk))
+        tasks.work("runs", str(run.pk))
         run.refresh_from_db()
         return run
 

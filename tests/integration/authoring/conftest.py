@@ -29,7 +29,7 @@ from tests.llm_server import (
     llm_server,
 )
 from tests.steps import append_texts
-from workers.authoring import lane as model_lane
+from workers import tasks
 from workers.authoring.conversation import Conversation
 from workers.llm.interface import Tool, ToolCall
 
@@ -81,7 +81,7 @@ def work(settings: Settings, user: MemoryUser) -> Work:
             Lane.objects.filter(user=user, name=LaneName.STRUCTURE).update(
                 due_at=now, run_after=now
             )
-            model_lane.work_on(user.pk)
+            tasks.work("structure", user.pk)
         user.refresh_from_db()
         return server
 

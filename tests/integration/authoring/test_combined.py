@@ -471,7 +471,7 @@ def test_a_message_that_is_redacted_meanwhile_leaves_neither_fact_nor_edit(
     takes = f"The user takes {MARKER}."
     # When the answer comes
     server = work(both([(takes, [gone]), (TEA, [other])], [note(takes, 3), note(TEA, 4)]))
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
     # Then nothing of it is kept or proposed
     assert len(server.requests) == 1
     assert facts_of(user) == []
@@ -500,7 +500,7 @@ def test_a_fact_that_is_redacted_before_its_edits_are_proposed_is_not(
     monkeypatch.setattr(memorize, "memorize", memorize_then_redact)
     # When its edits are about to be proposed
     server = work(both([(takes, [1])], [note(takes, 2)]))
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
     # Then they are not
     assert len(server.requests) == 1
     assert not Run.objects.filter(user=user).exists()

@@ -30,8 +30,8 @@ from tests.integration.authoring.conftest import (
 )
 from tests.llm_server import LlmServer, Reply, Request, Said, called
 from tests.steps import Killed, propose
+from workers import tasks
 from workers.authoring import memorize
-from workers.authoring.lane import work_on
 
 pytestmark = pytest.mark.django_db
 
@@ -257,7 +257,7 @@ def test_lane_of_somebody_else_is_left_alone(user: MemoryUser, say: Say) -> None
     lanes.update(due_at=FRIDAY)
     assert leases.claim(lanes) is not None
     # When a second hint comes
-    work_on(user.pk)
+    tasks.work("structure", user.pk)
     # Then nobody is asked
     assert not LlmCall.objects.exists()
 

@@ -33,7 +33,7 @@ def test_a_message_that_is_redacted_while_it_is_remembered_becomes_no_fact(
     meanwhile(lambda: redact(user, said))
 
     work(remembers((f"The user takes {MARKER}.", [said]), ("The user likes tea.", [other])))
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
 
     assert facts() == []
     assert found() == []
@@ -52,11 +52,11 @@ def test_a_fact_that_is_redacted_while_it_is_structured_is_not_proposed(
     def redacted() -> None:
         redact(user, told)
         if at_once:  # and everything is gone before the model has answered
-            tasks.redact(user.pk)
+            tasks.work("redactions", user.pk)
 
     meanwhile(redacted)
     server = work(edits(note(f"Takes {MARKER}.", told)), finishes())
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
 
     assert len(server.requests) == 1  # nobody pays for more
     assert not Run.objects.filter(user=user).exists()
@@ -69,7 +69,7 @@ def test_a_fact_that_is_redacted_while_it_is_structured_is_not_proposed(
 def test_a_model_may_not_cite_what_was_redacted(user: MemoryUser, say: Say, work: Work) -> None:
     gone, told = say("x", "The user likes tea.", kind=EntryKind.FACT)
     redact(user, gone)
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
 
     cites, right = note("Likes tea.", gone, told), note("Likes tea.", told)
     server = work(edits(cites), finishes(), edits(right), finishes())

@@ -146,7 +146,7 @@ def test_parties_that_disagree_both_stay(
     # Then both are there, and a constraint speaks about them
     assert set(fields_of("travel.trips")) == {"ann", "ben"}
     for run in Run.objects.filter(kind=RunKind.CONSTRAINTS):
-        tasks.execute_run(str(run.pk))
+        tasks.work("runs", str(run.pk))
     (alert,) = user.alerts.all()
     assert "the day of the trip to Rome" in alert.message
 
@@ -283,7 +283,7 @@ def test_what_is_proposed_is_not_proposed_again(
     assert "has not been judged yet" in lane().last_error
     # And when it has, the entry is covered, once
     (run,) = Run.objects.filter(kind=RunKind.PROPOSAL)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     assert work().requests == []
     assert coverage(user).covered == 1
     assert lane().due_at is None

@@ -14,7 +14,7 @@ from memory.project import Add, DefineClass, FieldSpec, Project, apply
 from memory.work import leases
 from tests.integration.commits.conftest import Append, trip
 from tests.steps import head_of, not_none
-from workers.commits import typed_entries
+from workers import tasks
 from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 
@@ -77,7 +77,7 @@ def test_the_work_follows_the_change(
     monkeypatch.setattr(checkpoints, "read_file", read_file)
 
     append(trip(key="one-more", starts_on="2026-05-02", cost=1.5))
-    typed_entries.checkpoint_pending(crowded.pk)
+    tasks.work("records", crowded.pk)
 
     after = head_of(crowded)
     assert after.version == 2
@@ -94,7 +94,7 @@ def test_the_work_follows_the_change(
     assert Bytecode.objects.filter(user=crowded).count() == compiled + 2
 
     append({**trip(key="trip-25000"), "data": {"cost": 1.0}})
-    typed_entries.checkpoint_pending(crowded.pk)
+    tasks.work("records", crowded.pk)
 
     updated = head_of(crowded)
     (path,) = [path for path in updated.tree if updated.tree[path] != after.tree[path]]

@@ -58,7 +58,7 @@ def said(day: int, key: str = "t", *, retired: bool = False, **data: Any) -> Dra
 def settle(user: MemoryUser, *drafts: Draft) -> list[int]:
     """Append typed entries and settle them together; return their numbers."""
     entries = log.append(user, drafts, source="test")
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     user.refresh_from_db()
     return [entry.seq for entry in entries]
 
@@ -388,7 +388,7 @@ def test_a_rollback_takes_a_retirement_back(
 
     rollback.restore(user, 3, reopen=reopen, by="test")
     assert location(user).ended_by == first
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     user.refresh_from_db()
 
     assert fields_of("travel.trips") == {"t": {"to": "Pisa" if reopen else "Oslo"}}
@@ -423,7 +423,7 @@ def test_entries_in_order_cost_no_query_each(user: MemoryUser) -> None:
         drafts = [said(day, f"k{one}", to=str(day)) for one in range(number)]
         log.append(user, drafts, source="test")
         with CaptureQueriesContext(connection) as captured:
-            tasks.checkpoint_records(user.pk)
+            tasks.work("records", user.pk)
         return len(captured)
 
     queries(1, 50)
@@ -516,7 +516,7 @@ def test_late_entries_are_compared_with_few_queries(user: MemoryUser) -> None:
         drafts = [said(day, f"k{one}", to="y") for one in range(number)]
         log.append(user, drafts, source="test")
         with CaptureQueriesContext(connection) as captured:
-            tasks.checkpoint_records(user.pk)
+            tasks.work("records", user.pk)
         return len(captured)
 
     assert queries(2, 50) == queries(3, 1)

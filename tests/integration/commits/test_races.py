@@ -59,7 +59,7 @@ def test_the_loser_of_a_race_builds_again_on_the_new_head(
     append(trip(key="a"), trip("Oslo", key="b"))
     before_each_commit([rival])
 
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert list(fields_of("travel.trips")) == ["a", "b"]
     assert len(fields_of("notes.notes")) == 1
@@ -77,7 +77,7 @@ def test_who_always_loses_gives_up_for_now_and_loses_nothing(
     before_each_commit([rival, lambda: None] * on_head.MAX_BUILDS)
 
     with pytest.raises(HeadMoved):
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
 
     lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
     assert "HeadMoved" in lane.last_error
@@ -85,7 +85,7 @@ def test_who_always_loses_gives_up_for_now_and_loses_nothing(
     assert log.coverage(user).pending == 1
 
     Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now())
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     assert list(fields_of("travel.trips")) == ["a"]
     assert list(problems(user)) == []
 
@@ -102,11 +102,11 @@ def test_a_worker_whose_lease_was_taken_writes_nothing(
         )
 
     before_each_commit([successor])
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert not Checkpoint.objects.filter(user=user).exists()
     assert log.coverage(user).pending == 1
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     assert log.coverage(user).covered == 1
     assert Checkpoint.objects.filter(user=user).count() == 1
 
@@ -124,7 +124,7 @@ def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
 
     before_each_commit([lambda: append(trip("Oslo", key="b"))])
 
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert list(fields_of("travel.trips")) == ["a", "b"]
     assert Checkpoint.objects.filter(user=user).count() == 2

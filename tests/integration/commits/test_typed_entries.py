@@ -230,8 +230,8 @@ def test_messages_wait_and_are_counted(user: MemoryUser, checkpoint: Append) -> 
 
 def test_doing_it_twice_does_it_once(user: MemoryUser, checkpoint: Append) -> None:
     checkpoint(trip())
-    tasks.checkpoint_records(user.pk)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
+    tasks.work("records", user.pk)
 
     assert Checkpoint.objects.filter(user=user).count() == 1
 
@@ -269,7 +269,7 @@ def test_failure_that_tells_nothing_about_an_entry_is_tried_again(
     # Then the entry is not rejected, and the next attempt covers it
     assert verdicts() == {}
     Lane.objects.filter(user=user).update(run_after=timezone.now())
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     assert [outcome for outcome, _ in verdicts().values()] == ["covered"]
     assert list(fields_of("travel.trips")) == ["a"]
 
@@ -356,7 +356,7 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(process, "start", Mock(side_effect=error))
         with pytest.raises(judging.GateUnavailable):
-            tasks.checkpoint_records(user.pk)
+            tasks.work("records", user.pk)
 
     lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
     assert "no engine answers" in lane.last_error
@@ -366,7 +366,7 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     assert log.coverage(user).pending == 1
 
     Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now())
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert verdicts()[1][0] == "covered"
     lane.refresh_from_db()
@@ -388,7 +388,7 @@ def test_a_database_that_goes_away_rejects_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(typed_entries, "compile_record", Mock(side_effect=error))
         with pytest.raises(type(error)):
-            tasks.checkpoint_records(user.pk)
+            tasks.work("records", user.pk)
 
     assert verdicts() == {}
     assert Lane.objects.get(user=user, name=LaneName.RECORDS).last_error
@@ -408,7 +408,7 @@ def test_data_alone_is_not_rejected_because_its_sandbox_was_ended(
     with monkeypatch.context() as patch:
         patch.setattr(Sandbox, "dump", Mock(side_effect=error))
         with pytest.raises(judging.GateUnavailable):
-            tasks.checkpoint_records(user.pk)
+            tasks.work("records", user.pk)
 
     assert verdicts() == {}
 
@@ -422,10 +422,10 @@ def test_bytecode_that_is_damaged_rejects_nothing_and_is_compiled_anew(
 
     append(trip(key="b"))
     with pytest.raises(judging.GateUnavailable, match="is damaged"):
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
     assert list(verdicts()) == [1]
 
     Lane.objects.filter(user=user).update(run_after=timezone.now())
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     assert verdicts()[2] == ("covered", "")
     assert not Bytecode.objects.filter(user=user, code=b"no bytecode").exists()

@@ -44,7 +44,7 @@ def go_on(user: MemoryUser, passes: int = 3) -> UserErasure:
             stack.enter_context(mock.patch.object(user_erasure, "_transactions", return_value=0))
         for _ in range(passes):
             UserErasure.objects.filter(pk=row.pk).update(run_after=row.created_at)
-            tasks.erase(str(row.pk))
+            tasks.work("erasures", str(row.pk))
     row.refresh_from_db()
     return row
 

@@ -90,7 +90,7 @@ def queue_query(lane: Lane) -> Run:
 def index_log(user: MemoryUser) -> None:
     """Index the log, as an indexing worker does, although it is short."""
     want(user.pk)
-    index_maintenance.keep_up(user.pk)
+    tasks.work("indexes", user.pk)
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +205,7 @@ def test_of_many_erasures_just_after_a_write_none_fails(
             work,
             partial(index_log, user),
             # A checkpoint takes as long as all the rest.
-            *([partial(tasks.checkpoint_records, user.pk)] if number % 5 == 0 else []),
+            *([partial(tasks.work, "records", user.pk)] if number % 5 == 0 else []),
         )
 
         failed += [repr(rival.error) for rival in rivals if not ends_by_erasure(rival.error)]

@@ -14,7 +14,7 @@ from memory.operations.verification import problems
 from memory.privacy import user_erasure
 from memory.users import create_user
 from tests.integration.erasure.conftest import MARKER, finish, found
-from workers import merging as worker
+from workers import tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def merged(user: MemoryUser, anonymous: MemoryUser) -> MemoryUser:
     """The same user, merged into the known one, entries and all."""
     row = merging.merge(user, anonymous, by="key:x")
     while merging.waiting().filter(pk=row.pk).exists():
-        worker.work_on(row.pk)
+        tasks.work("merges", row.pk)
     return anonymous
 
 
@@ -54,7 +54,7 @@ def test_while_it_is_copied_still_it_ends(user: MemoryUser, anonymous: MemoryUse
     row = merging.merge(user, anonymous, by="key:x")
 
     user_erasure.ask(user, by="key:x", reason="asked for")
-    worker.work_on(row.pk)
+    tasks.work("merges", row.pk)
 
     for person in (user, anonymous):
         assert finish(person).due_at is None

@@ -59,7 +59,7 @@ def test_a_checkpoint_that_is_being_made_does_not_come(
     append(user)
     just_before(checkpoints, "commit", lambda: erase(user))
 
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     row = finish(user)
 
     assert row.due_at is None
@@ -71,7 +71,7 @@ def test_an_answer_that_is_being_computed_is_not_kept(
     live_database: str, user: MemoryUser, just_before: JustBefore
 ) -> None:
     append(user)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     user.refresh_from_db()
     code = f"[one.name for one in medications if one.name == {MARKER!r}]"
     run = runs.queue(
@@ -79,7 +79,7 @@ def test_an_answer_that_is_being_computed_is_not_kept(
     )
     just_before(runs, "finish", lambda: erase_at_once(user))
 
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     row = finish(user)
 
     assert row.due_at is None
@@ -92,7 +92,7 @@ def test_a_request_that_waits_for_an_answer_is_told_that_there_is_no_such_user(
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
     append(user)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     answers: list[Any] = []
 
     def ask() -> None:
@@ -149,7 +149,7 @@ def test_rows_of_a_transaction_that_had_begun_are_found(
 ) -> None:
     """The transaction cannot see yet that the user is erased, so the database lets it write."""
     append(user)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     user.refresh_from_db()
     wrote, may_end = threading.Event(), threading.Event()
 
@@ -197,7 +197,7 @@ def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: 
 
     def run() -> None:
         told.append(user_erasure.ask(user, by="test", reason="asked for").pk)
-        tasks.erase(str(told[0]))
+        tasks.work("erasures", str(told[0]))
 
     run_at_once(*[run] * 4)
     row = finish(user)
@@ -223,14 +223,14 @@ def counted(*arguments, **columns):
 leases.write = counted
 erasing.BATCH = 2
 from workers import tasks
-tasks.erase(sys.argv[1])
+tasks.work("erasures", sys.argv[1])
 """
 
 
 def test_killed_at_any_batch_another_worker_goes_on(live_database: str, user: MemoryUser) -> None:
     for key in "abcde":
         append(user, key)
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
     before = {
         model: erasure_registry.rows_of(model, user).count()
         for model in erasure_registry.in_order()

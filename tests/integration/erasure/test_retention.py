@@ -23,7 +23,7 @@ from memory.users import create_user
 from memory.workspace_settings import overrides
 from tests.factories import make_checkpoint, make_run
 from tests.integration.erasure.conftest import found
-from workers import merging as worker
+from workers import tasks
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
@@ -121,7 +121,7 @@ def test_what_a_merged_user_said_goes_though_it_is_settled_elsewhere(
     assert retention.purge_workspace(user.workspace, 100) == 0  # it is to be copied
 
     while merging.waiting().filter(pk=row.pk).exists():
-        worker.work_on(row.pk)
+        tasks.work("merges", row.pk)
 
     assert retention.purge_workspace(user.workspace, 100) == 1
     entry.refresh_from_db()

@@ -54,7 +54,7 @@ def files_in(content: bytes) -> dict[str, str]:
 def take(user: MemoryUser, files: Mapping[str, str]) -> Run:
     """Import files; return the finished run, which must be accepted."""
     run = imports.queue(user, files, RunTrigger.API)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     run.refresh_from_db()
     user.refresh_from_db()
     assert run.outcome == "ok", (run.error, run.output)
@@ -177,14 +177,14 @@ def test_a_project_edited_by_hand_is_executed_as_any_other(
 def test_what_is_there_already_is_not_overwritten(lived: MemoryUser, eve: MemoryUser) -> None:
     files = imports.read_zip(zip_of(lived))
     run = imports.queue(lived, files, RunTrigger.API)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     run.refresh_from_db()
     assert run.outcome == "rejected"
     assert "already has a domain 'travel'" in str(run.output)
     # A constraint that fails its tests does not get around the gate.
     files["tests/test_overlap.py"] = files["tests/test_overlap.py"].replace("== 1", "== 2")
     run = imports.queue(eve, files, RunTrigger.API)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     run.refresh_from_db()
     assert run.outcome == "rejected"
     eve.refresh_from_db()

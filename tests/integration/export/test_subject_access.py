@@ -210,12 +210,12 @@ def test_all_of_it_is_of_one_moment(
     def append() -> None:
         data = trip("Oslo", key="oslo")
         log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
         connection.close()
 
     data = trip("Rome", key="rome")
     log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     read = subject.rows
 
     def rows_with_a_rival(user: MemoryUser, model: Any) -> Iterator[dict[str, Any]]:
@@ -256,7 +256,7 @@ def test_what_is_kept_of_those_who_were_merged_into_somebody_is_in_it(
     anon, other = (create_user(user.workspace, name, metadata=None) for name in ("anon", "other"))
     for into, one in ((anon, other), (user, anon)):
         log.append(one, [Draft(kind=EntryKind.MESSAGE, content=f"I am {one}")], source="test")
-        tasks.merge(merging.merge(into, one, by="key:x").pk)
+        tasks.work("merges", merging.merge(into, one, by="key:x").pk)
 
     files = written(user)
 

@@ -253,7 +253,7 @@ def test_without_a_new_entry_none_is_to_blame(api: APIClient, put: Put, user: Me
     user.refresh_from_db()
     new_year = datetime.datetime(2031, 1, 2, tzinfo=datetime.UTC)
 
-    tasks.execute_run(str(make_run(head_of(user), instant=new_year).pk))
+    tasks.work("runs", str(make_run(head_of(user), instant=new_year).pk))
 
     failure = failure_of(api)
     assert "ZeroDivisionError" in failure["message"]

@@ -20,7 +20,7 @@ def import_files(user: MemoryUser) -> Import:
     def do(files: dict[str, str] | str, outcome: str = "ok") -> Run:
         named = {"memory.py": files} if isinstance(files, str) else files
         run = imports.queue(user, named, RunTrigger.API)
-        tasks.execute_run(str(run.pk))
+        tasks.work("runs", str(run.pk))
         run.refresh_from_db()
         user.refresh_from_db()
         assert run.outcome == outcome, run.error or run.output

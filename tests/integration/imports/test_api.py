@@ -33,7 +33,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have whoever waits for a run execute it, in place of a worker."""
 
     def do(run_id: object, limit: float) -> bool:
-        tasks.execute_run(str(run_id))
+        tasks.work("runs", str(run_id))
         return True
 
     monkeypatch.setattr(hints, "wait_done", do)
@@ -65,7 +65,7 @@ def test_who_does_not_wait_gets_the_run(api: APIClient, user: MemoryUser) -> Non
     answer = api.post(f"{URL}?wait=0", {"files": {"travel.py": MODULE}}, format="json")
     assert answer.status_code == 202
     assert answer.data["kind"] == "import"
-    tasks.execute_run(answer.data["id"])
+    tasks.work("runs", answer.data["id"])
     assert api.get(f"/v1/runs/{answer.data['id']}/").data["outcome"] == "ok"
 
 

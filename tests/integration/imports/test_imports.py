@@ -481,6 +481,6 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
 
 def test_a_run_that_is_repeated_imports_once(import_files: Import, user: MemoryUser) -> None:
     run = import_files(MODULE)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     assert Checkpoint.objects.filter(user=user).count() == 1
     assert LogEntry.objects.filter(user=user).count() == 1

@@ -81,7 +81,7 @@ def merged(user: MemoryUser, other: MemoryUser) -> Merge:
     """Merge, and do all the copying."""
     row = merging.merge(user, other, by="key:x")
     while merging.waiting().filter(pk=row.pk).exists():
-        worker.work_on(row.pk)
+        tasks.work("merges", row.pk)
     row.refresh_from_db()
     user.refresh_from_db()
     other.refresh_from_db()
@@ -130,7 +130,7 @@ def test_again_it_is_the_same_merge_and_copies_nothing_more(
     row = merged(user, anon)
 
     assert merging.merge(user, anon, by="key:y").pk == row.pk
-    worker.work_on(row.pk)
+    tasks.work("merges", row.pk)
 
     assert contents(user) == ["hello"]
 
@@ -283,7 +283,7 @@ def test_the_merged_user_is_closed_and_the_error_names_the_other(
 
     with pytest.raises(UserMerged, match="anon-123 was merged into ada: use that user instead"):
         told(anon, said("more"))
-    tasks.checkpoint_records(anon.pk)
+    tasks.work("records", anon.pk)
 
     anon.refresh_from_db()
     assert anon.head is None
@@ -534,7 +534,7 @@ def test_what_was_redacted_before_is_not_copied(user: MemoryUser, anon: MemoryUs
         merging.merge(user, anon, by="key:x")
     with pytest.raises(BeingRedacted):
         merging.merge(anon, user, by="key:x")
-    tasks.redact(anon.pk)
+    tasks.work("redactions", anon.pk)
 
     row = merged(user, anon)
 
@@ -550,7 +550,7 @@ def test_what_is_redacted_while_entries_are_copied_is_not_copied(
     monkeypatch.setattr(worker, "MAX_BATCHES", 1)
     told(anon, said("a"), said("b"), said("secret"), said("d"))
     row = merging.merge(user, anon, by="key:x")
-    worker.work_on(row.pk)
+    tasks.work("merges", row.pk)
     redaction.redact(anon, [1, 3], by="key:x", reason="")
 
     merged(user, anon)
@@ -577,7 +577,7 @@ def test_who_cannot_be_merged(user: MemoryUser, anon: MemoryUser) -> None:
     assert refused(bob, user) == (
         "anon-123 is still being merged into ada. Try again when that merge is done."
     )
-    worker.work_on(row.pk)
+    tasks.work("merges", row.pk)
     merged(bob, user)
     assert refused(anon, bob) == "anon-123 was merged into bob: merge bob into that user."
     assert contents(bob) == ["hello"]
@@ -617,7 +617,7 @@ def test_over_http(api: APIClient, user: MemoryUser, anon: MemoryUser) -> None:
     told_of = {"from": "anon-123", "into": "ada", "state": "under_way", "entries": 1, "copied": 0}
     assert {name: answer.data[name] for name in told_of} == told_of
     assert again.headers["Idempotent-Replayed"] == "true"
-    tasks.merge(Merge.objects.get().pk)
+    tasks.work("merges", Merge.objects.get().pk)
     assert api.post(address, {"from": "anon-123"}).data["state"] == "done"
     closed = "anon-123 was merged into ada: use that user instead."
     for method, path, sent in [

@@ -21,7 +21,6 @@ from memory.users import UserMerged
 from tests.integration.merging.conftest import contents
 from tests.rivals import Rival, at_once, run_at_once
 from tests.waiting import scaled
-from workers import merging as worker
 from workers import tasks
 
 pytestmark = pytest.mark.usefixtures("live_database")
@@ -34,7 +33,7 @@ def say(user: MemoryUser, *texts: str) -> None:
 def finish(row: Merge) -> None:
     while merging.waiting().filter(pk=row.pk).exists():
         Merge.objects.filter(pk=row.pk).update(lease_expires_at=None)
-        worker.work_on(row.pk)
+        tasks.work("merges", row.pk)
 
 
 def test_what_was_acknowledged_while_it_was_merged_is_the_other_users(
@@ -83,7 +82,7 @@ def test_two_workers_at_once_copy_every_entry_once(
         for _ in range(3):
             # As if the lease of the current worker had expired.
             Merge.objects.filter(pk=row.pk).update(lease_expires_at=None)
-            worker.work_on(row.pk)
+            tasks.work("merges", row.pk)
 
     workers = at_once(*[work] * 3)
     finish(row)
@@ -123,7 +122,7 @@ def test_redacting_both_sides_at_once_does_not_deadlock(user: MemoryUser, anon: 
 
     rivals = at_once(lambda: redact(user, range(1, 11)), lambda: redact(anon, range(10, 0, -1)))
     for person in (user, anon):
-        tasks.redact(person.pk)
+        tasks.work("redactions", person.pk)
 
     assert [rival.error for rival in rivals] == [None, None]
     assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
@@ -175,7 +174,7 @@ def killed(row, **columns):
     if left[0] == 0:  # everything is written, and nothing committed
         os.kill(os.getpid(), signal.SIGKILL)
 leases.write = killed
-tasks.merge(int(sys.argv[1]))
+tasks.work("merges", int(sys.argv[1]))
 """
 
 

@@ -250,7 +250,7 @@ def test_a_worker_that_runs_into_a_limit_has_the_work_done_later(
     log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}})], source="t")
     lanes = Lane.objects.filter(user=user, name=LaneName.RECORDS)
     with other(live_database, LOCK, user.pk), pytest.raises(OperationalError):
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
     released()
     lane = lanes.get()
     assert (lane.lease_owner, lane.attempts) == ("", 1)

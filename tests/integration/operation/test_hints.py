@@ -10,12 +10,16 @@ import redis
 from celery import current_app
 from django.test import RequestFactory
 from kombu.exceptions import OperationalError
-from pytest_django.fixtures import Settings
+from pytest_django.fixtures import DjangoCaptureOnCommitCallbacks, Settings
 from structlog.testing import capture_logs
 
 from memory.admission import rates, refusals
-from memory.work import hints
+from memory.models import MemoryUser
+from memory.models.runs import RunKind, RunOutcome
+from memory.work import hints, runs
 from memory.work.hints import QUICK_SECONDS
+from tests.factories import make_checkpoint, make_run
+from tests.steps import not_none
 from tests.waiting import scaled
 from uac_site import health
 from uac_site.embedded.process import free_port
@@ -141,9 +145,9 @@ def test_a_broker_that_does_not_answer_is_no_error_and_the_next_requests_do_not_
 
     monkeypatch.setattr(current_app, "send_task", refuse)
     for _ in range(3):
-        hints.send_hint("workers.tasks.dispatch", [])
+        hints.send_hint("mails", 1)
 
-    assert asked == ["workers.tasks.dispatch"]
+    assert asked == ["workers.mails"]
 
 
 @pytest.mark.django_db
@@ -152,3 +156,25 @@ def test_the_server_is_ready_without_redis_and_says_so(no_redis: None) -> None:
 
     assert response.status_code == 200
     assert b'"redis": "does not answer"' in response.content
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("kind", "queue"), [(RunKind.ASK, "llm"), (RunKind.QUERY, "sandbox")])
+def test_retried_run_is_announced_to_workers_of_its_kind(
+    user: MemoryUser,
+    kind: RunKind,
+    queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    queues: list[str] = []
+    monkeypatch.setattr(hints, "_silent_until", 0.0)
+    monkeypatch.setattr(current_app, "send_task", lambda *_, queue, **__: queues.append(queue))
+    run = make_run(make_checkpoint(user), kind=kind)
+    runs.finish(not_none(runs.claim(str(run.pk))), runs.Result(outcome=RunOutcome.ABANDONED))
+    run.refresh_from_db()
+
+    with django_capture_on_commit_callbacks(execute=True):
+        runs.retry(run)
+
+    assert queues == [queue]

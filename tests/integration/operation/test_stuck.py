@@ -1,7 +1,6 @@
 """Stuck work of every kind: its display, and retrying it."""
 
 import datetime
-from dataclasses import replace
 
 import pytest
 from django.apps import apps
@@ -33,7 +32,8 @@ from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.models.users import LaneName
 from memory.models.webhooks import DeliveryState
 from memory.work import lanes, leases, runs, stuck
-from memory.work.stuck import KINDS, WorkStatus
+from memory.work.kinds import KINDS
+from memory.work.stuck import WorkStatus
 from tests.factories import make_checkpoint, make_run
 from workers.service import dispatching
 
@@ -67,11 +67,11 @@ def test_every_kind_of_leased_work_is_told_of() -> None:
 def test_whether_rows_are_work_is_told_without_selecting_them_anew() -> None:
     selected = []
 
-    def work() -> QuerySet[Run]:
+    def selecting(rows: QuerySet[Run]) -> QuerySet[Run]:
         selected.append(True)
-        return Run.objects.all()
+        return rows
 
-    kind = replace(KINDS["runs"], work=work)
+    kind = KINDS["runs"].within(selecting)
 
     assert (kind.model, kind.model) == (Run, Run)
     assert len(selected) == 1

@@ -114,10 +114,10 @@ def test_a_server_that_goes_on_writing_is_not_accused(
                 Draft(kind=EntryKind.MESSAGE, content="I like Rome"),
             ]
             (_, said) = log.append(user, drafts, source="test")
-            tasks.checkpoint_records(user.pk)
+            tasks.work("records", user.pk)
             if number % 5 == 0:
                 redaction.redact(user, [said.seq], by="test", reason="")
-                tasks.redact(user.pk)
+                tasks.work("redactions", user.pk)
         connection.close()
 
     writers = [threading.Thread(target=write, args=[name]) for name in ("a", "b")]

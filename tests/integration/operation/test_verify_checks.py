@@ -16,7 +16,7 @@ from memory.log import Draft
 from memory.models import Alert, Delivery, MemoryUser, Run, SearchSegment, Workspace
 from memory.models.log import EntryKind
 from memory.privacy import redaction
-from memory.recall.search import announcing, index_maintenance
+from memory.recall.search import announcing
 from memory.users import create_user
 from tests.conftest import cloned_database
 from tests.factories import make_run, reject
@@ -52,13 +52,13 @@ def _live(user: MemoryUser) -> None:
     for to in ("Rome", "Oslo"):
         data = trip(to, key=to.lower())
         log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
     said = [Draft(kind=EntryKind.MESSAGE, content=f"said {n}") for n in range(announcing.TAIL)]
     log.append(user, said, source="test")
     redaction.redact(user, [GONE], by="test", reason="")
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
     announcing.want(user.pk)
-    index_maintenance.keep_up(user.pk)
+    tasks.work("indexes", user.pk)
     user.refresh_from_db()
     assert user.head is not None
     found = finding(record("rome", 1))
@@ -68,13 +68,13 @@ def _live(user: MemoryUser) -> None:
     # Another user, whose rows could be mixed up with the first one's.
     bob = create_user(user.workspace, "bob", metadata=None)
     log.append(bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test")
-    tasks.checkpoint_records(bob.pk)
+    tasks.work("records", bob.pk)
     # And somebody who turned out to be him.
     anon = create_user(user.workspace, "anon", metadata=None)
     log.append(
         anon, [Draft(kind=EntryKind.MESSAGE, content=f"said {n}") for n in "abc"], source="t"
     )
-    tasks.merge(merging.merge(bob, anon, by="test").pk)
+    tasks.work("merges", merging.merge(bob, anon, by="test").pk)
     assert (SearchSegment.objects.count(), Delivery.objects.count()) == (1, 1)
     assert verify() == f"verified 3 users, {ENTRIES} entries: 0 problems\n"
 

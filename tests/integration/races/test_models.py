@@ -41,7 +41,7 @@ from tests.integration.authoring.conftest import (
 from tests.llm_server import KEY, Reply, Request, llm_server, status
 from tests.rivals import Rival, at_once, at_the_lock
 from tests.waiting import eventually, scaled
-from workers.authoring import lane as model_lane
+from workers import tasks
 
 __all__ = ["meanwhile", "quick", "say", "work"]
 
@@ -57,7 +57,7 @@ def test_what_a_successor_has_structured_meanwhile_is_not_proposed_again(
     def successor() -> None:
         lane = Lane.objects.filter(user=user, name=LaneName.STRUCTURE)
         lane.update(lease_expires_at=timezone.now())
-        model_lane.work_on(user.pk)
+        tasks.work("structure", user.pk)
 
     meanwhile(successor)
     # When the late answer comes
@@ -86,7 +86,7 @@ def test_workers_that_claim_at_once_after_the_stop_make_no_call(
         settings.UAC_LLM_MODEL = "openai:the-model"
         settings.UAC_LLM_BASE_URL = server.url_of("openai")
         # When two workers come at the same time, each twice
-        acts = [functools.partial(model_lane.work_on, person.pk) for person in people]
+        acts = [functools.partial(tasks.work, "structure", person.pk) for person in people]
         rivals = at_once(*acts, *acts)
     # Then nobody calls it, all of it waits, and each lane says why
     assert [rival.error for rival in rivals] == [None] * 4
@@ -166,7 +166,9 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
         return [name for one in server.requests for name in names if f"{name} likes" in one.text]
 
     def come(*chosen: str) -> list[Rival]:
-        rivals = [Rival(functools.partial(model_lane.work_on, people[name].pk)) for name in chosen]
+        rivals = [
+            Rival(functools.partial(tasks.work, "structure", people[name].pk)) for name in chosen
+        ]
         for rival in rivals:
             rival.start()
         return rivals

@@ -72,8 +72,8 @@ def test_what_is_restored_while_a_checkpoint_is_committed_stands_and_the_entry_i
     append(trip("Bonn", key="c"))
     # When somebody goes back to the first one at that very moment
     just_before(on_head, "_commit", lambda: rollback.restore(user, 1, reopen=False, by="eve"))
-    tasks.checkpoint_records(user.pk)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
+    tasks.work("records", user.pk)
     # Then the entry is added to what was restored, and nothing else came back
     assert list(fields_of("travel.trips")) == ["a", "c"]
     assert [one.origin for one in Checkpoint.objects.filter(user=user).order_by("version")] == [
@@ -91,9 +91,9 @@ def test_an_entry_that_comes_while_the_lane_is_given_back_is_not_forgotten(
     # The lane was found empty; it is not yet released.
     just_before(lanes, "release", lambda: append(trip("Oslo", key="b")))
 
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     if lane_of(user).due_at is not None:
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
 
     assert log.coverage(user).covered == 2
     assert lane_of(user).due_at is None
@@ -115,11 +115,11 @@ def test_a_lease_that_expires_while_a_sandbox_works_belongs_to_the_successor(
 
     def successor() -> None:
         Run.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now())
-        tasks.execute_run(str(run.pk))
+        tasks.work("runs", str(run.pk))
 
     # When its lease expires, and another worker does it again
     just_before(constraints, "finish_run", successor)
-    tasks.execute_run(str(run.pk))
+    tasks.work("runs", str(run.pk))
     # Then it was done once, by that one: nothing is told twice
     run.refresh_from_db()
     assert (run.status, run.attempts, run.last_error) == ("done", 2, "")
@@ -233,13 +233,13 @@ def test_segments_that_are_merged_during_a_search_are_read_once(
     for number in range(5):
         say(f"puppy {number}")
         announcing.want(user.pk)
-        tasks.index_log(user.pk)
+        tasks.work("indexes", user.pk)
     before = find(user, "puppy")
     say("invoice")
 
     def merge() -> None:
         announcing.want(user.pk)
-        tasks.index_log(user.pk)
+        tasks.work("indexes", user.pk)
 
     # When they are merged after the search has read them, before it reads the rest of the log
     just_before(index, "_live", merge)
@@ -266,7 +266,7 @@ def test_a_backtest_that_is_cancelled_while_a_worker_writes_stays_as_it_was(
         backtest = backtests.start(passed(workspace), by="test")
         just_before(backtests, "settle", lambda: backtests.cancel(backtest, by="eve"))
         # When it is cancelled at that moment
-        tasks.backtest(str(backtest.pk))
+        tasks.work("backtests", str(backtest.pk))
         work()
     # Then nothing is written, and nobody goes on with it
     backtest.refresh_from_db()

@@ -48,7 +48,7 @@ def checkpoint(user: MemoryUser) -> Settle:
     def do(*statements: dict[str, object]) -> None:
         drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
         log.append(user, drafts, source="test")
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
 
     return do
 

@@ -17,7 +17,7 @@ from workers import tasks
 def append(user: MemoryUser, key: str, name: str) -> int:
     data = {"domain": "health", "type": "Medication", "key": key, "data": {"name": name}}
     (entry,) = log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     return entry.seq
 
 
@@ -30,7 +30,7 @@ def test_asked_for_by_several_at_once_it_is_done_once(live_database: str, user: 
         told.append(redaction.redact(user, [secret], by="test", reason="").seq)
 
     run_at_once(*[ask] * 4)
-    run_at_once(*[lambda: tasks.redact(user.pk)] * 4)
+    run_at_once(*[lambda: tasks.work("redactions", user.pk)] * 4)
 
     assert set(told) == {3}
     assert LogEntry.objects.filter(user=user).count() == 3
@@ -52,13 +52,13 @@ def test_entries_that_come_in_at_the_same_time_are_not_lost(
         with lock:
             name = next(names, None)
         if name is None:
-            tasks.redact(user.pk)
+            tasks.work("redactions", user.pk)
         else:
             append(user, name, "Aspirin")
 
     run_at_once(*[work] * 4)
-    tasks.redact(user.pk)
-    tasks.checkpoint_records(user.pk)
+    tasks.work("redactions", user.pk)
+    tasks.work("records", user.pk)
 
     assert found() == []
     assert log.coverage(user).pending == 0
@@ -80,7 +80,7 @@ from workers import tasks
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 alert_redaction.redact = killed  # the last but one thing of the transaction
-tasks.redact(int(sys.argv[1]))
+tasks.work("redactions", int(sys.argv[1]))
 """
 
 
@@ -100,7 +100,7 @@ def test_a_worker_that_is_killed_leaves_what_another_one_finishes(
     Redaction.objects.update(lease_expires_at=None)
 
     def is_done() -> bool:
-        tasks.redact(user.pk)
+        tasks.work("redactions", user.pk)
         return not Redaction.objects.filter(due_at__isnull=False).exists()
 
     assert eventually(is_done)

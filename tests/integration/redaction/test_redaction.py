@@ -122,7 +122,7 @@ def test_what_was_said_is_gone_from_every_table(
     work()
     for alert in Alert.objects.filter(user=user):
         api.post(f"/v1/alerts/{alert.pk}/acknowledge/", {"note": f"{MARKER}?"})
-    tasks.forecast(user.pk)
+    tasks.work("forecasts", user.pk)
     holders = {place.partition(":")[0] for place in found()}
     assert holders >= {
         *("LogEntry.data", "Blob.content"),
@@ -138,7 +138,7 @@ def test_what_was_said_is_gone_from_every_table(
     # When it is redacted
     told = redact(user, secret)
     work()
-    tasks.forecast(user.pk)
+    tasks.work("forecasts", user.pk)
 
     # Then it is nowhere, and everything else is where it was
     assert found() == []
@@ -273,7 +273,7 @@ def test_a_record_that_it_changed_is_as_it_was_and_later_changes_are_made_again(
 
     redact(user, secret)
     assert redaction.under_way(user) == [secret]
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
 
     # The later entry is pending, and then its change is there again.
     assert not EntryOutcome.objects.filter(user=user, seq=later).exists()
@@ -451,7 +451,7 @@ def test_work_on_the_project_waits_until_then(
     entry = {"kind": "record", "domain": "health", "type": "Medication", "key": "b"}
     api.post(f"{USER}entries/", {**entry, "data": {"name": "Tea", "dose": 1}})
 
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
     assert Checkpoint.objects.filter(user=user).count() == 1
 
     work()
@@ -519,7 +519,7 @@ def test_who_is_killed_in_the_middle_has_done_nothing_and_it_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr("memory.alerting.alert_redaction.redact", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            tasks.redact(user.pk)
+            tasks.work("redactions", user.pk)
     user.refresh_from_db()
     assert user.head is not None
     assert user.head.version == 2
@@ -620,7 +620,7 @@ def test_while_the_project_cannot_be_loaded_nothing_is_told_and_it_is_tried_agai
         patch.setattr(judging, "judge", broken)
         before = timezone.now()
         with pytest.raises(judging.GateUnavailable):
-            tasks.redact(user.pk)
+            tasks.work("redactions", user.pk)
 
     assert api.get(f"{USER}state/").status_code == 503
     row = Redaction.objects.get(user=user)
@@ -642,7 +642,7 @@ def test_a_redaction_whose_hint_was_lost_is_found(
     with time_machine.travel(timezone.now() + dispatching.HINT_AGAIN * 2):
         found_now = dispatching.dispatch()
 
-    assert (found_now["redactions"], found_now["lanes"], found_now["runs"]) == (1, 0, 0)
+    assert (found_now["redactions"], found_now["records"], found_now["runs"]) == (1, 0, 0)
 
 
 # -- Asking ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from memory.recall.search import announcing, index, index_maintenance
 from memory.recall.search.finding import find
 from memory.recall.search.results import Found
 from memory.work import leases
+from workers import tasks
 
 NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
 
@@ -93,7 +94,7 @@ def texts(found: Found) -> list[str]:
 def index_all(user: MemoryUser) -> list[SearchSegment]:
     """Update the index as a worker does; return its segments."""
     announce(user)
-    index_maintenance.keep_up(user.pk)
+    tasks.work("indexes", user.pk)
     return segments_of(user)
 
 

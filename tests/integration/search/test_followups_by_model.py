@@ -39,6 +39,7 @@ from tests.llm_server import (
     status,
 )
 from workers import tasks
+from workers.runs import execute
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +79,7 @@ def llm_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wait(run: uuid.UUID, seconds: float) -> None:
         assert seconds == WAIT_SECONDS
-        tasks.answer(str(run))
+        tasks.work("questions", str(run))
 
     monkeypatch.setattr("memory.work.hints.wait_done", wait)
 
@@ -355,7 +356,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(
     }
     (run,) = runs_of_kind()
     assert (run.status, run.outcome) == ("done", RunOutcome.CANCELLED)
-    tasks.answer(str(run.pk))
+    tasks.work("questions", str(run.pk))
     assert dispatching.dispatch()["questions"] == 0
     assert server.requests == []
 
@@ -371,7 +372,7 @@ def test_what_is_given_up_while_a_worker_has_it_is_not_sent(
     )
 
     assert ask()["completion"]["by"] == "words"
-    tasks._carry_out(claimed[0])
+    execute(claimed[0])
 
     (run,) = runs_of_kind()
     assert (run.outcome, run.output, server.requests) == (RunOutcome.CANCELLED, None, [])
@@ -416,7 +417,7 @@ def test_another_workspaces_slow_model_holds_up_nobody(
             answers.append(None)
             answers.append(client.post(SEARCH, BY_MODEL).json())
         else:
-            tasks.answer(str(run))
+            tasks.work("questions", str(run))
 
     monkeypatch.setattr("memory.work.hints.wait_done", wait)
 
@@ -477,7 +478,7 @@ def test_a_redaction_empties_what_the_model_was_given_and_said(
     ask()
 
     redaction.redact(told, [1], by="staff:eve", reason="she asked for it")
-    tasks.redact(told.pk)
+    tasks.work("redactions", told.pk)
 
     (run,) = runs_of_kind()
     assert (run.input, run.output) == ({"redacted": True}, None)
@@ -492,7 +493,7 @@ def test_a_redaction_closes_what_waits_and_the_context_is_of_what_is_left(
 
     def redact_meanwhile(run: uuid.UUID, seconds: float) -> None:
         redaction.redact(told, [1], by="staff:eve", reason="she asked for it")
-        tasks.redact(told.pk)
+        tasks.work("redactions", told.pk)
 
     monkeypatch.setattr("memory.work.hints.wait_done", redact_meanwhile)
 

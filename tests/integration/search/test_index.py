@@ -34,7 +34,7 @@ def test_a_long_tail_is_announced_and_indexed(
 
     say_all(["a kitten"])
     assert announcing.waiting().get().user == user
-    tasks.index_log(user.pk)
+    tasks.work("indexes", user.pk)
 
     assert not announcing.waiting().exists()
     assert [(one.first_seq, one.last_seq) for one in segments_of(user)] == [(1, announcing.TAIL)]
@@ -45,7 +45,7 @@ def test_long_texts_are_announced_however_few(user: MemoryUser, say: Say) -> Non
     say("a puppy")
     say("word " * announcing.TAIL_CHARACTERS)
 
-    tasks.index_log(user.pk)
+    tasks.work("indexes", user.pk)
 
     assert [(one.first_seq, one.last_seq) for one in segments_of(user)] == [(1, 2)]
 
@@ -53,12 +53,12 @@ def test_long_texts_are_announced_however_few(user: MemoryUser, say: Say) -> Non
 def test_what_no_hint_announced_is_dispatched(
     user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[tuple[str, list[object]]] = []
-    monkeypatch.setattr(dispatching, "send_hint", lambda task, args, **_: sent.append((task, args)))
+    sent: list[tuple[str, object]] = []
+    monkeypatch.setattr(dispatching, "send_hint", lambda kind, key, **_: sent.append((kind, key)))
     say_all(["a puppy"] * announcing.TAIL)
 
     assert dispatching.dispatch()["indexes"] == 1
-    assert (announcing.TASK, [user.pk]) in sent
+    assert ("indexes", user.pk) in sent
 
 
 def test_segments_are_few_and_cover_the_log(
@@ -184,7 +184,7 @@ def test_a_failure_is_kept_and_tried_again_later(
     monkeypatch.setattr(index_maintenance, "_built", lambda *_: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
-        tasks.index_log(user.pk)
+        tasks.work("indexes", user.pk)
 
     row = SearchIndex.objects.get(user=user)
     assert "ZeroDivisionError" in row.last_error
@@ -242,7 +242,7 @@ def test_a_redaction_takes_the_segment_along(
     assert search("kitten").hits == []
     assert search("puppy").searched["archive"] == 3 * announcing.TAIL
 
-    tasks.index_log(user.pk)
+    tasks.work("indexes", user.pk)
     assert holders_of_kitten(user) == 0
     assert segments_of(user)[-1].last_seq == 3 * announcing.TAIL + 1
 
@@ -258,7 +258,7 @@ def test_who_has_read_an_entry_before_it_was_redacted_writes_nothing(
 
     with pytest.raises(leases.LeaseLost):
         index_maintenance._write(lease, *built)
-    tasks.index_log(user.pk)
+    tasks.work("indexes", user.pk)
     assert holders_of_kitten(user) == 0
 
 

@@ -258,7 +258,7 @@ def test_the_old_index_answers_until_it_is_embedded_anew(
         "2 passages were searched by words only: they have no vectors from this model yet."
     )
     # The search has requested it.
-    tasks.index_log(user.pk)
+    tasks.work("indexes", user.pk)
     after = search("puppy")
     assert (after.meaning.model, after.meaning.compared) == ("new", 2)
     assert [(one.first_seq, one.last_seq) for one in segments_of(user)] == [(1, 2)]

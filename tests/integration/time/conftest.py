@@ -15,6 +15,6 @@ def settled(work: Callable[[], None]) -> Callable[[], None]:
     def do() -> None:
         work()
         for waiting in forecasts.waiting():
-            tasks.forecast(waiting.user_id)
+            tasks.work("forecasts", waiting.user_id)
 
     return do

@@ -517,7 +517,7 @@ def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
     monkeypatch.setattr(judging, "judge", judge_slowly)
     bonn = {"kind": "record", **trip("Bonn", key="bonn", cost=1, on="2026-07-01")}
     api.post(f"{USER}entries/", {"entries": [bonn]})
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert restored == [3]
     versions = Checkpoint.objects.filter(user=user).order_by("version")

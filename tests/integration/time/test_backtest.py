@@ -36,6 +36,7 @@ from memory.project import Outline
 from memory.temporal import backtest_reports, backtest_sampling, backtests
 from memory.users import create_user
 from memory.work import leases, runs
+from memory.work.kinds import KINDS
 from memory.workspaces import create_key
 from tests.factories import redacted
 from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
@@ -448,9 +449,9 @@ def test_a_worker_that_is_killed_loses_one_user_at_most(
     with time_machine.travel(END, tick=False):
         backtest = backtests.start(version, by="test")
         with pytest.raises(Killed):
-            tasks.backtest(str(backtest.pk))
+            tasks.work("backtests", str(backtest.pk))
         assert backtest.users.filter(state="done").count() == 2
-        tasks.backtest(str(backtest.pk))  # the lease of the dead holds
+        tasks.work("backtests", str(backtest.pk))  # the lease of the dead holds
         assert len(looked_at) == 3
         Backtest.objects.update(lease_expires_at=END - DAY)
         work()
@@ -483,7 +484,7 @@ def tried(version: WorkspaceConstraintVersion, times: int) -> Backtest:
         for _ in range(2 * times):  # it may have stood back, on a machine that is busy
             Backtest.objects.update(run_after=END)
             with suppress(SandboxError):
-                tasks.backtest(str(backtest.pk))
+                tasks.work("backtests", str(backtest.pk))
     backtest.refresh_from_db()
     return backtest
 
@@ -752,10 +753,10 @@ class TestWhom:
             backtest = backtests.start(passed(workspace), by="test")
             Backtest.objects.update(attempts=settings.UAC_MAX_ATTEMPTS - 1)
             with pytest.raises(SandboxError):
-                tasks.backtest(str(backtest.pk))
+                tasks.work("backtests", str(backtest.pk))
             broken.clear()
             Backtest.objects.update(run_after=END)
-            tasks.backtest(str(backtest.pk))
+            tasks.work("backtests", str(backtest.pk))
         assert backtest.users.get().state == "done"
 
     def test_one_that_kills_every_worker_before_it_is_picked_fails(
@@ -764,7 +765,7 @@ class TestWhom:
         version = passed(workspace)
         backtest = backtests.start(version, by="test")
         Backtest.objects.update(attempts=settings.UAC_MAX_ATTEMPTS)
-        tasks.backtest(str(backtest.pk))
+        tasks.work("backtests", str(backtest.pk))
         backtest.refresh_from_db()
         assert (backtest.state, backtest.reason) == ("failed", backtesting.KILLED)
 
@@ -818,7 +819,7 @@ class TestApproving:
         constraint = workspace_constraints.create(
             workspace, "lease_end", source=SOURCE, tests=TESTS, by="test"
         )
-        tasks.judge_workspace_constraint(str(constraint.versions.get().pk))
+        tasks.work("versions", str(constraint.versions.get().pk))
 
         backtest = Backtest.objects.get(version=constraint.versions.get())
         assert (backtest.state, backtest.created_by) == ("waiting", "the checks")
@@ -843,7 +844,7 @@ class TestApproving:
             with time_machine.travel(timezone.now(), tick=False):
                 past = timezone.now() - datetime.timedelta(seconds=seconds)
                 Backtest.objects.update(hinted_at=past)
-                return dispatching.hint_backtests()
+                return dispatching.hint_work(KINDS["backtests"])
 
         assert [hinted(seconds) for seconds in (5, 15, 31)] == [0, 1, 1]
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)

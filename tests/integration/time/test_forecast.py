@@ -31,6 +31,7 @@ from memory.reopening import Selection
 from memory.temporal import forecasts
 from memory.users import change_user, create_user, next_daily_run
 from memory.work import leases, runs
+from memory.work.kinds import KINDS
 from memory.workspaces import create_key
 from tests.factories import make_checkpoint, store_files
 from tests.steps import append_texts, due
@@ -247,7 +248,7 @@ def test_without_a_forecast_the_daily_run_stays(
         assert due(user) == tomorrow
 
         monkeypatch.setattr(forecasting, "loaded", Mock(side_effect=NO_SANDBOX))
-        tasks.forecast(user.pk)
+        tasks.work("forecasts", user.pk)
         assert due(user) == tomorrow
     given_up = forecast_of(user)
     assert (given_up.due_at, given_up.computed_at) == (None, None)
@@ -380,7 +381,7 @@ def test_a_newer_version_takes_the_place_of_a_forecast_that_is_under_way(
             return made
 
         monkeypatch.setattr(forecasting, "_look_ahead", overtaken)
-        tasks.forecast(user.pk)
+        tasks.work("forecasts", user.pk)
         monkeypatch.undo()
     assert forecast_of(user).due_at is not None
     with time_machine.travel(START + datetime.timedelta(minutes=2), tick=False):
@@ -466,11 +467,11 @@ def test_a_forecast_is_made_at_once_where_no_run_waits(
     monkeypatch.setattr(forecasts, "hint", lambda *told, **_: hints.append(told))
     settle(user, {"home_notice": NOTICE})
     work()
-    assert hints == [(forecasts.TASK, user.pk)]
+    assert hints == [("forecasts", user.pk)]
 
     first = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
     runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
-    tasks.execute_run(str(first.pk))
+    tasks.work("runs", str(first.pk))
     assert len(hints) == 1, "runs go first"
 
 
@@ -479,9 +480,9 @@ def test_forecasts_come_after_all_runs(user: MemoryUser, work: Work) -> None:
         settle(user, {"home_notice": NOTICE})
         work()
         runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=user.head)
-        assert dispatching.hint_forecasts() == 0
+        assert dispatching.hint_work(KINDS["forecasts"]) == 0
         work()
-        assert dispatching.hint_forecasts() == 1
+        assert dispatching.hint_work(KINDS["forecasts"]) == 1
 
 
 def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_on_beside(
@@ -497,7 +498,7 @@ def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_
     def hinted(seconds: float) -> int:
         """Return how many are hinted that long after the last run asked for them."""
         with time_machine.travel(START + datetime.timedelta(seconds=seconds), tick=False):
-            return dispatching.hint_forecasts()
+            return dispatching.hint_work(KINDS["forecasts"])
 
     assert hinted(29) == 0
     assert hinted(31) == 2
@@ -505,7 +506,7 @@ def test_runs_that_wait_all_the_time_keep_forecasts_back_for_a_while_and_few_go_
     with time_machine.travel(START + datetime.timedelta(seconds=70), tick=False):
         for one in people[:2]:
             assert leases.claim(Forecast.objects.filter(user=one)) is not None
-        assert dispatching.hint_forecasts() == 0
+        assert dispatching.hint_work(KINDS["forecasts"]) == 0
 
 
 class TestTroubles:
@@ -570,14 +571,14 @@ class TestTroubles:
             work()
             monkeypatch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
-                tasks.forecast(user.pk)
+                tasks.work("forecasts", user.pk)
             monkeypatch.undo()
             assert forecast_of(user).computed_at is None
-            tasks.forecast(user.pk)  # the dead one's lease still holds
+            tasks.work("forecasts", user.pk)  # the dead one's lease still holds
             assert forecast_of(user).computed_at is None
         with time_machine.travel(START + DAY / 24, tick=False):
-            assert dispatching.hint_forecasts() == 1
-            tasks.forecast(user.pk)
+            assert dispatching.hint_work(KINDS["forecasts"]) == 1
+            tasks.work("forecasts", user.pk)
         assert (forecast_of(user).due_at, forecast_of(user).lease_owner) == (None, "")
         assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
 
@@ -597,7 +598,7 @@ class TestTroubles:
         for hour in range(1, 4):
             later = time_machine.travel(START + hour * DAY / 24, tick=False)
             with later, suppress(KeyboardInterrupt):
-                tasks.forecast(user.pk)
+                tasks.work("forecasts", user.pk)
         assert kill.call_count == 2
         assert forecast_of(user).due_at is None
         assert "killed" in forecast_of(user).last_error
@@ -635,7 +636,7 @@ class TestTroubles:
             MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
             work()
             monkeypatch.setattr(forecasting, "_look_ahead", moving)
-            tasks.forecast(user.pk)
+            tasks.work("forecasts", user.pk)
             monkeypatch.undo()
             assert due(user) == START.replace(hour=21)
         with time_machine.travel(START.replace(hour=21), tick=False):

@@ -79,7 +79,7 @@ def told(workspace: Workspace, batches: Iterable[Sequence[Told]]) -> MemoryUser:
             for one in batch
         ]
         log.append(user, drafts, source="test")
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
     user.refresh_from_db()
     return user
 

@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from memory.delivery import webhook_endpoints
 from memory.models import Delivery, WebhookEndpoint, Workspace
-from workers.delivery import delivering
+from workers import tasks
 
 EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]
 
@@ -32,7 +32,7 @@ def endpoint_at(workspace: Workspace) -> EndpointAt:
 
 def send(endpoint: WebhookEndpoint) -> None:
     """Send everything that is due for the endpoint, as a worker would."""
-    delivering.deliver(str(endpoint.pk))
+    tasks.work("deliveries", str(endpoint.pk))
 
 
 def send_when_due(endpoint: WebhookEndpoint) -> None:

@@ -22,6 +22,7 @@ from memory.models.alerts import AlertKind, Severity
 from memory.models.webhooks import DeliveryState
 from memory.privacy import encryption
 from memory.work import leases
+from memory.work.kinds import KINDS
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.integration.webhooks.conftest import (
     NOWHERE,
@@ -338,7 +339,7 @@ def test_410_disables_the_endpoint_and_what_waits_goes_out_when_it_is_enabled(
         assert endpoint.enabled is False
         assert endpoint.disabled_reason == "The endpoint returned 410 Gone."
         assert {delivery.standing for delivery in endpoint.deliveries.all()} == {"held"}
-        assert dispatching.hint_deliveries() == 0
+        assert dispatching.hint_work(KINDS["deliveries"]) == 0
         send_when_due(endpoint)
         assert len(server.received) == 1
 
@@ -441,19 +442,19 @@ def test_the_dispatcher_finds_what_no_hint_has_told(
     settings.UAC_WEBHOOK_RETRY_SECONDS = LATER
     hinted: list[Any] = []
     monkeypatch.setattr(
-        dispatching, "send_hint", lambda task, args, **where: hinted.append((task, args))
+        dispatching, "send_hint", lambda kind, key, **where: hinted.append((kind, key))
     )
     endpoint, _ = endpoint_at(NOWHERE)
-    assert dispatching.hint_deliveries() == 0
+    assert dispatching.hint_work(KINDS["deliveries"]) == 0
 
     run_finds(user, finding(record("m-1")))
 
-    assert dispatching.hint_deliveries() == 1
-    assert hinted == [("workers.tasks.deliver", [str(endpoint.pk)])]
+    assert dispatching.hint_work(KINDS["deliveries"]) == 1
+    assert hinted == [("deliveries", str(endpoint.pk))]
     send(endpoint)
-    assert dispatching.hint_deliveries() == 0
+    assert dispatching.hint_work(KINDS["deliveries"]) == 0
     due_now(endpoint)
-    assert dispatching.hint_deliveries() == 1
+    assert dispatching.hint_work(KINDS["deliveries"]) == 1
 
 
 # -- Secrets -----------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from celery.contrib.testing.worker import start_worker
 from kombu.asynchronous import Hub, get_event_loop
 
 from memory.work.hints import redis_client, send_hint
+from memory.work.kinds import KINDS, WorkKind
 from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
@@ -29,11 +30,21 @@ _done = threading.Semaphore(0)
 _begun: list[str] = []
 
 
-@app.task(name="tests.consuming")
+@app.task(name="workers.consuming")
 def task(whose: str = "") -> None:
     _begun.append(whose)
     _go.wait(scaled(60))
     _done.release()
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
+    """A kind of work for which the task of this module is called."""
+    kind = WorkKind(
+        "consuming", "test", "default", "memory.work.lanes:with_records", "", key="user_id"
+    )
+    monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), kind.name, kind)
+    return kind
 
 
 def started(threads: int, queue: str) -> AbstractContextManager[Any]:
@@ -62,7 +73,7 @@ def worker(threads: int = 1, queue: str = QUEUE) -> Iterator[None]:
 
 def send() -> None:
     for _ in range(HINTS):
-        app.send_task("tests.consuming", queue=QUEUE)
+        app.send_task("workers.consuming", queue=QUEUE)
 
 
 def waiting() -> int:
@@ -122,12 +133,12 @@ def test_a_workspace_leaves_a_thread_to_others_and_what_is_held_is_done_later() 
     with worker(threads=3, queue=app.conf.task_default_queue):
         # Given a workspace with more work than there are threads
         for number in range(HINTS):
-            send_hint("tests.consuming", [f"much {number}"], workspace_pk=1)
+            send_hint("consuming", f"much {number}", workspace_pk=1)
         assert eventually(lambda: len(_begun) == 2)
         assert eventually(lambda: len(hints_held()) == HINTS - 2)
 
         # When another one has some
-        send_hint("tests.consuming", ["little"], workspace_pk=2)
+        send_hint("consuming", "little", workspace_pk=2)
 
         # Then that is begun although nothing has ended
         assert eventually(lambda: "little" in _begun)

@@ -45,8 +45,8 @@ def enable(workspace: Workspace, name: str) -> None:
         workspace, name, source=of_library.source, tests=of_library.tests, by="test"
     )
     version = constraint.versions.get()
-    tasks.judge_workspace_constraint(str(version.pk))
-    tasks.backtest(str(version.backtests.get().pk))
+    tasks.work("versions", str(version.pk))
+    tasks.work("backtests", str(version.backtests.get().pk))
     version.refresh_from_db()
     workspace_constraints.approve(version, by="boss")
     workspace_constraints.change(constraint, by="boss", percentage=100)

@@ -63,15 +63,15 @@ def test_what_is_sent_is_taken_and_waits_until_it_is_resumed(
     assert pauses.pause(of, by="staff:eve", reason="too loud")
 
     answer = api.post(f"/v1/users/{user.user_id}/entries/", {"kind": "record", **TRIP})
-    tasks.checkpoint_records(user.pk)
+    tasks.work("records", user.pk)
 
     assert answer.status_code == 202
     assert LogEntry.objects.filter(user=user).count() == pending(user) == 1
-    assert dispatching.dispatch()["lanes"] == 0
+    assert dispatching.dispatch()["records"] == 0
 
     assert pauses.resume(of, by="staff:eve")
     Lane.objects.update(hinted_at=None)
-    assert dispatching.dispatch()["lanes"] == 1
+    assert dispatching.dispatch()["records"] == 1
     work()
     assert pending(user) == 0
 
@@ -96,6 +96,7 @@ def test_nothing_of_a_paused_user_is_executed_foreseen_or_backtested(
             most_users=1,
             until=now,
         )
+    Backtest.objects.update(created_at=now - dispatching.PATIENCE)  # no run comes first any more
 
     pauses.pause(user, by="staff:eve", reason="")
 
@@ -122,7 +123,7 @@ def test_a_question_waits_too_and_is_answered_when_it_is_resumed(
     pauses.pause(user, by="staff:eve", reason="")
 
     asked = api.post(f"/v1/users/{user.user_id}/query/?wait=0", {"code": "len(trips)"})
-    tasks.execute_run(asked.data["id"])
+    tasks.work("runs", asked.data["id"])
 
     assert asked.status_code == 202
     assert api.get(f"/v1/runs/{asked.data['id']}/").data["status"] == "queued"
@@ -140,7 +141,7 @@ def test_what_somebody_has_a_right_to_goes_on(user: MemoryUser, work: Work) -> N
     pauses.pause(user, by="staff:eve", reason="")
 
     redaction.redact(user, [1], by="staff:eve", reason="asked for")
-    tasks.redact(user.pk)
+    tasks.work("redactions", user.pk)
 
     assert Redaction.objects.get(user=user).due_at is None
 

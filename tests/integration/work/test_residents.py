@@ -264,7 +264,7 @@ def test_bytecode_that_makes_no_sense_is_forgotten_and_the_next_run_works(
     run = runs.queue(user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=head_of(user))
 
     with pytest.raises(SandboxError, match="damaged"):
-        tasks.execute_run(str(run.pk))
+        tasks.work("runs", str(run.pk))
     assert constraint.versions.get().bytecode == ""
 
     run_constraints(user)

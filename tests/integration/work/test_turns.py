@@ -6,7 +6,8 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from django.utils import timezone
@@ -16,6 +17,7 @@ from memory.models import Lane, MemoryUser, Run, Workspace
 from memory.users import create_user
 from memory.work import hints
 from memory.work.hints import IN_FRONT, redis_client, send_hint
+from memory.work.kinds import KINDS, WorkKind
 from tests.factories import make_checkpoint
 from tests.integration.work.test_consuming import started
 from tests.steps import append_records
@@ -33,10 +35,18 @@ _order: list[str] = []
 _done = threading.Semaphore(0)
 
 
-@app.task(name="tests.turns")
+@app.task(name="workers.turns")
 def task(name: str) -> None:
     _order.append(name)
     _done.release()
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
+    """A kind of work for which the task of this module is called."""
+    kind = WorkKind("turns", "test", "default", "memory.work.lanes:with_records", "", key="user_id")
+    monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), kind.name, kind)
+    return kind
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +73,7 @@ def waiting(queue: str) -> list[Any]:
 
 def send(*names: str, workspace: int) -> None:
     for name in names:
-        send_hint("tests.turns", [name], workspace_pk=workspace)
+        send_hint("turns", name, workspace_pk=workspace)
 
 
 def test_of_a_workspace_a_few_hints_wait_in_front_and_the_rest_behind_all() -> None:
@@ -123,7 +133,7 @@ def test_a_queue_that_nobody_takes_from_does_not_grow_without_end(
     short: int, workspace: int | None
 ) -> None:
     for number in range(5 * short):
-        send_hint("tests.turns", [str(number)], workspace_pk=workspace)
+        send_hint("turns", str(number), workspace_pk=workspace)
 
     left = waiting("default") + waiting("default" + BEHIND)
     assert len(left) <= 2 * short
@@ -132,7 +142,7 @@ def test_a_queue_that_nobody_takes_from_does_not_grow_without_end(
 
 def test_nor_do_the_ticks_of_beat_pile_up(short: int) -> None:
     for _ in range(3 * short):
-        app.send_task("workers.tasks.dispatch", expires=10)
+        app.send_task("workers.dispatch", expires=10)
 
     assert len(redis_client().lrange("default", 0, -1)) <= short
 
@@ -177,16 +187,12 @@ def test_rows_are_taken_in_turn_by_workspace_and_of_each_the_oldest_first() -> N
 
 
 @pytest.mark.django_db
-def test_a_tick_tells_of_the_few_although_many_have_waited_longer() -> None:
+def test_a_tick_tells_of_the_few_although_many_have_waited_longer(kind: WorkKind) -> None:
     much, little = users_of("much", 20), users_of("little", 3)
     have_due(much, 100)
     have_due(little, 1)
 
-    told = dispatching._hint(
-        Lane.objects.filter(due_at__isnull=False), "tests.turns", "user_id", most=8
-    )
-
-    assert told == 8
+    assert dispatching.hint_work(replace(kind, most=8)) == 8
     hinted = Lane.objects.filter(hinted_at__isnull=False)
     assert hinted.filter(user__in=little).count() == 3
     assert set(waiting("default")) >= {user.pk for user in little}
@@ -210,12 +216,11 @@ def test_the_clock_strikes_for_each_workspace_in_turn(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.django_db
-def test_two_dispatchers_tell_of_a_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_dispatchers_tell_of_a_row_once(
+    monkeypatch: pytest.MonkeyPatch, kind: WorkKind
+) -> None:
     monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
     users = users_of("much", 5)
     have_due(users, 1)
-    due = Lane.objects.filter(due_at__isnull=False)
 
-    told = [dispatching._hint(due, "tests.turns", "user_id") for _ in range(2)]
-
-    assert told == [5, 0]
+    assert [dispatching.hint_work(kind) for _ in range(2)] == [5, 0]

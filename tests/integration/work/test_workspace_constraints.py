@@ -119,9 +119,9 @@ def made(workspace: Workspace, source: str = SOURCE, tests: str = TESTS) -> Work
 def judged(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
     """Have the newest version judged and, if it passes, backtested."""
     version = constraint.versions.order_by("-number")[0]
-    tasks.judge_workspace_constraint(str(version.pk))
+    tasks.work("versions", str(version.pk))
     for backtest in version.backtests.all():
-        tasks.backtest(str(backtest.pk))
+        tasks.work("backtests", str(backtest.pk))
     version.refresh_from_db()
     return version
 
@@ -258,10 +258,10 @@ class TestJudging:
         constraint = made(workspace)
         constraint.versions.update(hinted_at=None)
         hinted: list[Any] = []
-        monkeypatch.setattr(dispatching, "send_hint", lambda task, args, **_: hinted.append(args))
+        monkeypatch.setattr(dispatching, "send_hint", lambda kind, key, **_: hinted.append(key))
 
-        assert dispatching.dispatch()["judged"] == 1
-        assert hinted == [[str(constraint.versions.get().pk)]]
+        assert dispatching.dispatch()["versions"] == 1
+        assert hinted == [str(constraint.versions.get().pk)]
 
     def test_who_lost_the_lease_writes_no_verdict(
         self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch

@@ -47,7 +47,7 @@ def test_it_claims_nothing_and_dispatches_nothing(due: Lane, ahead: datetime.tim
 
     due.refresh_from_db()
     assert (due.token, due.hinted_at) == (0, None)
-    assert dispatching.dispatch()["lanes"] == 1
+    assert dispatching.dispatch()["records"] == 1
     assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
 
 
@@ -84,9 +84,9 @@ def test_ticks_that_pile_up_in_a_process_are_dropped(
         thread.join()
         return 0
 
-    monkeypatch.setattr(dispatching, "hint_deliveries", second_tick)
+    monkeypatch.setattr(dispatching, "abandon_hopeless_runs", second_tick)
 
-    assert dispatching.dispatch()["lanes"] == 1
+    assert dispatching.dispatch()["records"] == 1
     assert found == [{}]
 
 
@@ -97,15 +97,15 @@ def test_a_tick_that_hangs_does_not_hold_back_the_next_ones_for_ever(
     found: list[dict[str, int]] = []
 
     def hangs_meanwhile() -> int:
-        monkeypatch.setattr(dispatching, "hint_deliveries", lambda: 0)
+        monkeypatch.setattr(dispatching, "abandon_hopeless_runs", lambda: 0)
         found.append(dispatching.dispatch())
         return 0
 
-    monkeypatch.setattr(dispatching, "hint_deliveries", hangs_meanwhile)
+    monkeypatch.setattr(dispatching, "abandon_hopeless_runs", hangs_meanwhile)
 
     dispatching.dispatch()
 
-    assert found[0].keys() >= {"lanes", "deliveries"}
+    assert found[0].keys() >= {"records", "deliveries"}
 
 
 class Stalled:
@@ -183,11 +183,11 @@ def test_what_was_told_of_tomorrow_is_told_of_again(
     monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
     Lane.objects.filter(pk=due.pk).update(hinted_at=timezone.now() + DAY)
 
-    assert dispatching.dispatch()["lanes"] == 1
+    assert dispatching.dispatch()["records"] == 1
 
     due.refresh_from_db()
     assert not_none(due.hinted_at) <= timezone.now()
-    assert dispatching.dispatch().get("lanes", 0) == 0
+    assert dispatching.dispatch().get("records", 0) == 0
 
 
 def test_with_a_wrong_clock_no_alarm_is_raised(due: Lane) -> None:

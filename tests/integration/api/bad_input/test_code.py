@@ -33,7 +33,7 @@ def api(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[A
         client = new_client(workspace)
         client.raise_request_exception = False
         client.post(f"{USER}entries/", TRIP)
-        tasks.checkpoint_records(user.pk)
+        tasks.work("records", user.pk)
         yield client
 
 
@@ -42,7 +42,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute a run in the thread of the request that waits for it."""
 
     def execute(run_id: uuid.UUID, seconds: float) -> None:
-        tasks.execute_run(str(run_id))
+        tasks.work("runs", str(run_id))
 
     monkeypatch.setattr(hints, "wait_done", execute)
 

@@ -1,0 +1,107 @@
+"""A kind of work is one entry of a table: whatever deals with work derives from it."""
+
+import dataclasses
+from pkgutil import resolve_name
+from typing import Any, cast
+
+import pytest
+from django.db.models import QuerySet
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memory.models import MemoryUser, SearchIndex
+from memory.work import leases, stuck
+from memory.work.kinds import KINDS, WorkKind
+from uac_site.celery import app
+from workers import tasks
+from workers.service import dispatching, turns
+
+pytestmark = pytest.mark.django_db
+
+HERE = "tests.integration.work.test_kinds"
+NAMES = (
+    "waiting",
+    "does",
+    "claims",
+    "afterwards",
+    "ready",
+    "hinted",
+    "mortal",
+    "retries",
+    "purges",
+)
+
+_done: list[int] = []
+
+
+def waiting() -> QuerySet[SearchIndex]:
+    return SearchIndex.objects.filter(due_at__isnull=False)
+
+
+def do(index: SearchIndex) -> None:
+    if _done:
+        raise ValueError("once is enough")
+    _done.append(index.user_id)
+    leases.release(index, due_at=None)
+
+
+@pytest.fixture
+def kind(user: MemoryUser, monkeypatch: pytest.MonkeyPatch) -> WorkKind:
+    """A new kind of work, of which some is due for the user."""
+    _done.clear()
+    made = WorkKind("samples", "samples", "llm", f"{HERE}:waiting", f"{HERE}:do", key="user_id")
+    monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), made.name, made)
+    SearchIndex.objects.create(user=user, due_at=timezone.now())
+    return made
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_functions_of_a_kind_exist(name: str) -> None:
+    named = [value for field in NAMES if (value := getattr(KINDS[name], field))]
+    assert all(callable(resolve_name(one)) for one in named)
+    assert {field.name for field in dataclasses.fields(WorkKind)} >= set(NAMES)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kind_has_a_task(name: str) -> None:
+    assert KINDS[name].task in app.tasks
+
+
+def test_new_kind_is_announced_to_its_queue(
+    kind: WorkKind, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        "memory.work.hints.current_app.send_task",
+        lambda task, *, args, queue, **_: sent.append((task, args, queue)),
+    )
+    monkeypatch.setattr("memory.work.hints._silent_until", 0.0)
+    assert dispatching.hint_work(kind) == 1
+    assert ("workers.samples", [user.pk], "llm") in sent
+
+
+def test_new_kind_is_done_once(kind: WorkKind, user: MemoryUser) -> None:
+    tasks.work("samples", user.pk)
+    tasks.work("samples", user.pk)
+
+    assert _done == [user.pk]
+    assert not waiting().exists()
+
+
+def test_new_kind_that_fails_is_seen_as_stuck(
+    kind: WorkKind, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_STUCK_ATTEMPTS = 1
+    _done.append(0)
+    with pytest.raises(ValueError, match="once is enough"):
+        tasks.work("samples", user.pk)
+
+    (status,) = (one for one in stuck.standings() if one.kind == kind)
+    assert (status.kind.label, status.failing, status.held) == ("samples", 1, 0)
+    (item,) = stuck.found(kind, 10)
+    assert (item.whose, item.error) == (user, "ValueError: once is enough")
+
+
+def test_work_that_nobody_waits_for_comes_last() -> None:
+    assert {"forecasts", "backtests"} <= turns.BACKGROUND
+    assert not turns.BACKGROUND & {"runs", "records", "questions", "redactions", "deliveries"}

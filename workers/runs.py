@@ -1,0 +1,49 @@
+"""Claim runs and execute them, each kind in its own way."""
+
+import structlog
+
+from memory import checkpoints
+from memory.models import Run
+from memory.models.runs import RunKind, RunOutcome
+from memory.temporal import history, states
+from memory.work import runs
+from workers.authoring import answering, completing
+from workers.commits import imports, proposals
+from workers.execution import constraints, outlook, queries
+from workers.service import hosting
+
+logger = structlog.get_logger(__name__)
+
+EXECUTORS = {
+    RunKind.CONSTRAINTS: constraints.execute,
+    RunKind.CONSTRAINT: constraints.try_one,
+    RunKind.QUERY: queries.execute,
+    RunKind.ASK: answering.execute,
+    RunKind.FOLLOW_UP: completing.execute,
+    RunKind.PROPOSAL: proposals.execute,
+    RunKind.IMPORT: imports.execute,
+    RunKind.OUTLOOK: outlook.execute,
+}
+# Kinds of runs that only read a version.
+READING = (RunKind.CONSTRAINTS, RunKind.CONSTRAINT, RunKind.QUERY, RunKind.ASK, RunKind.OUTLOOK)
+
+
+def claim(run_id: str) -> Run | None:
+    """Claim a run for this process as a sandbox host."""
+    return runs.claim(run_id, host=hosting.name())
+
+
+def execute(run: Run) -> None:
+    """Execute a run; if its state was redacted or can't be determined, store only that error."""
+    about = {"run": str(run.pk), "kind": run.kind, "user": run.user_id}
+    with structlog.contextvars.bound_contextvars(**about):
+        try:
+            earlier = run.checkpoint if run.checkpoint_id != run.user.head_id else None
+            if earlier is not None and run.kind in READING:
+                history.refuse_redacted(earlier)
+            EXECUTORS[RunKind(run.kind)](run)
+        except (checkpoints.Redacted, states.CannotBeTold) as gone:
+            kind = "redacted" if isinstance(gone, checkpoints.Redacted) else "cannot_be_told"
+            error = {"type": kind, "message": str(gone), "path": None, "line": None}
+            runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))
+        logger.info("run_done", outcome=run.outcome)
