@@ -548,6 +548,7 @@ def test_what_is_redacted_while_entries_are_copied_is_not_copied(
 ) -> None:
     monkeypatch.setattr(merging, "BATCH", 1)
     monkeypatch.setattr(worker, "MAX_BATCHES", 1)
+    monkeypatch.setattr(tasks, "TURN_SECONDS", 0)
     told(anon, said("a"), said("b"), said("secret"), said("d"))
     row = merging.merge(user, anon, by="key:x")
     tasks.work("merges", row.pk)

@@ -22,7 +22,7 @@ from memory.models.workspaces import Scope
 from memory.privacy import redaction, user_erasure
 from memory.recall.search.followups import MAX_COMPLETED, MAX_TURNS
 from memory.users import create_user
-from memory.work import runs
+from memory.work import leases, runs
 from memory.workspaces import create_key
 from tests.conftest import new_client
 from tests.llm_server import (
@@ -372,7 +372,8 @@ def test_what_is_given_up_while_a_worker_has_it_is_not_sent(
     )
 
     assert ask()["completion"]["by"] == "words"
-    execute(claimed[0])
+    with leases.working(claimed[0]):
+        execute(claimed[0])
 
     (run,) = runs_of_kind()
     assert (run.outcome, run.output, server.requests) == (RunOutcome.CANCELLED, None, [])

@@ -843,7 +843,7 @@ class TestApproving:
             """Return whether it is hinted that many seconds after the last hint."""
             with time_machine.travel(timezone.now(), tick=False):
                 past = timezone.now() - datetime.timedelta(seconds=seconds)
-                Backtest.objects.update(hinted_at=past)
+                Backtest.objects.update(hinted_at=past, created_at=past)
                 return dispatching.hint_work(KINDS["backtests"])
 
         assert [hinted(seconds) for seconds in (5, 15, 31)] == [0, 1, 1]
