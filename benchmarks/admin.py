@@ -73,15 +73,16 @@ FILL: Sequence[str] = (
         THEN %(hot)s ELSE %(entries)s / %(users)s END
     """,
     """
-    INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)
+    INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, set_aside, decided_at)
     SELECT user_id, seq, CASE WHEN seq %% 97 = 0 THEN 'rejected' WHEN seq %% 5 = 0 THEN 'dismissed'
-        ELSE 'covered' END, '', recorded_at + interval '1 minute'
+        ELSE 'covered' END, '', '{}', recorded_at + interval '1 minute'
     FROM memory_logentry WHERE recorded_at < now() - interval '1 hour'
     """,
     """
     INSERT INTO memory_checkpoint (user_id, version, tree, outline, seen_seq, origin, edits,
         verdict, created_at)
-    SELECT u.id, v, '{"manifest.py": "0"}', '{"domains": [], "constraints": {}, "tests": []}', v,
+    SELECT u.id, v, '{"manifest.py": "0"}', '{"domains": [], "constraints": {}, "tests": [],
+            "legacy": [], "legacy_constraints": []}', v,
         'records',
         '[]', '{"accepted": true, "checks": []}',
         now() - interval '90 days' + (v * 7919 + u.id) %% 7776000 * interval '1 second'
@@ -100,13 +101,13 @@ FILL: Sequence[str] = (
     """
     INSERT INTO memory_run (id, user_id, kind, trigger, checkpoint_id, instant, input, answer_key,
         status, outcome, output, stdout, runner, host, timings, queued_at, started_at, finished_at,
-        run_after, lease_owner, token, attempts, last_error, asked_by)
+        run_after, lease_owner, token, attempts, last_error, asked_by, test_gaps)
     SELECT gen_random_uuid(), u.id, CASE WHEN n %% 4 = 0 THEN 'constraints' ELSE 'query' END, 'api',
         u.head_id, at, '{"code": "1 + 1"}', '', CASE WHEN n %% 2000 = 0 THEN 'queued' ELSE 'done'
         END, CASE WHEN n %% 2000 = 0 THEN '' WHEN n %% 50 = 0 THEN 'timeout' WHEN n %% 31 = 0
         THEN 'rejected' ELSE 'ok' END, json_build_object('value', repeat('x', 400)), '', 'docker',
         'host-1', '{"total": 0.01}', at, at, CASE WHEN n %% 2000 <> 0 THEN at END, at, '', 1, 0, '',
-        ''
+        '', '{}'
     FROM generate_series(1, %(runs)s) n
     JOIN (SELECT id, head_id, row_number() OVER (ORDER BY id) AS place FROM memory_memoryuser) u
         ON u.place = CASE WHEN n %% 100 = 0 THEN 1 ELSE n %% %(users)s + 1 END
@@ -126,9 +127,9 @@ FILL: Sequence[str] = (
         + (u.place * 4 + n) * interval '90 days' / (%(users)s * 4 + 4) AS at) moment
     """,
     """
-    INSERT INTO memory_alertevent (workspace_id, seq, alert_id, kind, at, actor, detail)
+    INSERT INTO memory_alertevent (workspace_id, seq, alert_id, entries, kind, at, actor, detail)
     SELECT u.workspace_id, row_number() OVER (PARTITION BY u.workspace_id ORDER BY a.opened_at, k),
-        a.id, k, a.opened_at, 'constraints', '{}'
+        a.id, '{}', k, a.opened_at, 'constraints', '{}'
     FROM memory_alert a JOIN memory_memoryuser u ON u.id = a.user_id
     CROSS JOIN (VALUES ('opened'), ('resolved')) kinds (k)
     WHERE k = 'opened' OR a.state = 'resolved'

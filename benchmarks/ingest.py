@@ -157,8 +157,9 @@ def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -
     user.save(update_fields=["last_seq", "last_hash"])
     with database.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
-            " SELECT user_id, seq, 'covered', '', now() FROM memory_logentry WHERE user_id = %s",
+            "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, set_aside, decided_at)"
+            " SELECT user_id, seq, 'covered', '', '{}', now() FROM memory_logentry"
+            " WHERE user_id = %s",
             [user.pk],
         )
     database.commit()

@@ -158,7 +158,7 @@ def version_of(person: Person) -> "Project":
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
     """Make these projects the users' next versions, compiled as by the gate; queue their runs."""
     from memory import checkpoints
-    from memory.canonical import sha256
+    from memory.canonical import git_blob_id, sha256
     from memory.models import Blob, Checkpoint
     from memory.models.checkpoints import Origin
     from memory.project import render
@@ -172,7 +172,15 @@ def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
             compiled = sandbox.compile(files)
             tree = {path: sha256(text) for path, text in files.items()}
             Blob.objects.bulk_create(
-                [Blob(user=user, hash=sha256(text), content=text) for text in set(files.values())],
+                [
+                    Blob(
+                        user=user,
+                        hash=sha256(text),
+                        content=text,
+                        git_id=git_blob_id(text.encode()),
+                    )
+                    for text in set(files.values())
+                ],
                 ignore_conflicts=True,
             )
             version = Checkpoint.objects.create(

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.db.models.fields.json import KT
 
 from memory import log
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, RecordLocation
+from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser
 from memory.models.checkpoints import Origin
 from memory.models.log import EntryKind, Outcome
 from memory.project import (
@@ -58,7 +58,6 @@ class LoggedEntries:
         If some are, another query reads the entries behind those records.
         """
         behind: list[tuple[RecordEntry, Sequence[int]]] = []
-        unknown: set[RecordId] = set()
         for entry in self._batch:
             try:
                 record_id = record_id_of(project, entry) if entry.key is not None else None
@@ -72,10 +71,6 @@ class LoggedEntries:
                 behind.append((entry, record.sources))
             if location.ended_by is not None:
                 behind.append((entry, [location.ended_by]))
-            elif location.retired:
-                unknown.add(record_id)
-        for record_id, sources in _retirements(self._user, unknown).items():
-            project.note_ended(record_id, sources)
         self._look_up({seq for _, seqs in behind for seq in seqs})
         late = [seqs for entry, seqs in behind if self.newer(seqs, entry.moment)]
         self._read({seq for seqs in late for seq in seqs})
@@ -135,29 +130,6 @@ class LoggedEntries:
             for domain, key, fields, sources in _values_set(edits):
                 found.setdefault((domain, key), []).append((fields, sources))
         return found
-
-
-def _retirements(user: MemoryUser, records: Collection[RecordId]) -> dict[RecordId, list[int]]:
-    """Return the entries that retired these records, according to the edits of the versions.
-
-    The index does not name them if it was written by a release that did not store them. Nothing is
-    returned for records that were not retired, but excluded by a rollback.
-    """
-    if not records:
-        return {}
-    rows = RecordLocation.objects.filter(user=user, key__in={record.key for record in records})
-    retired = rows.filter(ended_by=None, retired_version__isnull=False)
-    versions = Checkpoint.objects.filter(
-        user=user, version__in=retired.order_by().values("retired_version")
-    )
-    found = {}
-    for edits in versions.order_by("version").values_list("edits", flat=True):
-        for edit in edits:
-            if edit["op"] == Retire.op and not edit.get("redacted"):
-                record_id = RecordId(edit["domain"], edit["collection"], edit["key"])
-                if record_id in records:
-                    found[record_id] = edit["sources"]
-    return found
 
 
 def _values_set(

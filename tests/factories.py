@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from memory import log
-from memory.canonical import sha256
+from memory.canonical import git_blob_id, sha256
 from memory.log import PAYLOAD_FIELDS, Draft
 from memory.models import Blob, Checkpoint, LlmCall, LogEntry, MemoryUser, Redaction, Run
 from memory.models.checkpoints import Origin
@@ -36,7 +36,10 @@ def make_checkpoint(user: MemoryUser, version: int = 1, **fields: Any) -> Checkp
 def store_files(user: MemoryUser, files: Mapping[str, str]) -> dict[str, str]:
     """Store the text of these files; return the tree of a version that has them."""
     tree = {path: sha256(text) for path, text in files.items()}
-    blobs = [Blob(user=user, hash=tree[path], content=text) for path, text in files.items()]
+    blobs = [
+        Blob(user=user, hash=tree[path], content=text, git_id=git_blob_id(text.encode()))
+        for path, text in files.items()
+    ]
     Blob.objects.bulk_create(blobs, ignore_conflicts=True)
     return tree
 

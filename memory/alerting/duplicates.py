@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 
 from memory.alerting.findings import ConstraintFinding, as_finding
-from memory.alerting.transitions import Step, free_step_on, mark_open, resolve_alert
+from memory.alerting.transitions import Step, mark_open, resolve_alert
 from memory.canonical import canonical_json
 from memory.models import Alert
 from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertKind, AlertState
@@ -73,10 +73,6 @@ def _is_of_workspace(alert: Alert) -> bool:
 
 def _records(alert: Alert) -> set[str]:
     return {canonical_json(dict(item)) for item in alert.evidence}
-
-
-# A key that sorts before every alert's key.
-FIRST = UUID(int=0)
 
 
 def originals_of(known: Mapping[str, Alert]) -> set[UUID | None]:
@@ -204,44 +200,13 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
-    """Yield the live duplicates among these alerts whose originals no longer cover them.
-
-    Processes from an earlier release, which doesn't know about duplicates, leave such orphans
-    behind.
-    """
+    """Yield the live duplicates among these alerts whose originals do not cover them."""
     live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
     suspects = live.exclude(same & ~Q(duplicate_of__state=AlertState.RESOLVED))
-    yield from filter(_is_orphan, suspects.select_related("duplicate_of").order_by())
-
-
-def list_orphans(limit: int, after: UUID = FIRST) -> tuple[int, UUID | None]:
-    """List the orphans among the next `limit` live duplicates as separate alerts.
-
-    The duplicates are ordered by their originals' keys. Returns (number of orphans listed, key to
-    continue after); the key is None at the end.
-    """
-    live = Alert.objects.filter(duplicate_of__gt=after).exclude(state=AlertState.RESOLVED)
-    keys = live.order_by("duplicate_of_id").values_list("duplicate_of_id", flat=True)
-    page = list(keys[:limit])
-    if not page:
-        return 0, None
-    listed = sum(map(_list_orphan, find_orphans(live.filter(duplicate_of__lte=page[-1]))))
-    return listed, page[-1] if len(page) == limit else None
-
-
-def _is_orphan(alert: Alert) -> bool:
-    original = alert.duplicate_of
-    is_live = alert.state != AlertState.RESOLVED
-    return is_live and original is not None and not covers(original, alert)
-
-
-def _list_orphan(alert: Alert) -> bool:
-    with free_step_on(alert) as (step, row):
-        if row is None or not _is_orphan(row):
-            return False
-        _list(row, step)
-        return True
+    for alert in suspects.select_related("duplicate_of").order_by():
+        if alert.duplicate_of is not None and not covers(alert.duplicate_of, alert):
+            yield alert
 
 
 def with_duplicates(alert: Alert) -> list[Alert]:

@@ -483,8 +483,7 @@ def summarize_evidence(run: Run) -> dict[str, Any] | None:
     room, records = EVIDENCE_NAMED, []
     for one in evidence["records"]:
         named = {name: one[name][:room] for name in ("keys", "sources")}
-        # Runs of earlier releases have no counts.
-        records.append({**one, "count": one.get("count", len(one["keys"])), **named})
+        records.append({**one, **named})
         room -= len(named["keys"])
     is_whole = evidence["count"] <= EVIDENCE_NAMED - room
     more = None if is_whole else reverse("run", args=[run.pk])

@@ -51,10 +51,8 @@ CHOICES = ("least_severity", "mode", "hour", "time_zone", "escalations")
 
 Column = Literal["seq", "escalations_seq"]
 
-# The kinds of events, besides escalations, that warrant an email about an alert. An event written
-# by the previous release may not show whether the alert gained or lost a cause; it warrants an
-# email, too.
-_CAUSE_MORE = Q(detail__changed__contains=["causes"]) & ~Q(detail__contains={"more": False})
+# The kinds of events, besides escalations, that warrant an email about an alert.
+_CAUSE_MORE = Q(detail__changed__contains=["causes"], detail__more=True)
 _NEWS = Q(kind__in=[AlertEventKind.OPENED, AlertEventKind.REOPENED]) | (
     Q(kind=AlertEventKind.CHANGED) & (Q(detail__graver=True) | _CAUSE_MORE)
 )

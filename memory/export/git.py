@@ -95,12 +95,8 @@ def _names(user: MemoryUser) -> dict[str, str]:
 
     Redacted content is left out, and therefore not exported.
     """
-    there = Blob.objects.filter(content__isnull=False, user=user)
-    found = dict(there.exclude(git_id="").values_list("hash", "git_id"))
-    old = there.filter(git_id="").values_list("hash", "content")
-    for hash_, content in old.iterator(chunk_size=CHUNK):
-        found[hash_] = git_blob_id((content or "").encode())
-    return found
+    blobs = Blob.objects.filter(content__isnull=False, user=user)
+    return dict(blobs.values_list("hash", "git_id"))
 
 
 def _classes(user: MemoryUser) -> dict[tuple[str, str], str]:

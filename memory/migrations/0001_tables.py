@@ -3,7 +3,6 @@
 import uuid
 
 import django.contrib.postgres.fields
-import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.utils.timezone
@@ -26,71 +25,21 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Alarm",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("name", models.CharField(max_length=100, unique=True)),
-                (
-                    "detail",
-                    models.TextField(
-                        help_text="A description of the current or most recent problem."
-                    ),
-                ),
-                (
-                    "holds_since",
-                    models.DateTimeField(
-                        help_text="When the problem began; empty if there is no problem.", null=True
-                    ),
-                ),
-                (
-                    "seen_at",
-                    models.DateTimeField(help_text="When the problem was last seen.", null=True),
-                ),
-                (
-                    "raised_at",
-                    models.DateTimeField(
-                        help_text="When the alarm was raised; empty until a problem has lasted long enough to raise it.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "cleared_at",
-                    models.DateTimeField(help_text="When the problem ended.", null=True),
-                ),
-                (
-                    "is_told",
-                    models.BooleanField(
-                        default=True,
-                        help_text="Whether staff have been notified of the last change by e-mail.",
-                    ),
-                ),
+                ("detail", models.TextField()),
+                ("holds_since", models.DateTimeField(null=True)),
+                ("seen_at", models.DateTimeField(null=True)),
+                ("raised_at", models.DateTimeField(null=True)),
+                ("cleared_at", models.DateTimeField(null=True)),
+                ("is_told", models.BooleanField(default=True)),
             ],
             options={
                 "ordering": ["name"],
@@ -99,302 +48,66 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Workspace",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "llm_model",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="Provider and model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or google:gemini-2.5-flash. For Ollama, vLLM and other servers with an OpenAI-compatible API, enter openai: followed by the model's name on that server, and set the base URL.",
-                        max_length=200,
-                        verbose_name="model",
-                    ),
-                ),
-                (
-                    "llm_base_url",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="The base URL of the provider's API, such as http://ollama:11434/v1, if it is not the default one. The server's own API key is never sent to this URL.",
-                        max_length=500,
-                        verbose_name="base URL",
-                    ),
-                ),
-                ("llm_api_key", models.BinaryField(null=True, verbose_name="API key")),
-                (
-                    "llm_concurrency",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="The maximum number of concurrent calls to the model, across all workers.",
-                        null=True,
-                        validators=[django.core.validators.MinValueValidator(1)],
-                        verbose_name="concurrent calls",
-                    ),
-                ),
-                (
-                    "llm_tokens_per_day",
-                    models.PositiveBigIntegerField(
-                        blank=True,
-                        help_text="The maximum number of input and output tokens per day, from midnight to midnight UTC. 0 allows no calls.",
-                        null=True,
-                        verbose_name="tokens per day",
-                    ),
-                ),
-                (
-                    "llm_tokens_per_month",
-                    models.PositiveBigIntegerField(
-                        blank=True,
-                        help_text="The maximum number of input and output tokens per calendar month (UTC).",
-                        null=True,
-                        verbose_name="tokens per month",
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("llm_model", models.CharField(blank=True, default="", max_length=200)),
+                ("llm_base_url", models.CharField(blank=True, default="", max_length=500)),
+                ("llm_api_key", models.BinaryField(null=True)),
+                ("llm_concurrency", models.PositiveIntegerField(blank=True, null=True)),
+                ("llm_tokens_per_day", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("llm_tokens_per_month", models.PositiveBigIntegerField(blank=True, null=True)),
                 (
                     "llm_cost_per_day",
-                    models.DecimalField(
-                        blank=True,
-                        decimal_places=2,
-                        help_text="The maximum cost per day, from midnight to midnight UTC, in the currency of the server's price list.",
-                        max_digits=12,
-                        null=True,
-                        validators=[django.core.validators.MinValueValidator(0)],
-                        verbose_name="cost per day",
-                    ),
+                    models.DecimalField(blank=True, decimal_places=2, max_digits=12, null=True),
                 ),
                 (
                     "llm_cost_per_month",
-                    models.DecimalField(
-                        blank=True,
-                        decimal_places=2,
-                        help_text="The maximum cost per calendar month (UTC), in the currency of the server's price list.",
-                        max_digits=12,
-                        null=True,
-                        validators=[django.core.validators.MinValueValidator(0)],
-                        verbose_name="cost per month",
-                    ),
+                    models.DecimalField(blank=True, decimal_places=2, max_digits=12, null=True),
                 ),
                 ("wall_seconds", models.FloatField(blank=True, null=True)),
                 ("total_seconds", models.FloatField(blank=True, null=True)),
-                (
-                    "cpu_seconds",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="CPU seconds"),
-                ),
-                (
-                    "process_memory_mib",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="process memory (MiB)"
-                    ),
-                ),
-                (
-                    "output_kib",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="output (KiB)"),
-                ),
-                (
-                    "result_kib",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="result (KiB)"),
-                ),
+                ("cpu_seconds", models.PositiveIntegerField(blank=True, null=True)),
+                ("process_memory_mib", models.PositiveIntegerField(blank=True, null=True)),
+                ("output_kib", models.PositiveIntegerField(blank=True, null=True)),
+                ("result_kib", models.PositiveIntegerField(blank=True, null=True)),
                 ("result_depth", models.PositiveIntegerField(blank=True, null=True)),
-                (
-                    "memory_mib",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="container memory (MiB)"
-                    ),
-                ),
-                (
-                    "pids",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="processes"),
-                ),
-                (
-                    "tmpfs_mib",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="tmpfs (MiB)"),
-                ),
-                (
-                    "single_use",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Destroy each container after one use. Otherwise, a user's container is kept for a short time, which makes further requests for the user many times faster.",
-                        verbose_name="single-use containers",
-                    ),
-                ),
-                (
-                    "llm_judged_sessions",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="sessions"),
-                ),
-                (
-                    "llm_judged_days",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="days"),
-                ),
-                (
-                    "llm_judged_minimum",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="minimum"),
-                ),
-                (
-                    "llm_refused_percent",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="refused (%)"),
-                ),
-                (
-                    "llm_undone_percent",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="undone (%)"),
-                ),
-                (
-                    "llm_resumptions",
-                    models.JSONField(
-                        blank=True,
-                        editable=False,
-                        help_text="For each model: when, by whom and why it was allowed to continue with a new track record.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "llm_stops",
-                    models.JSONField(
-                        blank=True,
-                        editable=False,
-                        help_text="For each stopped model: when and why it was stopped, and which limits applied.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "structure_entries",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="entries"),
-                ),
-                (
-                    "structure_idle_seconds",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="idle seconds"),
-                ),
-                (
-                    "structure_age_seconds",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="age in seconds"
-                    ),
-                ),
-                (
-                    "escalate_critical_minutes",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        null=True,
-                        verbose_name="escalate critical alerts after (minutes)",
-                    ),
-                ),
-                (
-                    "escalate_warning_minutes",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="escalate warnings after (minutes)"
-                    ),
-                ),
-                (
-                    "escalate_info_minutes",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="escalate info alerts after (minutes)"
-                    ),
-                ),
+                ("memory_mib", models.PositiveIntegerField(blank=True, null=True)),
+                ("pids", models.PositiveIntegerField(blank=True, null=True)),
+                ("tmpfs_mib", models.PositiveIntegerField(blank=True, null=True)),
+                ("single_use", models.BooleanField(default=False)),
+                ("llm_judged_sessions", models.PositiveIntegerField(blank=True, null=True)),
+                ("llm_judged_days", models.PositiveIntegerField(blank=True, null=True)),
+                ("llm_judged_minimum", models.PositiveIntegerField(blank=True, null=True)),
+                ("llm_refused_percent", models.PositiveIntegerField(blank=True, null=True)),
+                ("llm_undone_percent", models.PositiveIntegerField(blank=True, null=True)),
+                ("llm_resumptions", models.JSONField(blank=True, editable=False, null=True)),
+                ("llm_stops", models.JSONField(blank=True, editable=False, null=True)),
+                ("structure_entries", models.PositiveIntegerField(blank=True, null=True)),
+                ("structure_idle_seconds", models.PositiveIntegerField(blank=True, null=True)),
+                ("structure_age_seconds", models.PositiveIntegerField(blank=True, null=True)),
+                ("escalate_critical_minutes", models.PositiveIntegerField(blank=True, null=True)),
+                ("escalate_warning_minutes", models.PositiveIntegerField(blank=True, null=True)),
+                ("escalate_info_minutes", models.PositiveIntegerField(blank=True, null=True)),
                 ("alerts_per_constraint", models.PositiveIntegerField(blank=True, null=True)),
                 ("openings_per_day", models.PositiveIntegerField(blank=True, null=True)),
-                (
-                    "reads_per_minute",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="reads per minute"
-                    ),
-                ),
-                (
-                    "writes_per_minute",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="writes per minute"
-                    ),
-                ),
-                (
-                    "costly_per_minute",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="costly requests per minute"
-                    ),
-                ),
-                (
-                    "entries_per_minute",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="entries per minute"
-                    ),
-                ),
-                (
-                    "processor_percent",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="processor (%)"
-                    ),
-                ),
-                (
-                    "max_users",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="users"),
-                ),
-                (
-                    "max_entries",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="entries"),
-                ),
-                (
-                    "max_entries_per_user",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="entries per user"
-                    ),
-                ),
-                (
-                    "max_log_mib",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="logs (MiB)"),
-                ),
-                (
-                    "max_pending_entries",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="pending entries"
-                    ),
-                ),
-                (
-                    "max_waiting_runs",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="waiting runs"),
-                ),
-                (
-                    "max_backtests",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="backtests"),
-                ),
-                (
-                    "keep_messages_days",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="keep messages for (days)"
-                    ),
-                ),
-                (
-                    "keep_runs_days",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="keep runs for (days)"
-                    ),
-                ),
-                (
-                    "keep_llm_calls_days",
-                    models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="keep model calls for (days)"
-                    ),
-                ),
+                ("reads_per_minute", models.PositiveIntegerField(blank=True, null=True)),
+                ("writes_per_minute", models.PositiveIntegerField(blank=True, null=True)),
+                ("costly_per_minute", models.PositiveIntegerField(blank=True, null=True)),
+                ("entries_per_minute", models.PositiveIntegerField(blank=True, null=True)),
+                ("processor_percent", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_users", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_entries", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_entries_per_user", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_log_mib", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_pending_entries", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_waiting_runs", models.PositiveIntegerField(blank=True, null=True)),
+                ("max_backtests", models.PositiveIntegerField(blank=True, null=True)),
+                ("keep_messages_days", models.PositiveIntegerField(blank=True, null=True)),
+                ("keep_runs_days", models.PositiveIntegerField(blank=True, null=True)),
+                ("keep_llm_calls_days", models.PositiveIntegerField(blank=True, null=True)),
                 ("public_id", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
                 ("name", models.CharField(max_length=100, unique=True)),
-                (
-                    "time_zone",
-                    models.CharField(
-                        default="UTC",
-                        help_text="The time zone for users created without one, such as Europe/Berlin.",
-                        max_length=64,
-                        validators=[memory.models.fields.validate_time_zone],
-                    ),
-                ),
-                (
-                    "users_by_entry",
-                    models.BooleanField(
-                        db_default=False,
-                        default=False,
-                        help_text="Whether an entry for an unknown user_id creates the user.",
-                        verbose_name="create users with their first entry",
-                    ),
-                ),
+                ("time_zone", models.CharField(default="UTC", max_length=64)),
+                ("users_by_entry", models.BooleanField(default=False)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
@@ -416,17 +129,9 @@ class Migration(migrations.Migration):
             fields=[
                 ("name", models.CharField(max_length=100, primary_key=True, serialize=False)),
                 ("started_at", models.DateTimeField()),
-                ("seen_at", models.DateTimeField(help_text="The time of the last heartbeat.")),
-                (
-                    "threads",
-                    models.IntegerField(help_text="The maximum number of concurrent jobs."),
-                ),
-                (
-                    "report",
-                    models.JSONField(
-                        default=dict, help_text="The worker's report on its sandboxes."
-                    ),
-                ),
+                ("seen_at", models.DateTimeField()),
+                ("threads", models.IntegerField()),
+                ("report", models.JSONField(default=dict)),
             ],
             options={
                 "ordering": ["name"],
@@ -435,55 +140,14 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Checkpoint",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("version", models.IntegerField()),
-                (
-                    "tree",
-                    models.JSONField(
-                        help_text="Maps the path of each file to the hash of its blob."
-                    ),
-                ),
-                (
-                    "outline",
-                    models.JSONField(
-                        help_text="An outline of the project, without its records: see memory.project.Outline."
-                    ),
-                ),
-                (
-                    "seen_seq",
-                    models.BigIntegerField(
-                        help_text="The number of the newest entry reflected in this version."
-                    ),
-                ),
-                (
-                    "origin",
-                    models.CharField(
-                        choices=[
-                            ("records", "typed records"),
-                            ("llm", "language model"),
-                            ("proposed", "proposed edits"),
-                            ("imported", "imported"),
-                            ("restored", "restored"),
-                            ("redaction", "redaction"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "edits",
-                    memory.models.fields.ExactJSONField(
-                        help_text="The edits that produced this version, each with the entries it is based on."
-                    ),
-                ),
-                (
-                    "verdict",
-                    models.JSONField(help_text="The gate's checks, each with its findings."),
-                ),
+                ("tree", models.JSONField()),
+                ("outline", models.JSONField()),
+                ("seen_seq", models.BigIntegerField()),
+                ("origin", models.CharField(max_length=16)),
+                ("edits", memory.models.fields.ExactJSONField()),
+                ("verdict", models.JSONField()),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "parent",
@@ -511,16 +175,8 @@ class Migration(migrations.Migration):
                         to="memory.workspace",
                     ),
                 ),
-                (
-                    "last_seq",
-                    models.BigIntegerField(
-                        help_text="The number of events in the workspace so far."
-                    ),
-                ),
+                ("last_seq", models.BigIntegerField()),
             ],
-            options={
-                "verbose_name": "event counter",
-            },
         ),
         migrations.CreateModel(
             name="WorkspaceUse",
@@ -542,122 +198,37 @@ class Migration(migrations.Migration):
                 ("pending_structure", models.BigIntegerField(default=0)),
             ],
             options={
-                "verbose_name": "workspace usage",
-                "verbose_name_plural": "workspace usage",
                 "ordering": ["workspace"],
             },
         ),
         migrations.CreateModel(
             name="Backtest",
             fields=[
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "dead_since",
-                    models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
-                        null=True,
-                    ),
-                ),
+                ("dead_since", models.DateTimeField(null=True)),
                 (
                     "id",
                     models.UUIDField(
                         default=uuid.uuid4, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                (
-                    "constraint",
-                    models.CharField(help_text="Path of the constraint's source.", max_length=300),
-                ),
+                ("constraint", models.CharField(max_length=300)),
                 ("source_hash", models.CharField(max_length=64)),
-                (
-                    "days",
-                    models.PositiveIntegerField(help_text="How many days the backtest covers."),
-                ),
-                (
-                    "most_users",
-                    models.PositiveIntegerField(
-                        help_text="The maximum number of users. If the constraint applies to more, a sample of this size is used."
-                    ),
-                ),
-                (
-                    "by",
-                    models.CharField(
-                        choices=[
-                            ("recorded", "what was known then"),
-                            ("occurred", "what was true then, according to the entries' own times"),
-                        ],
-                        db_default="recorded",
-                        default="recorded",
-                        help_text="Whether entries take effect when they were recorded or when they occurred.",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "until",
-                    models.DateTimeField(
-                        help_text="The end of the period that the backtest covers."
-                    ),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("waiting", "waiting"),
-                            ("running", "under way"),
-                            ("finished", "finished"),
-                            ("cancelled", "cancelled"),
-                            ("failed", "failed"),
-                        ],
-                        default="waiting",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "reason",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="Why the backtest was cancelled or failed.",
-                        max_length=300,
-                    ),
-                ),
+                ("days", models.PositiveIntegerField()),
+                ("most_users", models.PositiveIntegerField()),
+                ("by", models.CharField(default="recorded", max_length=16)),
+                ("until", models.DateTimeField()),
+                ("state", models.CharField(default="waiting", max_length=16)),
+                ("reason", models.CharField(blank=True, default="", max_length=300)),
                 ("cursor", models.CharField(blank=True, default="", max_length=32)),
-                (
-                    "picked",
-                    models.BooleanField(
-                        default=False, help_text="Whether the users to evaluate have been selected."
-                    ),
-                ),
-                (
-                    "looked_at",
-                    models.PositiveIntegerField(
-                        default=0,
-                        help_text="How many users were checked for records with the shape that the constraint requires.",
-                    ),
-                ),
+                ("picked", models.BooleanField(default=False)),
+                ("looked_at", models.PositiveIntegerField(default=0)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("created_by", models.CharField(max_length=200)),
                 ("started_at", models.DateTimeField(null=True)),
@@ -678,33 +249,14 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="ApiKey",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "name",
-                    models.CharField(help_text="The component that uses this key.", max_length=100),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=100)),
                 ("prefix", models.CharField(editable=False, max_length=12, unique=True)),
                 ("digest", models.CharField(editable=False, max_length=64)),
                 (
                     "scopes",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(
-                            choices=[
-                                ("read", "read"),
-                                ("write", "write"),
-                                (
-                                    "manage",
-                                    "manage webhooks and workspace constraints; redact entries; erase users",
-                                ),
-                            ],
-                            max_length=16,
-                        ),
-                        size=None,
+                        base_field=models.CharField(max_length=16), size=None
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -715,7 +267,6 @@ class Migration(migrations.Migration):
                         base_field=models.BigIntegerField(),
                         blank=True,
                         editable=False,
-                        help_text="The users that the key is limited to; empty if it allows all users.",
                         null=True,
                         size=None,
                     ),
@@ -727,7 +278,6 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The key that this key replaces.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="replaced_by",
@@ -744,7 +294,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "API key",
                 "ordering": ["workspace", "name"],
                 "permissions": [("grant_manage", "Can give API keys the scope manage")],
             },
@@ -752,43 +301,13 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="MemoryUser",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("public_id", models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
-                (
-                    "user_id",
-                    models.CharField(
-                        max_length=128,
-                        validators=[
-                            django.core.validators.RegexValidator(
-                                "\\A(?!\\.{1,2}$)[A-Za-z0-9._:@|+-]{1,128}\\Z",
-                                "Use 1 to 128 of the characters A-Z a-z 0-9 . _ : @ | + -, but not . or .. alone",
-                            )
-                        ],
-                    ),
-                ),
-                (
-                    "time_zone",
-                    models.CharField(
-                        default="UTC",
-                        max_length=64,
-                        validators=[memory.models.fields.validate_time_zone],
-                    ),
-                ),
+                ("user_id", models.CharField(max_length=256)),
+                ("time_zone", models.CharField(default="UTC", max_length=64)),
                 ("metadata", models.JSONField(blank=True, default=dict)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
-                (
-                    "erased_at",
-                    models.DateTimeField(
-                        editable=False,
-                        help_text="When the erasure of this user was requested.",
-                        null=True,
-                    ),
-                ),
+                ("erased_at", models.DateTimeField(editable=False, null=True)),
                 ("last_seq", models.BigIntegerField(default=0, editable=False)),
                 (
                     "last_hash",
@@ -797,46 +316,18 @@ class Migration(migrations.Migration):
                         max_length=32,
                     ),
                 ),
-                (
-                    "log_bytes",
-                    models.BigIntegerField(
-                        default=0,
-                        editable=False,
-                        help_text="The size of the user's entries in bytes, not counting redacted entries.",
-                    ),
-                ),
-                (
-                    "redacting_since",
-                    models.DateTimeField(
-                        editable=False,
-                        help_text="When the newest version was withheld because it may contain redacted content.",
-                        null=True,
-                    ),
-                ),
+                ("last_given_time", models.DateTimeField(editable=False, null=True)),
+                ("log_bytes", models.BigIntegerField(default=0, editable=False)),
+                ("redacting_since", models.DateTimeField(editable=False, null=True)),
                 ("alerts_version", models.IntegerField(default=0, editable=False)),
                 ("alerts_instant", models.DateTimeField(editable=False, null=True)),
-                (
-                    "constraints_due_at",
-                    models.DateTimeField(
-                        editable=False,
-                        help_text="When the next scheduled run of the user's constraints is due.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "constraints_changed_at",
-                    models.DateTimeField(
-                        editable=False,
-                        help_text="When the workspace's constraints changed; empty once they have run again for this user.",
-                        null=True,
-                    ),
-                ),
+                ("constraints_due_at", models.DateTimeField(editable=False, null=True)),
+                ("constraints_changed_at", models.DateTimeField(editable=False, null=True)),
                 (
                     "head",
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The newest accepted version of the project.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -848,7 +339,6 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         blank=True,
                         editable=False,
-                        help_text="The user that this user was merged into; writes and queries for this user are rejected.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="+",
@@ -865,7 +355,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "user",
                 "ordering": ["workspace", "user_id"],
                 "permissions": [
                     ("erase_memoryuser", "Can erase users permanently (privacy)"),
@@ -877,35 +366,10 @@ class Migration(migrations.Migration):
             name="LogEntry",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "seq",
-                    models.BigIntegerField(
-                        help_text="The entry's number in the user's log: 1, 2, 3 and so on, without gaps."
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("message", "message"),
-                            ("fact", "fact"),
-                            ("record", "typed record"),
-                            ("correction", "correction"),
-                            ("redaction", "redaction"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "occurred_at",
-                    models.DateTimeField(
-                        help_text="When the content was true, or when it was said."
-                    ),
-                ),
-                (
-                    "recorded_at",
-                    models.DateTimeField(help_text="When the entry was recorded in the log."),
-                ),
+                ("seq", models.BigIntegerField()),
+                ("kind", models.CharField(max_length=16)),
+                ("occurred_at", models.DateTimeField()),
+                ("recorded_at", models.DateTimeField()),
                 (
                     "derived_from",
                     django.contrib.postgres.fields.ArrayField(
@@ -919,12 +383,7 @@ class Migration(migrations.Migration):
                 ("role", models.CharField(max_length=32, null=True)),
                 ("speaker", models.CharField(max_length=200, null=True)),
                 ("agent_id", models.CharField(max_length=200, null=True)),
-                (
-                    "source",
-                    models.CharField(
-                        help_text="The component that wrote the entry.", max_length=200, null=True
-                    ),
-                ),
+                ("source", models.CharField(max_length=200, null=True)),
                 ("idempotency_key", models.CharField(max_length=255, null=True)),
                 ("salt", models.BinaryField(max_length=16, null=True)),
                 ("payload_hash", models.BinaryField(max_length=32)),
@@ -940,69 +399,24 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name_plural": "log entries",
                 "ordering": ["user", "seq"],
             },
         ),
         migrations.CreateModel(
             name="Lane",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "name",
-                    models.CharField(
-                        choices=[("records", "typed records"), ("structure", "language model")],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "due_at",
-                    models.DateTimeField(
-                        help_text="When the work is due; empty when nothing is pending.", null=True
-                    ),
-                ),
-                (
-                    "waiting",
-                    models.PositiveIntegerField(
-                        default=0,
-                        help_text="How many entries have arrived since the last time nothing was pending.",
-                    ),
-                ),
-                (
-                    "waiting_since",
-                    models.DateTimeField(
-                        help_text="When the oldest of the waiting entries arrived.", null=True
-                    ),
-                ),
+                ("name", models.CharField(max_length=16)),
+                ("due_at", models.DateTimeField(null=True)),
+                ("waiting", models.PositiveIntegerField(default=0)),
+                ("waiting_since", models.DateTimeField(null=True)),
                 ("cursor_seq", models.BigIntegerField(default=0)),
                 (
                     "user",
@@ -1017,20 +431,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="IdempotencyKey",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("key", models.CharField(max_length=255)),
-                (
-                    "fingerprint",
-                    models.CharField(
-                        help_text="SHA-256 of the request's method, path and body.", max_length=64
-                    ),
-                ),
-                ("reference", models.JSONField(help_text="What the write created or changed.")),
+                ("fingerprint", models.CharField(max_length=64)),
+                ("reference", models.JSONField()),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "workspace",
@@ -1043,7 +447,6 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The user affected by the write, if any.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="idempotency_keys",
@@ -1058,107 +461,27 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Forecast",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "dead_since",
-                    models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "due_at",
-                    models.DateTimeField(
-                        help_text="When the next forecast is due; empty if no forecast is due.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "basis",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="Hash of the forecast's inputs other than the version.",
-                        max_length=64,
-                    ),
-                ),
+                ("dead_since", models.DateTimeField(null=True)),
+                ("due_at", models.DateTimeField(null=True)),
+                ("basis", models.CharField(blank=True, default="", max_length=64)),
                 ("computed_at", models.DateTimeField(null=True)),
-                (
-                    "start",
-                    models.DateTimeField(help_text="When the forecast begins.", null=True),
-                ),
+                ("start", models.DateTimeField(null=True)),
                 ("horizon_days", models.PositiveIntegerField(default=0)),
-                (
-                    "known_until",
-                    models.DateTimeField(
-                        help_text="The time until which the forecast covers all constraints.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "needs_daily",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Whether the constraints have to run daily, because at least one of them has no forecast.",
-                    ),
-                ),
-                (
-                    "results",
-                    memory.models.fields.ExactJSONField(
-                        default=dict,
-                        help_text="The result for each constraint, kept so that later forecasts can reuse it.",
-                    ),
-                ),
-                (
-                    "timeline",
-                    memory.models.fields.ExactJSONField(
-                        default=list, help_text="Which alerts open, change and resolve, and when."
-                    ),
-                ),
+                ("known_until", models.DateTimeField(null=True)),
+                ("needs_daily", models.BooleanField(default=False)),
+                ("results", memory.models.fields.ExactJSONField(default=dict)),
+                ("timeline", memory.models.fields.ExactJSONField(default=list)),
                 ("next_change", models.DateTimeField(null=True)),
-                (
-                    "wakes_at",
-                    models.DateTimeField(
-                        help_text="When the constraints will run next because of the forecast.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "timings",
-                    models.JSONField(
-                        default=dict,
-                        help_text="How many seconds and calls the forecast took, and how many results were new or reused.",
-                    ),
-                ),
+                ("wakes_at", models.DateTimeField(null=True)),
+                ("timings", models.JSONField(default=dict)),
                 (
                     "checkpoint",
                     models.ForeignKey(
@@ -1181,32 +504,25 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="EntryOutcome",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("seq", models.BigIntegerField()),
-                (
-                    "outcome",
-                    models.CharField(
-                        choices=[
-                            ("covered", "covered"),
-                            ("dismissed", "dismissed"),
-                            ("rejected", "rejected"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
+                ("outcome", models.CharField(max_length=16)),
                 ("reason", models.TextField(blank=True, default="")),
                 (
-                    "decided_at",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        editable=False,
-                        help_text="When the version that settled the entry was made; later if the outcome was only decided after that version already existed.",
+                    "superseded_by",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), null=True, size=None
                     ),
+                ),
+                (
+                    "set_aside",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), default=list, size=None
+                    ),
+                ),
+                (
+                    "decided_at",
+                    models.DateTimeField(default=django.utils.timezone.now, editable=False),
                 ),
                 (
                     "checkpoint",
@@ -1242,12 +558,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Bytecode",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("path", models.CharField(max_length=300)),
                 ("source_hash", models.CharField(max_length=64)),
                 ("image_digest", models.CharField(max_length=80)),
@@ -1261,39 +572,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name_plural": "bytecode",
-            },
         ),
         migrations.CreateModel(
             name="Blob",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "hash",
-                    models.CharField(help_text="SHA-256 of the content in UTF-8.", max_length=64),
-                ),
-                (
-                    "content",
-                    models.TextField(
-                        help_text="The file's content; empty if an entry it is based on was redacted.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "git_id",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="The content's object id in git.",
-                        max_length=40,
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("hash", models.CharField(max_length=64)),
+                ("content", models.TextField(null=True)),
+                ("git_id", models.CharField(max_length=40)),
                 (
                     "user",
                     models.ForeignKey(
@@ -1307,70 +593,16 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="BacktestUser",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("waiting", "waiting"), ("done", "done"), ("failed", "failed")],
-                        default="waiting",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "since",
-                    models.DateTimeField(
-                        help_text="The beginning of the period evaluated for this user.", null=True
-                    ),
-                ),
-                (
-                    "known_until",
-                    models.DateTimeField(
-                        help_text="When the evaluation stopped; empty if it covered the whole period.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "versions",
-                    models.PositiveIntegerField(
-                        default=0,
-                        help_text="How many versions of the user's project fall within the period.",
-                    ),
-                ),
-                (
-                    "looks",
-                    models.PositiveIntegerField(
-                        default=0,
-                        help_text="How many versions in the period the constraint ran on because the data it reads had changed.",
-                    ),
-                ),
-                (
-                    "problems",
-                    memory.models.fields.ExactJSONField(
-                        default=list,
-                        help_text="When the constraint would have failed or been too noisy, and why.",
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("state", models.CharField(default="waiting", max_length=16)),
+                ("since", models.DateTimeField(null=True)),
+                ("known_until", models.DateTimeField(null=True)),
+                ("versions", models.PositiveIntegerField(default=0)),
+                ("looks", models.PositiveIntegerField(default=0)),
+                ("problems", memory.models.fields.ExactJSONField(default=list)),
                 ("problem_count", models.PositiveIntegerField(default=0)),
-                (
-                    "left_out",
-                    models.PositiveIntegerField(
-                        default=0,
-                        help_text="How many findings were not stored because there were too many.",
-                    ),
-                ),
-                (
-                    "error",
-                    models.TextField(
-                        blank=True,
-                        default="",
-                        help_text="Why the constraint could not be evaluated for this user.",
-                    ),
-                ),
+                ("left_out", models.PositiveIntegerField(default=0)),
+                ("error", models.TextField(blank=True, default="")),
                 (
                     "backtest",
                     models.ForeignKey(
@@ -1393,7 +625,6 @@ class Migration(migrations.Migration):
             model_name="backtest",
             name="user",
             field=models.ForeignKey(
-                help_text="The user who owns the constraint; empty for a workspace constraint.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="backtests",
@@ -1404,86 +635,26 @@ class Migration(migrations.Migration):
             name="Alert",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("finding", "finding"),
-                            ("constraint_error", "constraint failed"),
-                            ("constraint_paused", "constraint paused"),
-                        ],
-                        default="finding",
-                        max_length=20,
-                    ),
-                ),
-                (
-                    "constraint",
-                    models.CharField(help_text="Path of the constraint's source.", max_length=300),
-                ),
+                ("kind", models.CharField(default="finding", max_length=20)),
+                ("constraint", models.CharField(max_length=300)),
                 ("fingerprint", models.CharField(max_length=64)),
-                (
-                    "severity",
-                    models.CharField(
-                        choices=[
-                            ("info", "info"),
-                            ("warning", "warning"),
-                            ("critical", "critical"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
+                ("severity", models.CharField(max_length=16)),
                 ("message", models.TextField()),
-                (
-                    "evidence",
-                    models.JSONField(
-                        default=list,
-                        help_text="The records that the alert is based on, each with the log entries behind it.",
-                    ),
-                ),
+                ("evidence", models.JSONField(default=list)),
                 (
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.BigIntegerField(), default=list, size=None
                     ),
                 ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("open", "open"),
-                            ("acknowledged", "acknowledged"),
-                            ("snoozed", "snoozed"),
-                            ("resolved", "resolved"),
-                        ],
-                        default="open",
-                        max_length=16,
-                    ),
-                ),
+                ("state", models.CharField(default="open", max_length=16)),
                 ("opened_at", models.DateTimeField()),
                 ("changed_at", models.DateTimeField()),
                 ("resolved_at", models.DateTimeField(null=True)),
-                (
-                    "snoozed_until",
-                    models.DateTimeField(
-                        help_text="When the snooze ends; empty if the alert is not snoozed, or is snoozed until it changes.",
-                        null=True,
-                    ),
-                ),
+                ("snoozed_until", models.DateTimeField(null=True)),
                 ("holds_back", models.BooleanField(default=False)),
-                (
-                    "open_since",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="When the alert opened or was last reopened.",
-                    ),
-                ),
-                (
-                    "escalate_at",
-                    models.DateTimeField(
-                        help_text="When the alert will be escalated unless somebody acknowledges it before then.",
-                        null=True,
-                    ),
-                ),
+                ("open_since", models.DateTimeField(default=django.utils.timezone.now)),
+                ("escalate_at", models.DateTimeField(null=True)),
                 ("escalated_at", models.DateTimeField(null=True)),
                 (
                     "duplicate_of",
@@ -1523,78 +694,31 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Merge",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("by", models.CharField(max_length=200)),
                 ("created_at", models.DateTimeField()),
-                (
-                    "last_seq",
-                    models.BigIntegerField(
-                        help_text="The number of the last entry in the merged user's log when the merge was requested."
-                    ),
-                ),
-                (
-                    "cursor_seq",
-                    models.BigIntegerField(
-                        default=0, help_text="The number of the last entry that has been processed."
-                    ),
-                ),
-                (
-                    "copied",
-                    models.BigIntegerField(
-                        default=0, help_text="How many entries have been copied."
-                    ),
-                ),
+                ("last_seq", models.BigIntegerField()),
+                ("cursor_seq", models.BigIntegerField(default=0)),
+                ("copied", models.BigIntegerField(default=0)),
                 (
                     "left_behind",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=300),
-                        default=list,
-                        help_text="The merged user's own constraints, which were not copied because they are not in the log.",
-                        size=None,
+                        base_field=models.CharField(max_length=300), default=list, size=None
                     ),
                 ),
                 ("alerts", models.JSONField(default=dict)),
-                (
-                    "due_at",
-                    models.DateTimeField(
-                        help_text="When work on the merge is due; empty once it is complete.",
-                        null=True,
-                    ),
-                ),
+                ("due_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "merged",
                     models.OneToOneField(
-                        help_text="The user who is merged and closed: writes and queries for this user are rejected.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merge",
                         to="memory.memoryuser",
@@ -1603,7 +727,6 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The user who remains after the merge.",
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="merges",
                         to="memory.memoryuser",
@@ -1617,28 +740,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="CopiedEntries",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "from_seq",
-                    models.BigIntegerField(
-                        help_text="The number of the range's first entry in the merged user's log."
-                    ),
-                ),
-                (
-                    "seq",
-                    models.BigIntegerField(
-                        help_text="The number of the first entry's copy in the other user's log."
-                    ),
-                ),
-                (
-                    "number",
-                    models.BigIntegerField(help_text="How many consecutive entries were copied."),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("from_seq", models.BigIntegerField()),
+                ("seq", models.BigIntegerField()),
+                ("number", models.BigIntegerField()),
                 (
                     "merge",
                     models.ForeignKey(
@@ -1648,9 +753,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name_plural": "copied entries",
-            },
         ),
         migrations.CreateModel(
             name="Pause",
@@ -1664,7 +766,6 @@ class Migration(migrations.Migration):
                 (
                     "user",
                     models.ForeignKey(
-                        help_text="The paused user; empty if the pause applies to all users in the workspace.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="pauses",
@@ -1688,19 +789,8 @@ class Migration(migrations.Migration):
             name="PausedConstraint",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "constraint",
-                    models.CharField(help_text="Path of the constraint's source.", max_length=300),
-                ),
-                (
-                    "source_hash",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="Hash of the paused source; the constraint is resumed when its source changes.",
-                        max_length=64,
-                    ),
-                ),
+                ("constraint", models.CharField(max_length=300)),
+                ("source_hash", models.CharField(blank=True, default="", max_length=64)),
                 ("reason", models.TextField()),
                 ("paused_at", models.DateTimeField()),
                 ("paused_by", models.CharField(max_length=200)),
@@ -1723,18 +813,14 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="RecordLocation",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("domain", models.CharField(max_length=100)),
                 ("collection", models.CharField(max_length=100)),
                 ("key", models.CharField(max_length=200)),
                 ("path", models.CharField(max_length=300)),
                 ("added_version", models.IntegerField()),
                 ("retired_version", models.IntegerField(null=True)),
+                ("ended_by", models.BigIntegerField(null=True)),
                 (
                     "user",
                     models.ForeignKey(
@@ -1748,103 +834,37 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Redaction",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "seq",
-                    models.BigIntegerField(
-                        help_text="The number of the log entry that records the redaction."
-                    ),
-                ),
+                ("seq", models.BigIntegerField()),
                 (
                     "asked",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        help_text="The numbers of the entries whose redaction was requested.",
-                        size=None,
+                        base_field=models.BigIntegerField(), size=None
                     ),
                 ),
                 (
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        help_text="The numbers of the requested entries and of all entries derived from them.",
-                        size=None,
+                        base_field=models.BigIntegerField(), size=None
                     ),
                 ),
                 ("by", models.CharField(max_length=200)),
                 ("reason", models.TextField(blank=True, default="")),
                 ("created_at", models.DateTimeField()),
-                (
-                    "due_at",
-                    models.DateTimeField(
-                        help_text="When work on the redaction is due; empty once it is complete.",
-                        null=True,
-                    ),
-                ),
+                ("due_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
-                (
-                    "version",
-                    models.IntegerField(
-                        help_text="The version created without the redacted entries; empty if nothing in the project came from them.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "records",
-                    models.PositiveIntegerField(
-                        default=0, help_text="How many records were removed from the project."
-                    ),
-                ),
-                (
-                    "constraints",
-                    models.PositiveIntegerField(
-                        default=0, help_text="How many constraints were removed from the project."
-                    ),
-                ),
-                (
-                    "reopened",
-                    models.PositiveIntegerField(
-                        default=0,
-                        help_text="How many other entries the removed records and constraints were also based on; these entries are pending again.",
-                    ),
-                ),
-                (
-                    "problem",
-                    models.TextField(
-                        blank=True,
-                        default="",
-                        help_text="The gate's objections to the project without the redacted entries.",
-                    ),
-                ),
+                ("version", models.IntegerField(null=True)),
+                ("records", models.PositiveIntegerField(default=0)),
+                ("constraints", models.PositiveIntegerField(default=0)),
+                ("reopened", models.PositiveIntegerField(default=0)),
+                ("problem", models.TextField(blank=True, default="")),
                 (
                     "user",
                     models.ForeignKey(
@@ -1861,143 +881,36 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Run",
             fields=[
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "dead_since",
-                    models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
-                        null=True,
-                    ),
-                ),
+                ("dead_since", models.DateTimeField(null=True)),
                 ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("constraints", "constraints"),
-                            ("constraint", "trial of one constraint"),
-                            ("query", "query"),
-                            ("ask", "question"),
-                            ("follow_up", "follow-up question"),
-                            ("proposal", "proposal"),
-                            ("import", "import"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "trigger",
-                    models.CharField(
-                        choices=[
-                            ("api", "API request"),
-                            ("checkpoint", "new checkpoint"),
-                            ("daily", "daily"),
-                            ("instant", "every few minutes"),
-                            ("forecast", "forecast"),
-                            ("workspace", "workspace constraints changed"),
-                            ("command", "command line"),
-                            ("model", "language model"),
-                            ("resumed", "constraint resumed"),
-                            ("staff", "staff"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "asked_by",
-                    models.CharField(
-                        blank=True,
-                        db_default="",
-                        default="",
-                        help_text="The staff member who requested the run, if any.",
-                        max_length=200,
-                    ),
-                ),
-                ("instant", models.DateTimeField(help_text="The evaluation time of the run.")),
+                ("kind", models.CharField(max_length=16)),
+                ("trigger", models.CharField(max_length=16)),
+                ("asked_by", models.CharField(blank=True, default="", max_length=200)),
+                ("instant", models.DateTimeField()),
                 ("input", memory.models.fields.ExactJSONField(default=dict)),
-                (
-                    "answer_key",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="The key under which the query's answer is cached: see `memory.recall.answer_cache`.",
-                        max_length=64,
-                    ),
-                ),
-                (
-                    "status",
-                    models.CharField(
-                        choices=[("queued", "queued"), ("running", "running"), ("done", "done")],
-                        default="queued",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "outcome",
-                    models.CharField(
-                        blank=True,
-                        choices=[
-                            ("ok", "ok"),
-                            ("rejected", "rejected by the gate"),
-                            ("superseded", "superseded by a newer version"),
-                            ("cancelled", "cancelled"),
-                            ("user_error", "error in the user's code"),
-                            ("timeout", "time limit"),
-                            ("out_of_memory", "memory limit"),
-                            ("output_limit", "output limit"),
-                            ("result_limit", "result limit"),
-                            ("alert_limit", "too many alerts at once"),
-                            ("killed", "killed"),
-                            ("input_limit", "project too large"),
-                            ("protocol_error", "invalid response from the sandbox"),
-                            ("model_error", "language model found no answer"),
-                            ("abandoned", "failed permanently after repeated server errors"),
-                        ],
-                        default="",
-                        max_length=16,
-                    ),
-                ),
+                ("answer_key", models.CharField(blank=True, default="", max_length=64)),
+                ("status", models.CharField(default="queued", max_length=16)),
+                ("outcome", models.CharField(blank=True, default="", max_length=16)),
                 ("output", memory.models.fields.ExactJSONField(null=True)),
                 ("error", models.JSONField(null=True)),
                 ("stdout", models.TextField(blank=True, default="")),
                 ("runner", models.CharField(blank=True, default="", max_length=32)),
+                ("host", models.CharField(blank=True, default="", max_length=100)),
+                ("timings", models.JSONField(default=dict)),
+                ("memory_bytes", models.BigIntegerField(null=True)),
                 (
-                    "host",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="The worker that executed the run.",
-                        max_length=100,
+                    "test_gaps",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), default=list, size=None
                     ),
                 ),
-                (
-                    "timings",
-                    models.JSONField(default=dict, help_text="How many seconds each stage took."),
-                ),
-                ("memory_bytes", models.BigIntegerField(null=True)),
                 ("queued_at", models.DateTimeField(auto_now_add=True)),
                 ("started_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
@@ -2027,150 +940,33 @@ class Migration(migrations.Migration):
             name="LlmCall",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
-                (
-                    "purpose",
-                    models.CharField(
-                        choices=[
-                            ("memorize", "memorize: messages to facts"),
-                            ("structure", "structure: facts to records"),
-                            ("query", "answer a question"),
-                            ("check", "test the settings"),
-                            ("embed", "embed texts for search"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "work",
-                    models.UUIDField(
-                        help_text="The id of the task that the call was made for; all of its calls share this id."
-                    ),
-                ),
-                (
-                    "turn",
-                    models.IntegerField(help_text="The request's number within the task."),
-                ),
-                (
-                    "attempt",
-                    models.IntegerField(help_text="The attempt's number for this request."),
-                ),
-                (
-                    "accepted",
-                    models.BooleanField(
-                        help_text="Whether the gate accepted the session's proposals; empty if the session was not judged, or was interrupted.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "refusals",
-                    models.IntegerField(
-                        help_text="How many of the session's proposals the gate refused.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "model",
-                    models.CharField(
-                        help_text="The provider and model that were requested.", max_length=220
-                    ),
-                ),
-                (
-                    "answered_by",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        help_text="The name of the model that answered, as reported by the provider.",
-                        max_length=200,
-                    ),
-                ),
-                (
-                    "prompt_hash",
-                    models.CharField(
-                        help_text="SHA-256 of the messages and tools that were sent.", max_length=64
-                    ),
-                ),
-                (
-                    "outcome",
-                    models.CharField(
-                        choices=[
-                            ("started", "under way"),
-                            ("ok", "answered"),
-                            (
-                                "invalid_call",
-                                "answered with a tool call that cannot be carried out",
-                            ),
-                            ("truncated", "answer cut off at the token limit"),
-                            ("empty", "empty answer"),
-                            ("refused", "refused by the model or its filter"),
-                            ("rate_limited", "provider's rate limit reached"),
-                            ("unavailable", "provider failed or overloaded"),
-                            ("timeout", "no response in time"),
-                            ("connection_lost", "no connection, or connection lost"),
-                            ("invalid_answer", "unreadable answer"),
-                            ("wrong_key", "API key rejected"),
-                            ("no_credit", "provider's credit or quota exhausted"),
-                            ("unknown_model", "model or address unknown to the provider"),
-                            ("too_long", "prompt longer than the model's context"),
-                            ("rejected", "request rejected by the provider"),
-                            ("interrupted", "interrupted: the worker exited"),
-                        ],
-                        default="started",
-                        max_length=16,
-                    ),
-                ),
+                ("purpose", models.CharField(max_length=16)),
+                ("work", models.UUIDField()),
+                ("turn", models.IntegerField()),
+                ("attempt", models.IntegerField()),
+                ("accepted", models.BooleanField(null=True)),
+                ("refusals", models.IntegerField(null=True)),
+                ("model", models.CharField(max_length=220)),
+                ("answered_by", models.CharField(blank=True, default="", max_length=200)),
+                ("prompt_hash", models.CharField(max_length=64)),
+                ("outcome", models.CharField(default="started", max_length=16)),
                 ("error", models.TextField(blank=True, default="")),
                 ("input_tokens", models.BigIntegerField(null=True)),
                 ("output_tokens", models.BigIntegerField(null=True)),
-                (
-                    "cache_read_tokens",
-                    models.BigIntegerField(
-                        help_text="How many of the input tokens the provider read from its cache.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "cache_write_tokens",
-                    models.BigIntegerField(
-                        help_text="How many of the input tokens the provider wrote to its cache.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "cost",
-                    models.DecimalField(
-                        decimal_places=8,
-                        help_text="The cost of the call; empty if the price or the number of tokens is unknown.",
-                        max_digits=20,
-                        null=True,
-                    ),
-                ),
-                (
-                    "reserved_tokens",
-                    models.BigIntegerField(
-                        help_text="The maximum number of tokens that the call may use."
-                    ),
-                ),
+                ("cache_read_tokens", models.BigIntegerField(null=True)),
+                ("cache_write_tokens", models.BigIntegerField(null=True)),
+                ("cost", models.DecimalField(decimal_places=8, max_digits=20, null=True)),
+                ("reserved_tokens", models.BigIntegerField()),
                 ("reserved_cost", models.DecimalField(decimal_places=8, max_digits=20, null=True)),
                 ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
-                (
-                    "expires_at",
-                    models.DateTimeField(
-                        help_text="A call still unfinished at this time counts as interrupted, because its worker must have exited."
-                    ),
-                ),
+                ("expires_at", models.DateTimeField()),
                 ("finished_at", models.DateTimeField(null=True)),
-                (
-                    "seconds",
-                    models.FloatField(
-                        help_text="Seconds from the request to the response.", null=True
-                    ),
-                ),
+                ("seconds", models.FloatField(null=True)),
                 ("prompt", models.BinaryField(null=True)),
                 ("answer", models.BinaryField(null=True)),
                 (
                     "checkpoint",
                     models.ForeignKey(
-                        help_text="The version of the project that resulted from the call.",
                         null=True,
                         on_delete=django.db.models.deletion.SET_NULL,
                         related_name="llm_calls",
@@ -2214,7 +1010,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "model call",
                 "ordering": ["-started_at"],
                 "permissions": [
                     ("view_llmcall_content", "Can read prompts and answers of model calls")
@@ -2224,59 +1019,17 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="AlertEvent",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "seq",
-                    models.BigIntegerField(
-                        help_text="The event's number in the workspace: 1, 2, 3 and so on, without gaps."
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("seq", models.BigIntegerField()),
                 (
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        db_default=models.Value(
-                            [],
-                            django.contrib.postgres.fields.ArrayField(
-                                base_field=models.BigIntegerField(), size=None
-                            ),
-                        ),
-                        default=list,
-                        help_text="The numbers of the log entries that were rejected together.",
-                        size=None,
+                        base_field=models.BigIntegerField(), default=list, size=None
                     ),
                 ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("opened", "opened"),
-                            ("changed", "changed"),
-                            ("acknowledged", "acknowledged"),
-                            ("snoozed", "snoozed"),
-                            ("reopened", "reopened"),
-                            ("escalated", "escalated"),
-                            ("resolved", "resolved"),
-                            ("feedback", "feedback"),
-                            ("erased", "erased"),
-                            ("rejected", "entries rejected"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
+                ("kind", models.CharField(max_length=16)),
                 ("at", models.DateTimeField()),
-                (
-                    "actor",
-                    models.CharField(
-                        help_text="Who caused the event: a constraint run, an API key or a person.",
-                        max_length=200,
-                    ),
-                ),
+                ("actor", models.CharField(max_length=200)),
                 ("detail", models.JSONField(default=dict)),
                 (
                     "alert",
@@ -2332,43 +1085,15 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="SearchIndex",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "due_at",
-                    models.DateTimeField(
-                        help_text="When indexing is due; empty if there is nothing to index.",
-                        null=True,
-                    ),
-                ),
+                ("due_at", models.DateTimeField(null=True)),
                 (
                     "user",
                     models.OneToOneField(
@@ -2378,37 +1103,16 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name_plural": "search indexes",
-            },
         ),
         migrations.CreateModel(
             name="SearchSegment",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("first_seq", models.BigIntegerField()),
                 ("last_seq", models.BigIntegerField()),
-                (
-                    "version",
-                    models.PositiveSmallIntegerField(
-                        help_text="The version of the segment's format."
-                    ),
-                ),
-                (
-                    "blocks",
-                    models.PositiveIntegerField(
-                        help_text="The number of blocks that contain the segment's postings."
-                    ),
-                ),
-                (
-                    "postings",
-                    models.PositiveIntegerField(help_text="The number of postings in the segment."),
-                ),
+                ("version", models.PositiveSmallIntegerField()),
+                ("blocks", models.PositiveIntegerField()),
+                ("postings", models.PositiveIntegerField()),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "user",
@@ -2426,12 +1130,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="SearchBlock",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("number", models.PositiveIntegerField()),
                 ("data", models.BinaryField()),
                 (
@@ -2447,19 +1146,8 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="StaffAccess",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "all_workspaces",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Includes workspaces that are created later. Superusers always see all workspaces.",
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("all_workspaces", models.BooleanField(default=False)),
                 (
                     "user",
                     models.OneToOneField(
@@ -2470,17 +1158,10 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "workspaces",
-                    models.ManyToManyField(
-                        blank=True,
-                        help_text="The workspaces the account can see, unless it can see all of them. If none are selected, the account cannot see any user's data.",
-                        related_name="staff",
-                        to="memory.workspace",
-                    ),
+                    models.ManyToManyField(blank=True, related_name="staff", to="memory.workspace"),
                 ),
             ],
             options={
-                "verbose_name": "access to workspaces",
-                "verbose_name_plural": "access to workspaces",
                 "ordering": ["user"],
                 "permissions": [
                     ("view_content", "Can see what people said and what was derived from it")
@@ -2490,48 +1171,16 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="StaffAudit",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ("staff_id", models.BigIntegerField(verbose_name="account id")),
-                ("staff_name", models.CharField(max_length=150, verbose_name="staff")),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("login", "logged in"),
-                            ("logout", "logged out"),
-                            ("view", "viewed"),
-                            ("act", "acted on"),
-                            ("add", "added"),
-                            ("change", "changed"),
-                            ("download", "downloaded"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                ("what", models.CharField(blank=True, max_length=100, verbose_name="action")),
-                ("model", models.CharField(blank=True, max_length=100, verbose_name="kind of row")),
-                (
-                    "row",
-                    models.CharField(
-                        blank=True,
-                        help_text="The row's key, if the action concerned one row.",
-                        max_length=100,
-                    ),
-                ),
-                ("number", models.BigIntegerField(default=1, verbose_name="rows")),
-                (
-                    "person",
-                    models.UUIDField(
-                        help_text="The user's public id, if the action concerned one user.",
-                        null=True,
-                    ),
-                ),
+                ("staff_id", models.BigIntegerField()),
+                ("staff_name", models.CharField(max_length=150)),
+                ("kind", models.CharField(max_length=16)),
+                ("what", models.CharField(blank=True, max_length=100)),
+                ("model", models.CharField(blank=True, max_length=100)),
+                ("row", models.CharField(blank=True, max_length=100)),
+                ("number", models.BigIntegerField(default=1)),
+                ("person", models.UUIDField(null=True)),
                 ("request_id", models.CharField(blank=True, max_length=100)),
                 (
                     "workspace",
@@ -2544,97 +1193,27 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "audit entry",
-                "verbose_name_plural": "audit entries",
                 "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
             name="StaffSubscription",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
                 ("enabled", models.BooleanField(default=True)),
-                (
-                    "least_severity",
-                    models.CharField(
-                        choices=[
-                            ("info", "info"),
-                            ("warning", "warning"),
-                            ("critical", "critical"),
-                        ],
-                        default="warning",
-                        help_text="Less severe alerts are left out unless they are escalated.",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "mode",
-                    models.CharField(
-                        choices=[("at_once", "immediately"), ("daily", "daily digest")],
-                        default="at_once",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "hour",
-                    models.PositiveSmallIntegerField(
-                        default=7,
-                        help_text="The hour when the daily digest is sent.",
-                        validators=[django.core.validators.MaxValueValidator(23)],
-                    ),
-                ),
-                (
-                    "time_zone",
-                    models.CharField(
-                        default="UTC",
-                        max_length=64,
-                        validators=[memory.models.fields.validate_time_zone],
-                    ),
-                ),
-                (
-                    "escalations",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Send escalated alerts by e-mail immediately, regardless of the mode.",
-                    ),
-                ),
-                (
-                    "operations",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Send alarms about the server itself by e-mail immediately.",
-                        verbose_name="alarms",
-                    ),
-                ),
+                ("least_severity", models.CharField(default="warning", max_length=16)),
+                ("mode", models.CharField(default="at_once", max_length=16)),
+                ("hour", models.PositiveSmallIntegerField(default=7)),
+                ("time_zone", models.CharField(default="UTC", max_length=64)),
+                ("escalations", models.BooleanField(default=False)),
+                ("operations", models.BooleanField(default=False)),
                 ("digest_due_at", models.DateTimeField(editable=False, null=True)),
                 ("sent_at", models.DateTimeField(editable=False, null=True)),
                 (
@@ -2649,7 +1228,6 @@ class Migration(migrations.Migration):
                     "workspace",
                     models.ForeignKey(
                         blank=True,
-                        help_text="The workspace whose alerts are sent; leave empty for all workspaces.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="staff_subscriptions",
@@ -2658,19 +1236,13 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "e-mail subscription",
                 "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
             name="MailCursor",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
                 ("seq", models.BigIntegerField(default=0)),
                 ("escalations_seq", models.BigIntegerField(default=0)),
                 (
@@ -2691,36 +1263,18 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "e-mail cursor",
                 "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
             name="UserErasure",
             fields=[
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "id",
@@ -2731,27 +1285,13 @@ class Migration(migrations.Migration):
                 ("by", models.CharField(max_length=200)),
                 ("reason", models.TextField()),
                 ("created_at", models.DateTimeField()),
-                (
-                    "due_at",
-                    models.DateTimeField(
-                        help_text="When work on the erasure is due; empty once it is complete.",
-                        null=True,
-                    ),
-                ),
+                ("due_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
-                (
-                    "counts",
-                    models.JSONField(
-                        default=dict, help_text="How many rows of each kind were deleted."
-                    ),
-                ),
+                ("counts", models.JSONField(default=dict)),
                 (
                     "hosts",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=100),
-                        default=list,
-                        help_text="Sandbox hosts that have not yet confirmed that they hold none of the user's data.",
-                        size=None,
+                        base_field=models.CharField(max_length=100), default=list, size=None
                     ),
                 ),
                 (
@@ -2764,7 +1304,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "erasure",
                 "ordering": ["-created_at"],
             },
         ),
@@ -2777,30 +1316,14 @@ class Migration(migrations.Migration):
                         default=uuid.uuid4, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                (
-                    "url",
-                    models.CharField(
-                        help_text="Must use https and a public address. Redirects are not followed, so give the final URL.",
-                        max_length=2000,
-                        verbose_name="URL",
-                    ),
-                ),
-                (
-                    "description",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        max_length=200,
-                        validators=[memory.models.webhooks.validate_printable],
-                    ),
-                ),
+                ("url", models.CharField(max_length=2000)),
+                ("description", models.CharField(blank=True, default="", max_length=200)),
                 (
                     "event_types",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=16),
                         blank=True,
                         default=list,
-                        help_text="The types of events that the endpoint receives; all types if none is selected.",
                         size=None,
                     ),
                 ),
@@ -2809,22 +1332,10 @@ class Migration(migrations.Migration):
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=20),
                         default=memory.models.webhooks.findings,
-                        help_text="The kinds of alerts that the endpoint receives. Findings are meant for your users; failed and paused constraints are meant for the constraints' maintainers.",
                         size=None,
                     ),
                 ),
-                (
-                    "least_severity",
-                    models.CharField(
-                        choices=[
-                            ("info", "info"),
-                            ("warning", "warning"),
-                            ("critical", "critical"),
-                        ],
-                        default="info",
-                        max_length=16,
-                    ),
-                ),
+                ("least_severity", models.CharField(default="info", max_length=16)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("enabled", models.BooleanField(default=True)),
                 ("disabled_at", models.DateTimeField(editable=False, null=True)),
@@ -2835,39 +1346,11 @@ class Migration(migrations.Migration):
                 ("secret", models.BinaryField()),
                 ("previous_secret", models.BinaryField(null=True)),
                 ("previous_secret_until", models.DateTimeField(editable=False, null=True)),
-                (
-                    "failing_since",
-                    models.DateTimeField(
-                        editable=False,
-                        help_text="When the current streak of failures began; empty if the last call succeeded.",
-                        null=True,
-                    ),
-                ),
-                (
-                    "failures",
-                    models.IntegerField(
-                        default=0,
-                        editable=False,
-                        help_text="How many calls to the endpoint have failed since the last success.",
-                    ),
-                ),
-                (
-                    "not_before",
-                    models.DateTimeField(
-                        editable=False,
-                        help_text="The endpoint is not called before this time.",
-                        null=True,
-                    ),
-                ),
+                ("failing_since", models.DateTimeField(editable=False, null=True)),
+                ("failures", models.IntegerField(default=0, editable=False)),
+                ("not_before", models.DateTimeField(editable=False, null=True)),
                 ("minute_began_at", models.DateTimeField(editable=False, null=True)),
-                (
-                    "minute_calls",
-                    models.IntegerField(
-                        default=0,
-                        editable=False,
-                        help_text="How many calls have been made since the current minute began.",
-                    ),
-                ),
+                ("minute_calls", models.IntegerField(default=0, editable=False)),
                 (
                     "workspace",
                     models.ForeignKey(
@@ -2878,80 +1361,32 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "webhook endpoint",
                 "ordering": ["workspace", "created_at"],
             },
         ),
         migrations.CreateModel(
             name="Delivery",
             fields=[
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
-                (
-                    "dead_since",
-                    models.DateTimeField(
-                        help_text="When the work failed permanently; empty if it has not failed, or if staff have retried or dismissed it.",
-                        null=True,
-                    ),
-                ),
+                ("dead_since", models.DateTimeField(null=True)),
                 (
                     "id",
                     models.UUIDField(
                         default=uuid.uuid4, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                (
-                    "seq",
-                    models.BigIntegerField(help_text="The event's number in the feed.", null=True),
-                ),
+                ("seq", models.BigIntegerField(null=True)),
                 ("type", models.CharField(max_length=32)),
-                (
-                    "payload",
-                    models.TextField(
-                        help_text="The body of the request, exactly as it is signed and sent."
-                    ),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("pending", "pending"),
-                            ("delivered", "delivered"),
-                            ("given_up", "failed permanently"),
-                        ],
-                        default="pending",
-                        max_length=16,
-                    ),
-                ),
+                ("payload", models.TextField()),
+                ("state", models.CharField(default="pending", max_length=16)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                (
-                    "settled_at",
-                    models.DateTimeField(
-                        help_text="When the message was delivered or failed permanently.", null=True
-                    ),
-                ),
+                ("settled_at", models.DateTimeField(null=True)),
                 (
                     "alert",
                     models.ForeignKey(
@@ -2980,7 +1415,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name_plural": "deliveries",
                 "ordering": ["-created_at", "-seq"],
             },
         ),
@@ -2993,39 +1427,16 @@ class Migration(migrations.Migration):
                         default=uuid.uuid4, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                (
-                    "name",
-                    models.CharField(
-                        help_text="A valid Python name, such as drug_allergy.", max_length=100
-                    ),
-                ),
+                ("name", models.CharField(max_length=100)),
                 ("description", models.CharField(blank=True, default="", max_length=1000)),
-                (
-                    "percentage",
-                    models.PositiveSmallIntegerField(
-                        default=0,
-                        help_text="Rollout percentage: the percentage of users with the constraint enabled. Raising it only adds users.",
-                    ),
-                ),
-                (
-                    "enabled",
-                    models.BooleanField(
-                        default=True,
-                        help_text="If this is not set, the constraint does not run for any user.",
-                    ),
-                ),
+                ("percentage", models.PositiveSmallIntegerField(default=0)),
+                ("enabled", models.BooleanField(default=True)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("created_by", models.CharField(editable=False, max_length=200)),
                 ("changed_at", models.DateTimeField(editable=False, null=True)),
                 (
                     "changed_by",
-                    models.CharField(
-                        blank=True,
-                        default="",
-                        editable=False,
-                        help_text="Who last changed the constraint.",
-                        max_length=200,
-                    ),
+                    models.CharField(blank=True, default="", editable=False, max_length=200),
                 ),
                 (
                     "workspace",
@@ -3046,29 +1457,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="WorkspaceConstraintVersion",
             fields=[
-                (
-                    "run_after",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now,
-                        help_text="The work is not attempted again before this time.",
-                    ),
-                ),
-                (
-                    "hinted_at",
-                    models.DateTimeField(
-                        help_text="When workers were last notified of the work.", null=True
-                    ),
-                ),
+                ("run_after", models.DateTimeField(default=django.utils.timezone.now)),
+                ("hinted_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(blank=True, default="", max_length=100)),
                 ("lease_expires_at", models.DateTimeField(null=True)),
                 ("token", models.BigIntegerField(default=0)),
-                (
-                    "attempts",
-                    models.IntegerField(
-                        default=0,
-                        help_text="How many times the work has been attempted since it last succeeded.",
-                    ),
-                ),
+                ("attempts", models.IntegerField(default=0)),
                 ("last_error", models.TextField(blank=True, default="")),
                 (
                     "id",
@@ -3080,25 +1474,8 @@ class Migration(migrations.Migration):
                 ("source", models.TextField()),
                 ("source_hash", models.CharField(max_length=64)),
                 ("tests", models.TextField()),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("checking", "being checked"),
-                            ("refused", "refused"),
-                            ("passed", "passed, not approved"),
-                            ("approved", "approved"),
-                        ],
-                        default="checking",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "verdict",
-                    models.JSONField(
-                        help_text="The checks that were run, each with its findings.", null=True
-                    ),
-                ),
+                ("state", models.CharField(default="checking", max_length=16)),
+                ("verdict", models.JSONField(null=True)),
                 ("bytecode", models.TextField(blank=True, default="")),
                 ("image_digest", models.CharField(blank=True, default="", max_length=100)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -3125,7 +1502,6 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(
                 blank=True,
                 editable=False,
-                help_text="The approved version that is live.",
                 null=True,
                 on_delete=django.db.models.deletion.PROTECT,
                 related_name="+",
@@ -3136,7 +1512,6 @@ class Migration(migrations.Migration):
             model_name="backtest",
             name="version",
             field=models.ForeignKey(
-                help_text="The version of the workspace constraint; empty for a user's own constraint.",
                 null=True,
                 on_delete=django.db.models.deletion.CASCADE,
                 related_name="backtests",
@@ -3146,32 +1521,11 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="AlertFeedback",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "judge",
-                    models.CharField(
-                        choices=[("product", "product"), ("staff", "staff")], max_length=16
-                    ),
-                ),
-                (
-                    "verdict",
-                    models.CharField(
-                        choices=[("useful", "useful"), ("wrong", "wrong")], max_length=16
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("judge", models.CharField(max_length=16)),
+                ("verdict", models.CharField(max_length=16)),
                 ("note", models.TextField(blank=True, default="")),
-                (
-                    "actor",
-                    models.CharField(
-                        help_text="The API key or the person that gave the feedback.",
-                        max_length=200,
-                    ),
-                ),
+                ("actor", models.CharField(max_length=200)),
                 ("at", models.DateTimeField()),
                 (
                     "alert",
@@ -3183,7 +1537,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name_plural": "feedback",
                 "ordering": ["alert", "judge"],
                 "constraints": [
                     models.UniqueConstraint(fields=("alert", "judge"), name="one_verdict_per_judge")
@@ -3193,42 +1546,11 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="BacktestFinding",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "fingerprint",
-                    models.CharField(
-                        help_text="Computed the same way as an alert's fingerprint.",
-                        max_length=64,
-                    ),
-                ),
-                (
-                    "severity",
-                    models.CharField(
-                        choices=[
-                            ("info", "info"),
-                            ("warning", "warning"),
-                            ("critical", "critical"),
-                        ],
-                        help_text="The highest severity that the alert would have reached.",
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "message",
-                    models.TextField(help_text="The message the alert would have opened with."),
-                ),
-                (
-                    "evidence",
-                    models.JSONField(
-                        default=list,
-                        help_text="The evidence the alert would have opened with.",
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("fingerprint", models.CharField(max_length=64)),
+                ("severity", models.CharField(max_length=16)),
+                ("message", models.TextField()),
+                ("evidence", models.JSONField(default=list)),
                 (
                     "entries",
                     django.contrib.postgres.fields.ArrayField(
@@ -3236,32 +1558,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("opened_at", models.DateTimeField()),
-                (
-                    "day",
-                    models.DateField(
-                        help_text="The day the alert would have opened, in the user's time zone."
-                    ),
-                ),
-                (
-                    "version",
-                    models.IntegerField(
-                        help_text="The version of the user's project that would have caused the alert to open."
-                    ),
-                ),
-                (
-                    "changes",
-                    memory.models.fields.ExactJSONField(
-                        default=list,
-                        help_text="When the severity or the evidence changed, and in which version of the project.",
-                    ),
-                ),
-                (
-                    "resolved_at",
-                    models.DateTimeField(
-                        help_text="When the alert would have been resolved; empty if it would still be open at the end.",
-                        null=True,
-                    ),
-                ),
+                ("day", models.DateField()),
+                ("version", models.IntegerField()),
+                ("changes", memory.models.fields.ExactJSONField(default=list)),
+                ("resolved_at", models.DateTimeField(null=True)),
                 ("resolved_version", models.IntegerField(null=True)),
                 (
                     "result",
@@ -3281,40 +1581,13 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="DeliveryAttempt",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("at", models.DateTimeField(help_text="When the call began.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("at", models.DateTimeField()),
                 ("seconds", models.FloatField()),
-                (
-                    "address",
-                    models.GenericIPAddressField(
-                        help_text="The IP address that was called.", null=True
-                    ),
-                ),
-                (
-                    "status",
-                    models.PositiveIntegerField(
-                        help_text="The HTTP status; empty if there was no response.", null=True
-                    ),
-                ),
-                (
-                    "error",
-                    models.TextField(
-                        blank=True,
-                        default="",
-                        help_text="Why the attempt failed; empty if the message was delivered.",
-                    ),
-                ),
-                (
-                    "answer",
-                    models.TextField(
-                        blank=True, default="", help_text="The beginning of the response."
-                    ),
-                ),
+                ("address", models.GenericIPAddressField(null=True)),
+                ("status", models.PositiveIntegerField(null=True)),
+                ("error", models.TextField(blank=True, default="")),
+                ("answer", models.TextField(blank=True, default="")),
                 (
                     "delivery",
                     models.ForeignKey(
@@ -3325,7 +1598,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "delivery attempt",
                 "ordering": ["delivery", "at"],
                 "indexes": [models.Index(fields=["-at"], name="delivery_attempt_age")],
             },
@@ -3333,67 +1605,17 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="LlmSpending",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("day", models.DateField(help_text="The day the calls began, in UTC.")),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False)),
+                ("day", models.DateField()),
                 ("model", models.CharField(max_length=220)),
-                (
-                    "purpose",
-                    models.CharField(
-                        choices=[
-                            ("memorize", "memorize: messages to facts"),
-                            ("structure", "structure: facts to records"),
-                            ("query", "answer a question"),
-                            ("check", "test the settings"),
-                            ("embed", "embed texts for search"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
-                (
-                    "outcome",
-                    models.CharField(
-                        choices=[
-                            ("started", "under way"),
-                            ("ok", "answered"),
-                            (
-                                "invalid_call",
-                                "answered with a tool call that cannot be carried out",
-                            ),
-                            ("truncated", "answer cut off at the token limit"),
-                            ("empty", "empty answer"),
-                            ("refused", "refused by the model or its filter"),
-                            ("rate_limited", "provider's rate limit reached"),
-                            ("unavailable", "provider failed or overloaded"),
-                            ("timeout", "no response in time"),
-                            ("connection_lost", "no connection, or connection lost"),
-                            ("invalid_answer", "unreadable answer"),
-                            ("wrong_key", "API key rejected"),
-                            ("no_credit", "provider's credit or quota exhausted"),
-                            ("unknown_model", "model or address unknown to the provider"),
-                            ("too_long", "prompt longer than the model's context"),
-                            ("rejected", "request rejected by the provider"),
-                            ("interrupted", "interrupted: the worker exited"),
-                        ],
-                        max_length=16,
-                    ),
-                ),
+                ("purpose", models.CharField(max_length=16)),
+                ("outcome", models.CharField(max_length=16)),
                 ("calls", models.BigIntegerField(default=0)),
                 ("seconds", models.FloatField(default=0)),
                 ("input_tokens", models.BigIntegerField(default=0)),
                 ("output_tokens", models.BigIntegerField(default=0)),
                 ("cost", models.DecimalField(decimal_places=8, default=0, max_digits=20)),
-                (
-                    "presumed_tokens",
-                    models.BigIntegerField(
-                        default=0,
-                        help_text="Tokens presumed to have been used by calls without a usage report from the provider, such as calls that timed out.",
-                    ),
-                ),
+                ("presumed_tokens", models.BigIntegerField(default=0)),
                 ("presumed_cost", models.DecimalField(decimal_places=8, default=0, max_digits=20)),
                 (
                     "workspace",
@@ -3405,8 +1627,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "model spending",
-                "verbose_name_plural": "model spending",
                 "ordering": ["-day", "workspace", "model"],
                 "indexes": [
                     models.Index(fields=["-day", "workspace", "model"], name="llm_spending_days")
@@ -3444,7 +1664,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="memoryuser",
             constraint=models.UniqueConstraint(
-                fields=("workspace", "user_id"), name="user_id_in_workspace"
+                condition=models.Q(("erased_at", None)),
+                fields=("workspace", "user_id"),
+                name="user_id_of_remembered",
             ),
         ),
         migrations.AddIndex(
@@ -3786,12 +2008,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="alert",
             index=models.Index(
-                fields=["opened_at"], include=("severity", "user"), name="alert_opened"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
                 memory.models.alerts.Place("state", among="open,acknowledged,snoozed,resolved"),
                 memory.models.alerts.Place("severity", among="critical,warning,info"),
                 models.OrderBy(models.F("opened_at"), descending=True),
@@ -3821,16 +2037,6 @@ class Migration(migrations.Migration):
                 condition=models.Q(("was_duplicate_of__isnull", False)),
                 fields=["was_duplicate_of"],
                 name="alert_former_duplicate",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="alert",
-            index=models.Index(
-                condition=models.Q(
-                    ("duplicate_of__isnull", False), models.Q(("state", "resolved"), _negated=True)
-                ),
-                fields=["duplicate_of"],
-                name="alert_live_duplicate",
             ),
         ),
         migrations.AddIndex(

@@ -169,9 +169,6 @@ class Alert(models.Model):
                 name="alert_listed_opened",
                 condition=models.Q(duplicate_of=None),
             ),
-            # Used by processes from the release before duplicates were introduced; remove this
-            # index in the next release.
-            models.Index(fields=["opened_at"], include=["severity", "user"], name="alert_opened"),
             models.Index(
                 BY_STATE, BY_SEVERITY, models.F("opened_at").desc(), name="alert_by_urgency"
             ),
@@ -183,11 +180,6 @@ class Alert(models.Model):
             ),
             index_if_set("duplicate_of", "alert_duplicate"),
             index_if_set("was_duplicate_of", "alert_former_duplicate"),
-            models.Index(
-                fields=["duplicate_of"],
-                name="alert_live_duplicate",
-                condition=models.Q(duplicate_of__isnull=False) & ~models.Q(state="resolved"),
-            ),
             index_if_set("snoozed_until", "alert_to_wake"),
             index_if_set("escalate_at", "alert_to_escalate"),
         ]
@@ -269,8 +261,6 @@ class AlertEvent(models.Model):
     entries = ArrayField(
         models.BigIntegerField(),
         default=list,
-        # During an upgrade, processes from the previous release insert rows without this column.
-        db_default=models.Value([], ArrayField(models.BigIntegerField())),
         help_text="The numbers of the log entries that were rejected, or had values set aside,"
         " together.",
     )

@@ -61,7 +61,6 @@ class Backtest(MortalWork):
         max_length=16,
         choices=By.choices,
         default=By.RECORDED,
-        db_default=By.RECORDED,
         help_text="Whether entries take effect when they were recorded or when they occurred.",
     )
     until = models.DateTimeField(help_text="The end of the period that the backtest covers.")

@@ -18,9 +18,7 @@ class Blob(models.Model):
         null=True,
         help_text="The file's content; empty if an entry it is based on was redacted.",
     )
-    git_id = models.CharField(
-        max_length=40, blank=True, default="", help_text="The content's object id in git."
-    )
+    git_id = models.CharField(max_length=40, help_text="The content's object id in git.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "hash"], name="blob_of_user")]

@@ -139,8 +139,6 @@ class EntryOutcome(models.Model):
     set_aside = ArrayField(
         models.TextField(),
         default=list,
-        # During an upgrade, processes from the previous release insert rows without this column.
-        db_default=models.Value([], ArrayField(models.TextField())),
         help_text="The fields of the record whose values in this entry did not fit: they are kept"
         " in the record, set aside.",
     )

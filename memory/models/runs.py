@@ -105,8 +105,6 @@ class Run(MortalWork):
         max_length=200,
         blank=True,
         default="",
-        # During an upgrade, processes from the previous release insert rows without this column.
-        db_default="",
         help_text="The staff member who requested the run, if any.",
     )
     checkpoint = models.ForeignKey(
@@ -137,8 +135,6 @@ class Run(MortalWork):
     test_gaps = ArrayField(
         models.TextField(),
         default=list,
-        # During an upgrade, processes from the previous release insert rows without this column.
-        db_default=models.Value([], ArrayField(models.TextField())),
         help_text="The constraints that the gate refused because of gaps in their tests.",
     )
 

@@ -24,7 +24,6 @@ class Workspace(SettingsOverrides, LlmSettings):
     users_by_entry = models.BooleanField(
         "create users with their first entry",
         default=False,
-        db_default=False,
         help_text="Whether an entry for an unknown user_id creates the user.",
     )
     created_at = models.DateTimeField(auto_now_add=True)

@@ -120,7 +120,7 @@ def _blob_problems(user: MemoryUser) -> Iterator[str]:
             continue
         if sha256(blob.content) != blob.hash:
             yield f"blob {blob.hash}: the hash of its content is different"
-        elif blob.git_id and git_blob_id(blob.content.encode()) != blob.git_id:
+        elif git_blob_id(blob.content.encode()) != blob.git_id:
             yield f"blob {blob.hash}: the git id of its content is different"
 
 

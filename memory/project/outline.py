@@ -296,8 +296,8 @@ class Outline:
             domains=_by_name(_domain_from_json(item) for item in data["domains"]),
             constraints=dict(data["constraints"]),
             tests=tuple(data["tests"]),
-            legacy=tuple(data.get("legacy", ())),
-            legacy_constraints=tuple(data.get("legacy_constraints", ())),
+            legacy=tuple(data["legacy"]),
+            legacy_constraints=tuple(data["legacy_constraints"]),
         )
 
 

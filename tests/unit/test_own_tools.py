@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 from tests import waiting
 from tests.conftest import UNKNOWN
 from tests.quarantine import MAX_DAYS, QUARANTINED, Quarantined
+from tests.releases import find_previous_release
 from tests.waiting import MAX_SLOWNESS, VARIABLE, eventually, polled, scaled, slowness
 
 CHECKOUT = Path(__file__).parents[2]
@@ -116,3 +118,25 @@ def test_every_test_that_is_listed_exists(pytestconfig: pytest.Config) -> None:
     files = {name.partition("::")[0] for name in QUARANTINED}
     assert [file for file in files if not (CHECKOUT / file).is_file()] == []
     assert pytestconfig.stash.get(UNKNOWN, []) == []
+
+
+def test_the_upgrade_is_tested_from_the_first_tag_on(tmp_path: Path) -> None:
+    repository, shallow = tmp_path / "repository", tmp_path / "shallow"
+
+    def git(*arguments: str, folder: Path = repository) -> None:
+        author = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+        subprocess.run(["git", "-C", str(folder), *author, *arguments], check=True)
+
+    repository.mkdir()
+    git("init", "--quiet")
+    found = []
+    for tag in ("", "v0.9.0", "v0.10.0", ""):
+        git("commit", "--quiet", "--allow-empty", "--message=one")
+        if tag:
+            git("tag", tag)
+        found.append(find_previous_release(repository))
+
+    assert found == [None, None, "v0.9.0", "v0.10.0"]
+    git("clone", "--quiet", "--depth=1", repository.as_uri(), str(shallow), folder=tmp_path)
+    with pytest.raises(ValueError, match="shallow"):
+        find_previous_release(shallow)

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from memory import checkpoints, merging
 from memory.admission import pauses, usage
-from memory.alerting import duplicates, lifecycle
+from memory.alerting import lifecycle
 from memory.constraints import applicability
 from memory.database import clock, timeouts
 from memory.llm import llm_calls
@@ -58,12 +58,6 @@ LEAPT = datetime.timedelta(minutes=1)
 PATIENCE = datetime.timedelta(seconds=30)
 # Constraint runs get this many times as many attempts as other runs before they fail permanently.
 CONSTRAINTS_PATIENCE = 20
-
-# Seconds between searches for duplicate alerts left by an earlier release; the time of the next
-# search; and the key of the alert after which that search continues.
-ORPHANS_SECONDS = 300.0
-_orphans_from = 0.0
-_orphans_after = duplicates.FIRST
 
 # While a tick runs in this process, other ticks are dropped. A tick that hangs blocks them for at
 # most this many seconds.
@@ -101,7 +95,6 @@ def _dispatch() -> dict[str, int]:
         "leapt": mend_times,
         "changed": queue_runs_of_changed_constraints,
         "woken": lambda: lifecycle.wake(BATCH),
-        "listed": list_orphans_when_due,
         "escalated": lambda: lifecycle.escalate(BATCH),
         "abandoned": abandon_hopeless_runs,
         "merged": merging.close_late_runs,
@@ -128,23 +121,6 @@ def _dispatch() -> dict[str, int]:
 def _forget() -> int:
     purged: list[int] = [resolve_name(kind.purges)(BATCH) for kind in KINDS.values() if kind.purges]
     return idempotency.purge(BATCH) + sum(purged)
-
-
-def list_orphans_when_due() -> int:
-    """List duplicate alerts as separate alerts if their original alert is gone.
-
-    Only processes from an earlier release leave such duplicates behind. Each tick checks some of
-    the duplicates, and the next tick continues; once all have been checked, the checks pause for a
-    few minutes.
-    """
-    global _orphans_from, _orphans_after
-    if time.monotonic() < _orphans_from:
-        return 0
-    listed, after = duplicates.list_orphans(BATCH, _orphans_after)
-    _orphans_after = after or duplicates.FIRST
-    if after is None:
-        _orphans_from = time.monotonic() + ORPHANS_SECONDS
-    return listed
 
 
 def queue_runs_by_the_clock() -> int:

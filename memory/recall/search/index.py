@@ -115,10 +115,7 @@ def read(
 
 
 def _is_behind(tail: Segment) -> bool:
-    """Return whether the tail is too long or lacks vectors.
-
-    Appends normally request indexing in time, but those by an older server may not have done so.
-    """
+    """Return whether the tail is too long or lacks vectors."""
     has_all = tail.vectors is None or bool(np.isfinite(tail.vectors.factors).all())
     return not has_all or len(np.unique(tail.seqs)) > TAIL
 

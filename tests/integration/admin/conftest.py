@@ -532,7 +532,13 @@ def _checkpoint(user: models.MemoryUser, text: str) -> models.Checkpoint:
         user=user,
         version=1,
         tree={},
-        outline={"domains": [], "constraints": [], "tests": [text]},
+        outline={
+            "domains": [],
+            "constraints": [],
+            "tests": [text],
+            "legacy": [],
+            "legacy_constraints": [],
+        },
         seen_seq=0,
         origin=Origin.PROPOSED,
         edits=[
@@ -545,7 +551,13 @@ def _checkpoint(user: models.MemoryUser, text: str) -> models.Checkpoint:
         version=2,
         parent=parent,
         tree={CONSTRAINT: sha256(source)},
-        outline={"domains": [], "constraints": [["allergy", text]], "tests": [text]},
+        outline={
+            "domains": [],
+            "constraints": [["allergy", text]],
+            "tests": [text],
+            "legacy": [],
+            "legacy_constraints": [],
+        },
         seen_seq=3,
         origin=Origin.RECORDS,
         edits=[

@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest_django.fixtures import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
 from memory.alerting import (
@@ -50,7 +49,6 @@ from tests.integration.alerts.test_staff_mail import subscribe, tick
 from tests.properties import examples
 from workers import tasks
 from workers.execution import outlook
-from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -538,74 +536,23 @@ def test_without_records_nothing_foreseen_is_the_same() -> None:
     assert [len(event["causes"]) for event in forecasts.with_causes(events)] == [1, 1]
 
 
-def test_what_an_earlier_release_leaves_behind_is_listed(user: MemoryUser) -> None:
-    """Processes of the earlier release know no duplicates: they resolve the listed alert alone."""
-    run_finds(user, own(), ours())
-    assert duplicates.list_orphans(10) == (0, None)
-    Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
-
-    [problem] = [one for one in verification.problems(user) if "is not listed" in str(one)]
-    assert str(Alert.objects.get(constraint=OURS).pk) in str(problem)
-    assert duplicates.list_orphans(10) == (1, None)
-    live = Alert.objects.listed().get(user=user, state__in=LIVE_STATES)
-    assert (live.constraint, live.state) == (OURS, "open")
-    assert not [one for one in verification.problems(user) if "is not listed" in str(one)]
-    assert duplicates.list_orphans(10) == (0, None)
-
-
-@pytest.mark.parametrize("changes", [{"severity": "info"}, {"evidence": []}])
-def test_what_an_earlier_release_changes_of_the_listed_alert(
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"severity": "info"},
+        {"evidence": []},
+        {"state": "resolved", "resolved_at": datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)},
+    ],
+)
+def test_a_duplicate_that_is_not_covered_is_reported(
     user: MemoryUser, changes: dict[str, Any]
 ) -> None:
     run_finds(user, own(), ours())
+    assert not [one for one in verification.problems(user) if "is not listed" in str(one)]
     Alert.objects.filter(constraint=OWN).update(**changes)
 
-    assert duplicates.list_orphans(10) == (1, None)
-    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
-
-
-def test_orphans_do_not_starve_behind_what_only_looks_like_one(
-    user: MemoryUser, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_finds(user, own(), ours())
-    for number in range(3):
-        other = create_user(workspace, f"user-{number}", time_zone="UTC", metadata=None)
-        run_finds(other, own(PENICILLIN, ASPIRIN), ours(ASPIRIN, PENICILLIN))
-    Alert.objects.filter(user=user, constraint=OWN).update(
-        state="resolved", resolved_at=timezone.now()
-    )
-    monkeypatch.setattr(dispatching, "_orphans_from", 0.0)
-    monkeypatch.setattr(dispatching, "BATCH", 1)
-
-    assert sum(dispatching.list_orphans_when_due() for _ in range(5)) == 1
-    assert Alert.objects.listed().get(user=user, state="open").constraint == OURS
-
-
-def test_a_tick_looks_for_orphans_after_some_minutes_alone(
-    user: MemoryUser,
-    monkeypatch: pytest.MonkeyPatch,
-    django_assert_num_queries: DjangoAssertNumQueries,
-) -> None:
-    run_finds(user, own(), ours())
-    monkeypatch.setattr(dispatching, "_orphans_from", 0.0)
-    assert dispatching.list_orphans_when_due() == 0
-    Alert.objects.filter(constraint=OWN).update(state="resolved", resolved_at=timezone.now())
-    with django_assert_num_queries(0):
-        assert dispatching.list_orphans_when_due() == 0
-
-    monkeypatch.setattr(dispatching, "_orphans_from", 0.0)
-    assert dispatching.list_orphans_when_due() == 1
-
-
-def test_what_an_earlier_release_resolved_by_hand_holds_back_itself_alone(
-    user: MemoryUser,
-) -> None:
-    run_finds(user, own(), ours())
-    resolved = {"state": "resolved", "resolved_at": timezone.now(), "holds_back": True}
-    Alert.objects.filter(constraint=OWN).update(**resolved)
-    run_finds(user, own(), ours())
-
-    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
+    [problem] = [one for one in verification.problems(user) if "is not listed" in str(one)]
+    assert str(Alert.objects.get(constraint=OURS).pk) in str(problem)
 
 
 def test_erasing_tells_nothing_of_what_a_duplicate_said(

@@ -223,19 +223,3 @@ def test_the_database_refuses_an_event_that_is_not_of_one_alert_or_of_entries(
         AlertEvent.objects.create(
             workspace=user.workspace, seq=2, kind="rejected", at=NOON, actor="x", **values
         )
-
-
-@pytest.mark.django_db
-def test_the_release_before_this_one_goes_on_writing_events(user: MemoryUser) -> None:
-    # The older code does not know the columns `user` and `entries`.
-    run_finds(user, finding(record("m-1")))
-
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO memory_alertevent (workspace_id, seq, alert_id, kind, at, actor, detail)"
-            " SELECT workspace_id, 2, alert_id, 'resolved', at, actor, detail"
-            " FROM memory_alertevent"
-        )
-
-    event = AlertEvent.objects.get(seq=2)
-    assert (event.user, event.entries) == (None, [])

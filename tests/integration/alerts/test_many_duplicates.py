@@ -10,7 +10,6 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory.alerting import duplicates
 from memory.models import Alert, MemoryUser, Workspace
 from memory.users import create_user
 from tests.integration.alerts.test_duplicates import (
@@ -63,11 +62,6 @@ def make_pairs(user: MemoryUser, number: int) -> None:
     assert analyzed == (2 * number,)
 
 
-def rows_read(statement: str) -> int:
-    """Return how many rows a statement reads from tables and indexes."""
-    return int(sum(_rows_of(scan) * scan["Actual Loops"] for scan in scans(statement)))
-
-
 def rows_per_look(statement: str) -> int:
     """Return how many rows a statement reads at most in one look for an alert's duplicates."""
     looks = [scan for scan in scans(statement) if scan.get("Parent Relationship") == "SubPlan"]
@@ -100,16 +94,3 @@ def test_what_a_constraint_finds_is_looked_up_among_the_callers_alerts_alone(
         assert statements
         # The planner decides which alerts are looked at; for each, its own duplicate alone is read.
         assert max(rows_per_look(one) for one in statements) <= 1
-
-
-def test_a_look_at_some_duplicates_reads_no_others(user: MemoryUser) -> None:
-    make_pairs(user, 3000)
-    originals = Alert.objects.filter(pk__in=Alert.objects.values("duplicate_of"))
-    keys = list(originals.order_by("pk").values_list("pk", flat=True))
-    Alert.objects.filter(pk=keys[150]).update(severity="info")
-    with CaptureQueriesContext(connection) as asked:
-        assert duplicates.list_orphans(20, keys[139]) == (1, keys[159])
-
-    looks = asked.captured_queries[:2]
-    assert max(rows_read(one["sql"]) for one in looks) <= 4 * 20
-    assert duplicates.list_orphans(20, keys[-10]) == (0, None)

@@ -497,17 +497,6 @@ def _records(state: Any) -> dict[str, Any]:
     }
 
 
-def test_a_retirement_stored_by_an_earlier_release_counts(user: MemoryUser, say: Say) -> None:
-    say(1, to="Rome")
-    gone = say(5, retired=True)
-    RecordLocation.objects.filter(user=user).update(ended_by=None)
-
-    late = say(3, to="Oslo")
-
-    assert remark(user, late) == ("superseded", [gone])
-    assert location(user).ended_by == gone
-
-
 @pytest.mark.usefixtures("without_gate")
 def test_late_entries_are_compared_with_few_queries(user: MemoryUser) -> None:
     settle(user, *(said(9, f"k{number}", to="x") for number in range(50)))

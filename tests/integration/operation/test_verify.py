@@ -70,8 +70,8 @@ TAMPERED = {
     "DELETE FROM memory_logentry WHERE seq = 2": "entry 2 is missing",
     "DELETE FROM memory_logentry WHERE seq = 4": "the log ends at entry 3",
     "UPDATE memory_logentry SET seq = 9 WHERE seq = 4": "entry 4 is missing",
-    "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
-    " SELECT id, 9, 'covered', '', now() FROM memory_memoryuser": "an outcome for entry 9",
+    "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, set_aside, decided_at)"
+    " SELECT id, 9, 'covered', '', '{}', now() FROM memory_memoryuser": "an outcome for entry 9",
     "UPDATE memory_blob SET content = content || '#'": "the hash of its content is different",
     "DELETE FROM memory_blob WHERE content LIKE '%Oslo%'": "state.py is missing",
     "UPDATE memory_checkpoint SET verdict = '{\"accepted\": false}' WHERE version = 2": (

@@ -82,8 +82,8 @@ def _live(user: MemoryUser) -> None:
 # By the code of a problem: what is done to the database → what is said of it.
 FAULTS: dict[str, dict[str, str]] = {
     "outcome": {
-        "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, decided_at)"
-        " VALUES ({user}, 99, 'covered', '', now())": (
+        "INSERT INTO memory_entryoutcome (user_id, seq, outcome, reason, set_aside, decided_at)"
+        " VALUES ({user}, 99, 'covered', '', '{{}}', now())": (
             "there is an outcome for entry 99, which is not in the log"
         ),
         "UPDATE memory_entryoutcome SET checkpoint_id = (SELECT id FROM memory_checkpoint"
@@ -113,7 +113,7 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "version": {
         "INSERT INTO memory_blob (user_id, hash, content, git_id) VALUES ({user},"
-        " encode(sha256('lost'), 'hex'), 'lost', '')": (
+        " encode(sha256('lost'), 'hex'), 'lost', '3f16b27dc5e7e9dab6a2ebc9de174654cd0f209d')": (
             "blob 76f75e6129fe30135bd44d80ab7cc46fdba81907758dc808f3e2517beef2b1e9:"
             " no version uses it"
         ),

@@ -253,7 +253,6 @@ def test_the_dispatcher_finds_work_whose_hint_was_lost(user: MemoryUser) -> None
         "leapt": 0,
         "changed": 0,
         "woken": 0,
-        "listed": 0,
         "escalated": 0,
         "abandoned": 0,
         "merged": 0,

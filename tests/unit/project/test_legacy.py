@@ -57,9 +57,3 @@ def test_live_state_takes_the_place_of_what_came_frozen_state_does_not() -> None
         "manifest.py": "theirs",
     }
     assert surroundings(f"{FROZEN}c.py", files) == {"c.py": CHECK, "domains/h/state.py": "old"}
-
-
-def test_an_outline_of_before_has_none() -> None:
-    data = Outline().to_json()
-    del data["legacy"], data["legacy_constraints"]
-    assert Outline.from_json(data) == Outline()

@@ -1,0 +1,11 @@
+"""`manage.py migrate`: Django's command, which reports changes of the schema alone."""
+
+from django.core.management.commands import migrate
+
+from memory.database.schema_changes import SchemaAutodetector
+
+
+class Command(migrate.Command):
+    """Does not report models whose texts alone differ from the migrations."""
+
+    autodetector = SchemaAutodetector
