@@ -9,7 +9,9 @@ of a large table sequentially.
 
 import datetime
 import json
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,8 +33,10 @@ LARGE = (
 # Finds tables with more than a few pages that are not marked all-visible. A few are always empty,
 # since tables grow by several pages at a time.
 UNSEEN = """
-    SELECT relname, relpages, relallvisible FROM pg_class
-    WHERE oid = ANY(%s::regclass[]) AND relpages - relallvisible > 10 + relpages / 50
+    SELECT relname, relpages, relallvisible
+    FROM pg_class LEFT JOIN pg_inherits ON inhrelid = oid
+    WHERE coalesce(inhparent, oid) = ANY(%s::regclass[])
+        AND relpages - relallvisible > 10 + relpages / 50
 """
 OTHERS = """
     SELECT pid, datname, application_name, state, backend_xid, backend_xmin, xact_start, query
@@ -243,7 +247,8 @@ def pages() -> Iterator[tuple[str, str]]:
 def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
     """Execute the statements again; return those that read a large table sequentially.
 
-    Only sequential scans that visit more than `few` rows of a table in `LARGE` are returned.
+    Only sequential scans that visit more than `few` rows of a table in `LARGE`, or of all its
+    partitions together, are returned.
     """
     from django.db import connection
 
@@ -256,11 +261,14 @@ def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
             cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement.replace("%", "%%"), [])
             [(plan,)] = cursor.fetchall()
             plan = json.loads(plan) if isinstance(plan, str) else plan
+            rows: Counter[str] = Counter()
+            for node in nodes(plan[0]["Plan"]):
+                if node["Node Type"] == "Seq Scan":
+                    rows[re.sub(r"_\d+$", "", node["Relation Name"])] += round(rows_seen(node))
             found += [
-                f"{node['Relation Name']}: {seen:.0f} rows by {statement[:200]}"
-                for node in nodes(plan[0]["Plan"])
-                if node["Node Type"] == "Seq Scan" and node["Relation Name"] in LARGE
-                if (seen := rows_seen(node)) > few
+                f"{table}: {seen} rows by {statement[:200]}"
+                for table, seen in rows.items()
+                if table in LARGE and seen > few
             ]
     return found
 

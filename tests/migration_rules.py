@@ -29,6 +29,8 @@ _NOT_NULL = re.compile(
 # Django sets a default for the existing rows, and removes it for later ones.
 _NO_DEFAULT = re.compile(rf"^ALTER TABLE {_TABLE} ALTER COLUMN .* DROP DEFAULT")
 _BODY = re.compile(r"(CREATE (?:OR REPLACE )?FUNCTION\b[^$;]*)\$\$.*?\$\$", re.DOTALL)
+# PostgreSQL refuses this for a partitioned table.
+_LOG_INDEX = re.compile(r'^CREATE (UNIQUE )?INDEX CONCURRENTLY .* ON "?memory_logentry"? ')
 _ROWS = re.compile(rf"^(UPDATE|DELETE FROM) {_TABLE}")
 
 
@@ -70,6 +72,12 @@ class Rules(PostgresqlAnalyser):
             "CREATE_INDEX",
             _on_old_tables(_INDEX),
             "writes wait for the index: use AddIndexConcurrently and atomic = False",
+        ),
+        _rule(
+            "LOG_INDEX",
+            lambda statements, **options: any(map(_LOG_INDEX.match, statements)),
+            "the log is partitioned: create the index ON ONLY the log, concurrently on each"
+            " partition, and attach those",
         ),
         _rule(
             "ADD_UNIQUE",

@@ -38,7 +38,6 @@ EXTENDED = {
         "tests/integration/erasure/test_deadlocks.py",
         "tests/integration/erasure/test_races.py",
         "tests/integration/llm/test_processes.py",
-        "tests/integration/log/test_partition.py",
         "tests/integration/mem0/test_rivals.py",
         "tests/integration/merging/test_races.py",
         "tests/integration/operation/test_database_limits.py",

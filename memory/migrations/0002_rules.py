@@ -64,28 +64,45 @@ CREATE TRIGGER log_not_truncated BEFORE TRUNCATE ON memory_logentry
 
 CREATE FUNCTION memory_log_has_no_gaps() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    wrong bigint;
+    appended record;
 BEGIN
-    SELECT appended.user_id INTO wrong
-    FROM (
+    FOR appended IN
         SELECT user_id, min(seq) AS first, max(seq) AS last, count(*) AS number
         FROM new_entries GROUP BY user_id
-    ) AS appended
-    WHERE appended.last - appended.first + 1 <> appended.number
-       OR appended.first <> 1 + coalesce((
-            SELECT max(earlier.seq) FROM memory_logentry AS earlier
-            WHERE earlier.user_id = appended.user_id AND earlier.seq < appended.first), 0)
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION 'the log of user % would have a gap', wrong
-            USING ERRCODE = 'integrity_constraint_violation';
-    END IF;
+    LOOP
+        IF appended.last - appended.first + 1 <> appended.number
+            OR (appended.first <> 1 AND NOT EXISTS (
+                SELECT FROM memory_logentry
+                WHERE user_id = appended.user_id AND seq = appended.first - 1))
+        THEN
+            RAISE EXCEPTION 'the log of user % would have a gap', appended.user_id
+                USING ERRCODE = 'integrity_constraint_violation';
+        END IF;
+    END LOOP;
     RETURN NULL;
 END
 $$;
 CREATE TRIGGER log_gapless AFTER INSERT ON memory_logentry
     REFERENCING NEW TABLE AS new_entries
     FOR EACH STATEMENT EXECUTE FUNCTION memory_log_has_no_gaps();
+
+-- PostgreSQL copies the triggers of rows to the partitions, but not those of statements, which
+-- only the tables' owner can execute on a partition.
+DO $$
+DECLARE
+    partition regclass;
+BEGIN
+    FOR partition IN
+        SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'memory_logentry'::regclass
+    LOOP
+        EXECUTE format('CREATE TRIGGER log_not_truncated BEFORE TRUNCATE ON %s
+            FOR EACH STATEMENT EXECUTE FUNCTION memory_log_is_append_only()', partition);
+        EXECUTE format('CREATE TRIGGER log_gapless AFTER INSERT ON %s
+            REFERENCING NEW TABLE AS new_entries
+            FOR EACH STATEMENT EXECUTE FUNCTION memory_log_has_no_gaps()', partition);
+    END LOOP;
+END
+$$;
 
 CREATE FUNCTION memory_redaction_is_dated() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

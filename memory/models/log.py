@@ -35,11 +35,15 @@ class LogEntry(models.Model):
     """One immutable entry in a user's log.
 
     Only `memory.log.append` writes rows. No foreign keys point to this table: an entry is
-    referenced by (user, seq), so that the table can be partitioned by user.
+    referenced by (user, seq). The table is partitioned by user: in the database, the primary key is
+    (id, user).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    user = models.ForeignKey(MemoryUser, on_delete=models.PROTECT, related_name="entries")
+    # Indexed by `entry_seq`.
+    user = models.ForeignKey(
+        MemoryUser, on_delete=models.PROTECT, related_name="entries", db_index=False
+    )
     seq = models.BigIntegerField(
         help_text="The entry's number in the user's log: 1, 2, 3 and so on, without gaps."
     )

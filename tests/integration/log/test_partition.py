@@ -1,52 +1,47 @@
-"""The log is partitioned while others write, keeps its guarantees, and is converted back."""
+"""The log's partitions keep the guarantees of the whole table."""
 
-import functools
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+import itertools
+import re
 
 import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
+from psycopg import sql
 
-from benchmarks.partition_filling import as_owner, fill
 from memory import log
-from memory.database import partitioning
 from memory.log import Draft
 from memory.models import LogEntry, MemoryUser, Workspace
 from memory.models.log import EntryKind
-from memory.operations.verification import problems
-from memory.privacy.redaction import redact
 from memory.users import create_user
-from tests.rivals import Rival
 from tests.services import SERVICES
-from tests.waiting import eventually
 
-ROWS = 20_000
+PARTITIONS = 8
 
-
-@pytest.fixture
-def owner(live_database: str) -> Callable[..., Any]:
-    """Execute statements as the role that owns the tables."""
-    return functools.partial(as_owner, SERVICES.postgres.owner_url)
+pytestmark = pytest.mark.usefixtures("live_database")
 
 
 @pytest.fixture
-def people(workspace: Workspace, owner: Callable[..., Any]) -> list[MemoryUser]:
-    """Users whose logs verify, among many others."""
+def people(workspace: Workspace) -> list[MemoryUser]:
+    """Users with twenty entries each, enough of them for all partitions."""
     people = [
         create_user(workspace, f"person-{number}", time_zone="UTC", metadata=None)
-        for number in range(8)
+        for number in range(50)
     ]
-    owner(fill, ROWS, 100)
+    drafts = [
+        Draft(kind=EntryKind.MESSAGE, content=f"{number}", role="user") for number in range(20)
+    ]
     for person in people:
-        log.append(person, [said(f"{number}") for number in range(20)], source="test")
+        log.append(person, drafts, source="test")
     return people
 
 
-def said(text: str, **fields: Any) -> Draft:
-    return Draft(kind=EntryKind.MESSAGE, content=text, role="user", **fields)
+def partitions() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT inhrelid::regclass::text FROM pg_inherits"
+            " WHERE inhparent = 'memory_logentry'::regclass ORDER BY 1"
+        )
+        return [name for (name,) in cursor.fetchall()]
 
 
 def plan(statement: str) -> str:
@@ -55,166 +50,87 @@ def plan(statement: str) -> str:
         return "\n".join(line for (line,) in cursor.fetchall())
 
 
-@contextmanager
-def writing(people: list[MemoryUser]) -> Iterator[list[str]]:
-    """Have a thread append to all logs, one after another, on one connection that it keeps."""
-    stop = threading.Event()
-    written: list[str] = []
-
-    def write() -> None:
-        while not stop.is_set():
-            for person in people:
-                log.append(person, [said("meanwhile")], source="test")
-                written.append(person.user_id)
-
-    # The thread has its own connection: this test's thread sometimes uses the owner's.
-    writer = Rival(write)
-    writer.start()
-    assert eventually(lambda: writer.error or len(written) > 1)
-    try:
-        yield written
-    finally:
-        stop.set()
-        writer.join()
-    assert writer.error is None
+def execute_as_owner(statement: str) -> None:
+    server, _, _ = SERVICES.postgres.owner_url.rpartition("/")
+    with psycopg.connect(f"{server}/{connection.settings_dict['NAME']}") as owner:
+        owner.execute(sql.SQL(statement))
 
 
-def assert_all_is_well(people: list[MemoryUser], entries: int) -> None:
-    assert LogEntry.objects.count() == entries
-    for person in people:
-        assert [str(one) for one in problems(person)] == []
+def test_the_users_are_spread_over_all_partitions(people: list[MemoryUser]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tableoid::regclass::text, count(DISTINCT user_id) FROM memory_logentry"
+            " GROUP BY 1 ORDER BY 1"
+        )
+        counts = dict(cursor.fetchall())
+
+    assert list(counts) == partitions()
+    assert len(counts) == PARTITIONS
+    assert sum(counts.values()) == len(people)
 
 
-REFUSED = {
-    "changing": "UPDATE memory_logentry SET content = 'other'",
-    "deleting": "DELETE FROM memory_logentry",
-    "a gap": "INSERT INTO memory_logentry (id, user_id, seq, kind, occurred_at, recorded_at,"
-    " derived_from, payload_hash, hash) SELECT gen_random_uuid(), user_id, max(seq) + 2, 'message',"
-    " now(), now(), '{}', '', '' FROM memory_logentry GROUP BY user_id LIMIT 1",
-    "a number twice": "INSERT INTO memory_logentry (id, user_id, seq, kind, occurred_at,"
-    " recorded_at, derived_from, payload_hash, hash) SELECT gen_random_uuid(), user_id, seq, kind,"
-    " now(), now(), '{}', '', '' FROM memory_logentry LIMIT 1",
-    "nobody's entry": "INSERT INTO memory_logentry (id, user_id, seq, kind, occurred_at,"
-    " recorded_at, derived_from, payload_hash, hash) VALUES (gen_random_uuid(), -1, 1, 'message',"
-    " now(), now(), '{}', '', ''); SET CONSTRAINTS ALL IMMEDIATE",
-    "truncating": "TRUNCATE memory_logentry",
-    "a partition of its own": "SELECT FROM log_partitions.memory_logentry_00",
+def test_a_query_about_one_user_reads_one_partition(people: list[MemoryUser]) -> None:
+    [scan] = re.findall(
+        r"Scan.* on \w+",
+        plan(f"SELECT * FROM memory_logentry WHERE user_id = {people[0].pk} AND seq = 1"),
+    )
+    assert f"log_partitions.{scan.rpartition(' ')[2]}" in partitions()
+
+
+def test_the_newest_entries_of_all_users_come_from_the_indexes(people: list[MemoryUser]) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")  # the tables are small
+        newest = plan("SELECT * FROM memory_logentry ORDER BY recorded_at DESC, seq DESC LIMIT 5")
+
+    assert "Merge Append" in newest
+    assert "Sort" not in newest.replace("Sort Key", "")
+
+
+INSERT = (
+    "INSERT INTO {{table}} (id, user_id, seq, kind, occurred_at, recorded_at, derived_from,"
+    " payload_hash, hash) SELECT gen_random_uuid(), user_id, {}, 'message', now(), now(),"
+    " '{{{{}}}}', '', '' FROM {{table}} GROUP BY user_id LIMIT 1"
+)
+STATEMENTS = {
+    "changing": "UPDATE {table} SET content = 'other'",
+    "deleting": "DELETE FROM {table}",
+    "truncating": "TRUNCATE {table}",
+    "a gap": INSERT.format("max(seq) + 2"),
+    "a number twice": INSERT.format("max(seq)"),
 }
 
 
-def refusals() -> dict[str, str]:
-    """Return the errors that the server's role gets."""
-    found = {}
-    for name, statement in REFUSED.items():
+def test_the_server_cannot_use_a_partition(people: list[MemoryUser]) -> None:
+    for table, statement in itertools.product(partitions(), STATEMENTS.values()):
         with (
-            pytest.raises(DatabaseError) as caught,
+            pytest.raises(DatabaseError, match="permission denied") as caught,
             transaction.atomic(),
             connection.cursor() as cursor,
         ):
-            cursor.execute(statement)
-        found[name] = getattr(caught.value.__cause__, "sqlstate", "")
-    return found
+            cursor.execute(statement.format(table=table))
+        assert getattr(caught.value.__cause__, "sqlstate", "") == "42501"
 
 
-def catalogue(relation: str) -> dict[str, Any]:
-    """Return a table's constraints, triggers, privileges and indexes."""
-    queries = {
-        "triggers": "SELECT tgname, tgtype, tgfoid::regproc::text FROM pg_trigger"
-        " WHERE tgrelid = %s::regclass AND NOT tgisinternal AND tgname <> 'note_redaction'",
-        "privileges": "SELECT grantee::regrole::text, privilege_type FROM pg_class,"
-        " aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner",
-        "constraints": "SELECT conname, contype::text FROM pg_constraint"
-        " WHERE conrelid = %s::regclass AND contype <> 't'",
-        "indexes": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
-        " WHERE indrelid = %s::regclass",
+def test_not_even_the_owner_changes_a_partition(people: list[MemoryUser]) -> None:
+    refused = {
+        name: {_refusal(statement.format(table=table)) for table in partitions()}
+        for name, statement in STATEMENTS.items()
     }
-    found = {}
-    with connection.cursor() as cursor:
-        for name, query in queries.items():
-            cursor.execute(query, [relation])
-            found[name] = set(cursor.fetchall())
-    return found
+
+    assert refused == {
+        "changing": {"the log is append-only: UPDATE refused"},
+        "deleting": {"the log is append-only: DELETE refused"},
+        "truncating": {"the log is append-only: TRUNCATE refused"},
+        "a gap": {"the log would have a gap"},
+        "a number twice": {"duplicate key"},
+    }
+    assert LogEntry.objects.count() == 20 * len(people)
 
 
-def test_the_log_is_cut_and_put_together_again_while_others_write(
-    people: list[MemoryUser], owner: Callable[..., Any]
-) -> None:
-    before = catalogue("memory_logentry")
-    refused = refusals()
-    entries = LogEntry.objects.count()
-
-    with writing(people) as written:
-        owner(partitioning.prepare, 4)
-        owner(partitioning.copy)
-        # Rows that were already copied change after that.
-        log.append(people[0], [said("secret", idempotency_key="k")], source="test")
-        redact(people[0], [3], by="test", reason="")
-        owner(partitioning.copy)
-        assert owner(partitioning.differences) == 0
-        redact(people[1], [4], by="test", reason="")
-        owner(partitioning.swap)
-        after_swap = len(written)
-        assert eventually(lambda: len(written) > after_swap + 8)
-    # Two redactions are entries, too, and so is the message outside of the thread.
-    entries += len(written) + 3
-
-    assert owner(partitioning.state).partitioned
-    assert_all_is_well(people, entries)
-    for person, seq in ((people[0], 3), (people[1], 4)):
-        assert LogEntry.objects.get(user=person, seq=seq).content is None
-    assert catalogue("memory_logentry") == before
-    assert refusals() == {**refused, "a partition of its own": "42501"}
-    # One user is in one partition, and the newest of all come from the index of each.
-    of_one = plan(f"SELECT * FROM memory_logentry WHERE user_id = {people[0].pk} AND seq = 1")
-    assert of_one.count("Scan") == 1
-    assert "memory_logentry_0" in of_one
-    newest = plan("SELECT * FROM memory_logentry ORDER BY recorded_at DESC, seq DESC LIMIT 5")
-    assert "Merge Append" in newest
-    assert "Sort" not in newest.replace("Sort Key", "")
-    (again,) = log.append(people[0], [said("secret", idempotency_key="k")], source="test")
-    assert LogEntry.objects.get(pk=again.pk).content == "secret"
-
-    with writing(people) as written:
-        redact(people[2], [5], by="test", reason="")
-        owner(partitioning.copy)
-        owner(partitioning.swap)
-    owner(partitioning.finish)
-
-    assert owner(partitioning.state) == partitioning.PartitionProgress(False, None, 0)
-    assert_all_is_well(people, entries + len(written) + 1)
-    assert catalogue("memory_logentry") == before
-    assert refusals() == refused
-
-
-def test_the_spare_is_thrown_away_and_the_partitions_stay(
-    people: list[MemoryUser], owner: Callable[..., Any]
-) -> None:
-    owner(partitioning.prepare, 2)
-    with pytest.raises(partitioning.NotNow, match="already"):
-        owner(partitioning.prepare, 2)
-    owner(partitioning.copy)
-    owner(partitioning.swap)
-    owner(partitioning.finish)
-
-    log.append(people[0], [said("more")], source="test")
-    assert owner(partitioning.state) == partitioning.PartitionProgress(True, None, 0)
-    assert [str(one) for one in problems(people[0])] == []
-    with pytest.raises(partitioning.NotNow, match="prepare"):
-        owner(partitioning.swap)
-
-
-def test_a_swap_waits_for_a_long_reader_without_stopping_the_others(
-    people: list[MemoryUser], owner: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owner(partitioning.prepare, 2)
-    owner(partitioning.copy)
-    monkeypatch.setattr(partitioning, "LOCK_SECONDS", 0.2)
-    monkeypatch.setattr(partitioning, "ATTEMPTS", 2)
-    url = "postgres://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format(**connection.settings_dict)
-    with psycopg.connect(url) as reader:
-        reader.execute("SELECT FROM memory_logentry LIMIT 1")
-        with pytest.raises(partitioning.NotNow, match="pg_stat_activity"):
-            owner(partitioning.swap)
-
-    assert not owner(partitioning.state).partitioned
-    log.append(people[0], [said("goes on")], source="test")
+def _refusal(statement: str) -> str:
+    with pytest.raises(psycopg.errors.IntegrityError) as caught:
+        execute_as_owner(statement)
+    message = str(caught.value).partition("\n")[0]
+    if "duplicate key" in message:
+        return "duplicate key"
+    return re.sub(r"of user \d+ ", "", message)

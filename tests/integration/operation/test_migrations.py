@@ -16,7 +16,12 @@ pytestmark = pytest.mark.django_db
 
 # By migration and rule, the reason for an exception. "It is one of two steps" is a reason, with the
 # name of the release that has the other.
-ALLOWED: dict[str, dict[str, str]] = {}
+ALLOWED: dict[str, dict[str, str]] = {
+    "0001_tables": {
+        "DROP_TABLE": "It replaces the plain log, which it has just created, by a partitioned one.",
+        "RENAME_TABLE": "The same.",
+    }
+}
 
 
 def test_every_migration_keeps_the_rules() -> None:
@@ -55,6 +60,10 @@ BAD: list[tuple[str, Operation]] = [
     ("NOT_NULL", migrations.AddField("memoryuser", "nick", models.TextField(default=""))),
     ("NOT_NULL", migrations.AlterField("memoryuser", "erased_at", models.DateTimeField())),
     ("CREATE_INDEX", migrations.AddIndex("memoryuser", LONG)),
+    (
+        "LOG_INDEX",
+        AddIndexConcurrently("logentry", models.Index(fields=["metadata"], name="entry_metadata")),
+    ),
     ("ADD_UNIQUE", migrations.AddConstraint("memoryuser", UNIQUE)),
     ("ADD_CONSTRAINT", migrations.AddConstraint("memoryuser", CHECK)),
     (
@@ -109,7 +118,7 @@ def judged(*operations: Operation, atomic: bool = True) -> dict[str, str]:
 def test_what_old_servers_or_writers_would_stumble_over_is_found(
     code: str, operation: Operation
 ) -> None:
-    assert code in judged(operation)
+    assert code in judged(operation, atomic=not isinstance(operation, AddIndexConcurrently))
 
 
 @pytest.mark.parametrize("operation", GOOD, ids=[str(number) for number, _ in enumerate(GOOD)])
