@@ -140,9 +140,9 @@ FILL: Sequence[str] = (
     """,
     """
     INSERT INTO memory_delivery (id, endpoint_id, event_id, alert_id, seq, type, payload, state,
-        created_at, run_after, lease_owner, token, attempts, last_error)
+        created_at, settled_at, run_after, lease_owner, token, attempts, last_error)
     SELECT gen_random_uuid(), w.id, e.id, e.alert_id, e.seq, 'alert.opened', '{}',
-        'delivered', e.at, e.at, '', 1, 1, ''
+        'delivered', e.at, e.at, e.at, '', 1, 1, ''
     FROM memory_alertevent e JOIN memory_webhookendpoint w ON w.workspace_id = e.workspace_id
     """,
     """

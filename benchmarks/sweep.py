@@ -172,10 +172,11 @@ def populate(size: int) -> None:
 def make_due(number: int) -> None:
     """Make `number` users due, and make sure that nothing else is."""
     from memory.models import Forecast, MemoryUser, Run
-    from memory.models.runs import RunStatus
+    from memory.models.runs import RunOutcome, RunStatus
 
-    Run.objects.exclude(status=RunStatus.DONE).update(status=RunStatus.DONE)
     now = datetime.datetime.now(datetime.UTC)
+    ended = {"status": RunStatus.DONE, "outcome": RunOutcome.OK, "finished_at": now}
+    Run.objects.exclude(status=RunStatus.DONE).update(**ended)
     # These exist even in the smallest database.
     names = [f"person-{10 * n}" for n in range(1, number + 1)]
     MemoryUser.objects.filter(user_id__in=names).update(constraints_due_at=now)

@@ -49,16 +49,17 @@ def make_run(
     *,
     kind: RunKind = RunKind.CONSTRAINTS,
     instant: datetime.datetime | None = None,
+    status: str = RunStatus.QUEUED,
     **fields: Any,
 ) -> Run:
-    """Store a queued run of a version."""
+    """Store a run of a version, by default a queued one."""
     return Run.objects.create(
         user=checkpoint.user,
         kind=kind,
         trigger=RunTrigger.CHECKPOINT,
         checkpoint=checkpoint,
         instant=instant or timezone.now(),
-        status=RunStatus.QUEUED,
+        status=status,
         **fields,
     )
 
@@ -116,6 +117,7 @@ def make_session(
         reserved_tokens=0,
         started_at=began,
         expires_at=began,
+        finished_at=began,
         checkpoint=made,
         accepted=accepted if accepted or refusals else None,
         refusals=refusals if accepted or refusals else None,

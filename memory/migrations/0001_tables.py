@@ -2245,4 +2245,130 @@ class Migration(migrations.Migration):
                 name="one_backtest_of_own",
             ),
         ),
+        migrations.AddConstraint(
+            model_name="alert",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "resolved"), ("resolved_at__isnull", False)),
+                    models.Q(
+                        models.Q(("state", "resolved"), _negated=True),
+                        models.Q(("resolved_at__isnull", False), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="alert_resolved",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="alert",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("holds_back", False), ("state", "resolved"), _connector="OR"),
+                name="alert_holds_back",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="alert",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("snoozed_until", None), ("state", "snoozed"), _connector="OR"),
+                name="alert_snoozed",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="alert",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("escalate_at", None), ("state", "open"), _connector="OR"),
+                name="alert_escalates",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="backtest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state__in", ["waiting", "running"]), ("finished_at", None)),
+                    models.Q(
+                        models.Q(("state__in", ["waiting", "running"]), _negated=True),
+                        models.Q(("finished_at", None), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="backtest_finished",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="delivery",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "pending"), ("settled_at", None)),
+                    models.Q(
+                        models.Q(("state", "pending"), _negated=True),
+                        models.Q(("settled_at", None), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="delivery_settled",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="entryoutcome",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("seq__gte", 1)), name="outcome_numbered"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="llmcall",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("outcome", "started"), ("finished_at", None)),
+                    models.Q(
+                        models.Q(("outcome", "started"), _negated=True),
+                        models.Q(("finished_at", None), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="call_finished",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status", "done"), ("finished_at__isnull", False)),
+                    models.Q(
+                        models.Q(("status", "done"), _negated=True),
+                        models.Q(("finished_at__isnull", False), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="run_finished",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status", "done"), models.Q(("outcome", ""), _negated=True)),
+                    models.Q(models.Q(("status", "done"), _negated=True), ("outcome", "")),
+                    _connector="OR",
+                ),
+                name="run_outcome",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("kind", "constraints"), _negated=True),
+                    ("checkpoint__isnull", False),
+                    _connector="OR",
+                ),
+                name="run_of_constraints",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="searchsegment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("first_seq__gte", 1), ("last_seq__gte", models.F("first_seq"))),
+                name="segment_covers_entries",
+            ),
+        ),
     ]

@@ -7,7 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
-from memory.models.fields import index_if_set
+from memory.models.fields import exactly_if, index_if_set
 from memory.models.runs import Run
 from memory.models.users import MemoryUser
 from memory.models.workspaces import Workspace
@@ -157,6 +157,23 @@ class Alert(models.Model):
                 fields=["user", "fingerprint"],
                 condition=~models.Q(state="resolved"),
                 name="one_live_alert_per_fingerprint",
+            ),
+            exactly_if(
+                models.Q(state="resolved"),
+                models.Q(resolved_at__isnull=False),
+                name="alert_resolved",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(holds_back=False) | models.Q(state="resolved"),
+                name="alert_holds_back",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(snoozed_until=None) | models.Q(state="snoozed"),
+                name="alert_snoozed",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(escalate_at=None) | models.Q(state="open"),
+                name="alert_escalates",
             ),
         ]
         indexes = [

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from memory.models.alerts import Severity
-from memory.models.fields import ExactJSONField, index_if_set
+from memory.models.fields import ExactJSONField, exactly_if, index_if_set
 from memory.models.leased import MortalWork
 from memory.models.log import By
 from memory.models.users import MemoryUser
@@ -100,6 +100,7 @@ class Backtest(MortalWork):
                 condition=Q(state__in=GOING_ON),
                 name="one_backtest_of_own",
             ),
+            exactly_if(Q(state__in=GOING_ON), Q(finished_at=None), name="backtest_finished"),
         ]
         indexes = [
             index_if_set("dead_since", "backtest_dead"),

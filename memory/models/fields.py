@@ -53,6 +53,11 @@ class ExactJSONField(models.JSONField):
         return value
 
 
+def exactly_if(one: models.Q, other: models.Q, *, name: str) -> models.CheckConstraint:
+    """Return a constraint: a row fulfils either both conditions or neither."""
+    return models.CheckConstraint(condition=one & other | ~one & ~other, name=name)
+
+
 def index_if_set(field: str, name: str) -> models.Index:
     """Return an index on the rows in which this field has a value."""
     return models.Index(

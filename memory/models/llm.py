@@ -6,6 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from memory.models.checkpoints import Checkpoint
+from memory.models.fields import exactly_if
 from memory.models.runs import Run
 from memory.models.users import Lane, MemoryUser
 from memory.models.workspaces import Workspace
@@ -133,6 +134,11 @@ class LlmCall(models.Model):
         ordering = ["-started_at"]
         verbose_name = "model call"
         permissions = [("view_llmcall_content", "Can read prompts and answers of model calls")]
+        constraints = [
+            exactly_if(
+                models.Q(outcome="started"), models.Q(finished_at=None), name="call_finished"
+            ),
+        ]
         indexes = [
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),

@@ -155,7 +155,10 @@ class EntryOutcome(models.Model):
 
     class Meta:
         ordering = ["user", "seq"]
-        constraints = [models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry")]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "seq"], name="outcome_of_entry"),
+            models.CheckConstraint(condition=models.Q(seq__gte=1), name="outcome_numbered"),
+        ]
         indexes = [
             models.Index(fields=["-decided_at", "-seq"], name="outcome_newest"),
             # Used to count recent entry_events.

@@ -6,7 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from memory.models.checkpoints import Checkpoint
-from memory.models.fields import ExactJSONField, index_if_set
+from memory.models.fields import ExactJSONField, exactly_if, index_if_set
 from memory.models.leased import MortalWork
 from memory.models.users import MemoryUser
 
@@ -144,6 +144,16 @@ class Run(MortalWork):
 
     class Meta:
         ordering = ["-queued_at"]
+        constraints = [
+            exactly_if(
+                models.Q(status="done"), models.Q(finished_at__isnull=False), name="run_finished"
+            ),
+            exactly_if(models.Q(status="done"), ~models.Q(outcome=""), name="run_outcome"),
+            models.CheckConstraint(
+                condition=~models.Q(kind="constraints") | models.Q(checkpoint__isnull=False),
+                name="run_of_constraints",
+            ),
+        ]
         indexes = [
             index_if_set("dead_since", "run_dead"),
             models.Index(fields=["user", "-queued_at"], name="run_of_user"),

@@ -46,6 +46,10 @@ class SearchSegment(models.Model):
         ordering = ["user", "first_seq"]
         constraints = [
             models.UniqueConstraint(fields=["user", "first_seq"], name="segment_of_user"),
+            models.CheckConstraint(
+                condition=models.Q(first_seq__gte=1, last_seq__gte=models.F("first_seq")),
+                name="segment_covers_entries",
+            ),
         ]
 
     def __str__(self) -> str:

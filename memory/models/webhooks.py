@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from memory.models.alerts import Alert, AlertEvent, AlertKind, Severity
-from memory.models.fields import index_if_set
+from memory.models.fields import exactly_if, index_if_set
 from memory.models.leased import MortalWork
 from memory.models.workspaces import Workspace
 
@@ -138,7 +138,10 @@ class Delivery(MortalWork):
         ordering = ["-created_at", "-seq"]
         verbose_name_plural = "deliveries"
         constraints = [
-            models.UniqueConstraint(fields=["endpoint", "event"], name="delivery_of_event")
+            models.UniqueConstraint(fields=["endpoint", "event"], name="delivery_of_event"),
+            exactly_if(
+                models.Q(state="pending"), models.Q(settled_at=None), name="delivery_settled"
+            ),
         ]
         indexes = [
             index_if_set("dead_since", "delivery_dead"),

@@ -1,8 +1,9 @@
 """Verifying that no stored data has been lost, altered or left half done: `manage.py verify`.
 
-The checks only read the database, and describe each problem in a sentence. docs/backup.md lists the
-problem codes and their remedies. Run the checks in a single snapshot, so that concurrent writes
-cause no false alarms. No check keeps more in memory than the names of one user's files.
+The checks only read the database, and describe each problem in a sentence. They concern what no
+constraint of a table can say. docs/backup.md lists the problem codes and their remedies. Run the
+checks in a single snapshot, so that concurrent writes cause no false alarms. No check keeps more in
+memory than the names of one user's files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,11 +40,9 @@ from memory.models import (
     UserErasure,
     Workspace,
 )
-from memory.models.alerts import AlertEventKind, AlertState
+from memory.models.alerts import AlertEventKind
 from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunStatus
 from memory.models.users import LaneName
-from memory.models.webhooks import DeliveryState
 from memory.privacy import erasure_registry, forgetting, redaction, user_erasure
 from memory.project import Outline
 from memory.recall.search.segments import VERSION
@@ -85,7 +84,7 @@ def _outcome_problems(user: MemoryUser) -> Iterator[str]:
     if counts.pending < 0:
         yield f"there are {-counts.pending} more outcomes than entries"
     outcomes = EntryOutcome.objects.filter(user=user)
-    for seq in _some(outcomes.filter(Q(seq__gt=user.last_seq) | Q(seq__lt=1)), "seq"):
+    for seq in _some(outcomes.filter(seq__gt=user.last_seq), "seq"):
         yield f"there is an outcome for entry {seq}, which is not in the log"
     for seq in _some(_of_others(outcomes, user), "seq"):
         yield f"the outcome of entry {seq} names another user's version"
@@ -195,15 +194,8 @@ def _record_problems(user: MemoryUser) -> Iterator[str]:
 
 def _run_problems(user: MemoryUser) -> Iterator[str]:
     runs = Run.objects.filter(user=user)
-    for pk in _some(runs.filter(kind=RunKind.CONSTRAINTS, checkpoint=None)):
-        yield f"run {pk} of the constraints has no version"
     for pk in _some(_of_others(runs, user)):
         yield f"run {pk} has another user's version"
-    done = Q(status=RunStatus.DONE)
-    for pk in _some(runs.filter(done & (Q(finished_at=None) | Q(outcome="")))):
-        yield f"run {pk} is done but has no end time"
-    for pk in _some(runs.filter(~done, finished_at__isnull=False)):
-        yield f"run {pk} has an end time but is not done: it would be executed again"
 
 
 def _alert_problems(user: MemoryUser) -> Iterator[str]:
@@ -211,17 +203,12 @@ def _alert_problems(user: MemoryUser) -> Iterator[str]:
     opened = AlertEvent.objects.filter(kind=AlertEventKind.OPENED, alert=OuterRef("pk"))
     for pk in _some(of_user.listed().filter(~Exists(opened))):
         yield f"alert {pk} has no event that opened it"
-    resolved = Q(state=AlertState.RESOLVED)
     originals = of_user.listed().filter(pk=OuterRef("duplicate_of"))
     orphans = of_user.filter(~Exists(originals), duplicate_of__isnull=False)
     for pk in _some(orphans):
         yield f"alert {pk} is a duplicate of an alert that does not belong to the user"
     for alert in islice(duplicates.find_orphans(of_user), NAMED):
         yield f"alert {alert.pk} is not listed, although it does not duplicate a listed alert"
-    for pk in _some(of_user.filter(resolved, resolved_at=None)):
-        yield f"alert {pk} is resolved but has no resolution time"
-    for pk in _some(of_user.filter(~resolved, resolved_at__isnull=False)):
-        yield f"alert {pk} is live but has a resolution time"
     for pk in _some(_of_others(of_user, user, "last_run__user")):
         yield f"alert {pk} was raised by another user's run"
     events = erasure_registry.rows_of(AlertEvent, user).exclude(workspace=user.workspace_id)
@@ -326,7 +313,7 @@ def _search_problems(user: MemoryUser) -> Iterator[str]:
         cursor.execute(_OVERLAPS, [user.pk, NAMED])
         for one, two in cursor.fetchall():
             yield f"the search segments {names[one]} and {names[two]} overlap"
-    for segment in segments.filter(Q(last_seq__gt=user.last_seq) | Q(first_seq__gt=F("last_seq"))):
+    for segment in segments.filter(last_seq__gt=user.last_seq):
         yield f"the search segment {segment} covers entries that do not exist"
     # A segment has one block of documents, one of vectors, and `blocks` blocks of postings. Any
     # further blocks contain another model's vectors, which are still being computed.
@@ -369,7 +356,7 @@ WHERE seq > previous + 1 ORDER BY 1 LIMIT %s
 
 
 def _delivery_problems(workspace: Workspace) -> Iterator[str]:
-    """Check that each webhook message is consistent with its event, its workspace and its state."""
+    """Check that each webhook message is consistent with its event and its workspace."""
     deliveries = Delivery.objects.filter(endpoint__workspace=workspace)
     foreign = deliveries.filter(event__isnull=False).exclude(event__workspace=workspace)
     for pk in _some(foreign):
@@ -379,11 +366,6 @@ def _delivery_problems(workspace: Workspace) -> Iterator[str]:
     wrong |= ~of_alert & Q(alert__isnull=False)
     for pk in _some(deliveries.filter(wrong, event__isnull=False)):
         yield f"delivery {pk} does not match its event"
-    pending = Q(state=DeliveryState.PENDING)
-    for pk in _some(deliveries.filter(pending, settled_at__isnull=False)):
-        yield f"delivery {pk} is pending but was settled: it would be sent again"
-    for pk in _some(deliveries.filter(~pending, settled_at=None)):
-        yield f"delivery {pk} is settled but has no settlement time"
 
 
 def _erasure_problems(user: MemoryUser) -> Iterator[str]:

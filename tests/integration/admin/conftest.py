@@ -610,6 +610,7 @@ def _run(checkpoint: models.Checkpoint, text: str) -> models.Run:
         input={"code": text},
         status=RunStatus.DONE,
         outcome=RunOutcome.USER_ERROR,
+        finished_at=timezone.now(),
         output={
             "constraints": [
                 {"path": CONSTRAINT, "seconds": 0.1, "error": error, "alerts": []},

@@ -120,7 +120,7 @@ def test_its_page_asks_how_far_it_got_until_it_has_ended(
     assert "memory/progress.js" in page
 
     first = admin_client.get(address).json()
-    Backtest.objects.update(state=BacktestState.FINISHED)
+    Backtest.objects.update(state=BacktestState.FINISHED, finished_at=timezone.now())
     last = admin_client.get(address).json()
 
     assert first == {"text": "under way: 1 of 2 users", "working": True, "done": 1, "of": 2}

@@ -537,6 +537,7 @@ def test_constraints_run_again_on_the_newest_version(
         instant=timezone.now(),
         status=RunStatus.DONE,
         outcome=RunOutcome.OK,
+        finished_at=timezone.now(),
     )
 
     run_again(admin_client, run)
@@ -557,6 +558,7 @@ def test_a_constraint_that_was_tried_is_tried_again(
         input={"constraint": "constraints/late.py", "source_hash": "0", "as_of": None},
         status=RunStatus.DONE,
         outcome=RunOutcome.OK,
+        finished_at=timezone.now(),
     )
 
     run_again(admin_client, run)

@@ -138,6 +138,7 @@ def test_live_alerts_are_counted_by_severity_and_state(admin_client: Client, row
             message="x",
             opened_at=timezone.now(),
             changed_at=timezone.now(),
+            resolved_at=timezone.now() if state == AlertState.RESOLVED else None,
         )
 
     table = home(admin_client)["alerts"]["rows"]

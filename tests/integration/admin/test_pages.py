@@ -298,6 +298,7 @@ def test_every_kind_of_run_shows_what_went_in_and_out(
         output=output,
         status=RunStatus.DONE,
         outcome=RunOutcome.OK,
+        finished_at=timezone.now(),
     )
 
     assert words in shown(admin_client.get(page_url(run)))
@@ -316,6 +317,7 @@ def test_a_constraint_that_failed_when_it_was_tried_is_not_called_silent(
         error={"type": "ZeroDivisionError", "message": "by zero", "path": None, "line": None},
         status=RunStatus.DONE,
         outcome=RunOutcome.USER_ERROR,
+        finished_at=timezone.now(),
     )
 
     words = shown(admin_client.get(page_url(run)))
@@ -435,6 +437,7 @@ def test_alerts_come_live_before_resolved_and_grave_before_slight(
             message=message,
             opened_at=timezone.now(),
             changed_at=timezone.now(),
+            resolved_at=timezone.now() if state == AlertState.RESOLVED else None,
         )
 
     alert("resolved critical", Severity.CRITICAL, AlertState.RESOLVED)

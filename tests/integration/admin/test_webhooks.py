@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 from django.test import Client
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.delivery import webhook_endpoints
@@ -142,14 +143,14 @@ def test_messages_are_sent_again_unless_they_are_on_their_way(
         act(admin_client, "replay", delivery)
     )
 
-    Delivery.objects.update(state=DeliveryState.GIVEN_UP, attempts=10)
+    Delivery.objects.update(state=DeliveryState.GIVEN_UP, settled_at=timezone.now(), attempts=10)
     assert "1 message" in shown(admin_client.get(list_url(WebhookEndpoint)))
     again = act(admin_client, "replay", delivery)
     assert "1 message will be sent again." in messages_of(again)
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts) == (DeliveryState.PENDING, 0)
 
-    Delivery.objects.update(state=DeliveryState.GIVEN_UP)
+    Delivery.objects.update(state=DeliveryState.GIVEN_UP, settled_at=timezone.now())
     act(admin_client, "replay_given_up", rows[WebhookEndpoint])
     delivery.refresh_from_db()
     assert delivery.state == DeliveryState.PENDING
@@ -184,7 +185,7 @@ def test_the_page_of_a_message_names_the_one_it_waits_for(admin_client: Client, 
 def test_who_may_only_look_cannot_arrange_anything(staff: Any, rows: Rows) -> None:
     client = staff("view_webhookendpoint", "view_delivery")
     endpoint, delivery = rows[WebhookEndpoint], rows[Delivery]
-    Delivery.objects.update(state=DeliveryState.GIVEN_UP)
+    Delivery.objects.update(state=DeliveryState.GIVEN_UP, settled_at=timezone.now())
 
     for action in ("enable", "rotate_secret", "replay_given_up"):
         act(client, action, endpoint)

@@ -541,7 +541,7 @@ def test_without_records_nothing_foreseen_is_the_same() -> None:
     [
         {"severity": "info"},
         {"evidence": []},
-        {"state": "resolved", "resolved_at": datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)},
+        {"state": "resolved", "resolved_at": timezone.now(), "escalate_at": None},
     ],
 )
 def test_a_duplicate_that_is_not_covered_is_reported(

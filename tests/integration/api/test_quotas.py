@@ -214,7 +214,9 @@ def test_runs_that_wait_are_bounded(api: APIClient, user: MemoryUser, workspace:
 
     codes = [api.post(url, query).status_code for _ in range(2)]
     refused = api.post(url, query)
-    Run.objects.filter(trigger=RunTrigger.API).update(status=RunStatus.DONE)
+    Run.objects.filter(trigger=RunTrigger.API).update(
+        status=RunStatus.DONE, outcome="cancelled", finished_at=timezone.now()
+    )
     later = api.post(url, query)
 
     assert codes == [202, 202]
@@ -233,7 +235,8 @@ def test_backtests_that_go_on_are_bounded(user: MemoryUser, workspace: Workspace
 
     with pytest.raises(usage.Exceeded) as refused:
         usage.check_backtests(workspace)
-    Backtest.objects.filter(pk=one.pk).update(state=BacktestState.FINISHED)
+    ended = {"state": BacktestState.FINISHED, "finished_at": timezone.now()}
+    Backtest.objects.filter(pk=one.pk).update(**ended)
     usage.check_backtests(workspace)
 
     assert (refused.value.limit, refused.value.wait) == ("max_backtests", usage.BACKTESTS_WAIT)

@@ -69,10 +69,10 @@ def _value(model: type[models.Model], field: Any, rows: Any) -> Any:
         return [MARKER] if isinstance(field, ArrayField) else MARKER
     if field.name == "redacted_at":
         return None
-    if field.choices:
-        return field.choices[0][0]
     if field.has_default():
         return field.get_default()
+    if field.choices:
+        return field.choices[0][0]
     if field.null:
         return None
     made = {

@@ -170,9 +170,8 @@ def test_old_runs_go_but_not_what_a_live_alert_was_found_by(user: MemoryUser) ->
     checkpoint = make_checkpoint(user)
 
     def run(days: float, status: str = RunStatus.DONE) -> Run:
-        one = make_run(checkpoint, finished_at=ago(days) if status == RunStatus.DONE else None)
-        Run.objects.filter(pk=one.pk).update(status=status)
-        return one
+        ended: dict[str, Any] = {"status": status, "outcome": "ok", "finished_at": ago(days)}
+        return make_run(checkpoint, **(ended if status == RunStatus.DONE else {}))
 
     old, young, waiting = run(31), run(29), run(31, RunStatus.QUEUED)
     behind = {state: run(31) for state in (AlertState.OPEN, AlertState.RESOLVED)}
@@ -186,6 +185,7 @@ def test_old_runs_go_but_not_what_a_live_alert_was_found_by(user: MemoryUser) ->
             state=state,
             opened_at=ago(40),
             changed_at=ago(40),
+            resolved_at=ago(40) if state == AlertState.RESOLVED else None,
             last_run=one,
         )
 
@@ -212,6 +212,7 @@ def test_old_calls_of_language_models_go_after_ninety_days(user: MemoryUser) -> 
             reserved_tokens=1,
             started_at=ago(days),
             expires_at=ago(days),
+            finished_at=None if outcome == LlmOutcome.STARTED else ago(days),
         )
 
     old, young, going_on = call(91), call(89), call(91, LlmOutcome.STARTED)

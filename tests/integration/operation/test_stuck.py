@@ -268,6 +268,7 @@ def test_a_backtest_that_was_given_up_goes_on_unless_another_does(user: MemoryUs
             until=timezone.now(),
             state=state,
             dead_since=dead_since,
+            finished_at=dead_since,
             created_by="t",
         )
 
@@ -276,7 +277,9 @@ def test_a_backtest_that_was_given_up_goes_on_unless_another_does(user: MemoryUs
     kind = KINDS["backtests"]
     assert stuck.try_again(kind, [dead.pk]) == 0
 
-    Backtest.objects.filter(pk=other.pk).update(state=BacktestState.FINISHED)
+    Backtest.objects.filter(pk=other.pk).update(
+        state=BacktestState.FINISHED, finished_at=timezone.now()
+    )
     assert stuck.try_again(kind, [dead.pk]) == 1
 
     dead.refresh_from_db()

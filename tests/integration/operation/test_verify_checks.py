@@ -143,29 +143,14 @@ FAULTS: dict[str, dict[str, str]] = {
         ),
     },
     "run": {
-        "UPDATE memory_run SET checkpoint_id = NULL": (
-            "run {run} of the constraints has no version"
-        ),
         "UPDATE memory_run SET checkpoint_id = (SELECT id FROM memory_checkpoint"
         " WHERE user_id <> {user} LIMIT 1) WHERE id = '{run}'": (
             "run {run} has another user's version"
-        ),
-        "UPDATE memory_run SET status = 'done', outcome = 'ok', finished_at = NULL": (
-            "run {run} is done but has no end time"
-        ),
-        "UPDATE memory_run SET status = 'running', finished_at = now()": (
-            "run {run} has an end time but is not done: it would be executed again"
         ),
     },
     "alert": {
         "UPDATE memory_alertevent SET kind = 'changed'": (
             "alert {alert} has no event that opened it"
-        ),
-        "UPDATE memory_alert SET state = 'resolved'": (
-            "alert {alert} is resolved but has no resolution time"
-        ),
-        "UPDATE memory_alert SET resolved_at = now()": (
-            "alert {alert} is live but has a resolution time"
         ),
         "UPDATE memory_run SET user_id = (SELECT id FROM memory_memoryuser"
         " WHERE user_id = 'bob'),"
@@ -233,12 +218,6 @@ FAULTS: dict[str, dict[str, str]] = {
     },
     "delivery": {
         "UPDATE memory_delivery SET seq = 9": "delivery {delivery} does not match its event",
-        "UPDATE memory_delivery SET settled_at = now()": (
-            "delivery {delivery} is pending but was settled: it would be sent again"
-        ),
-        "UPDATE memory_delivery SET state = 'delivered'": (
-            "delivery {delivery} is settled but has no settlement time"
-        ),
     },
 }
 
@@ -290,8 +269,9 @@ REDACTED = {
     " AND user_id = (SELECT id FROM memory_memoryuser WHERE user_id = 'anon')"
     " RETURNING user_id)"
     " INSERT INTO memory_redaction (user_id, seq, asked, entries, by, reason, problem, records,"
-    " constraints, reopened, created_at, run_after, lease_owner, token, attempts, last_error)"
-    " SELECT user_id, 9, '{1}', '{1}', 'x', '', '', 0, 0, 0, now(), now(), '', 0, 0, ''"
+    " constraints, reopened, created_at, finished_at, run_after, lease_owner, token, attempts,"
+    " last_error)"
+    " SELECT user_id, 9, '{1}', '{1}', 'x', '', '', 0, 0, 0, now(), now(), now(), '', 0, 0, ''"
     " FROM gone": ("anon", "an entry was redacted, but its copy 2 was not"),
 }
 

@@ -197,6 +197,7 @@ def test_calls_of_models_say_nothing_any_more_but_what_they_cost(
         "reserved_tokens": 9,
         "input_tokens": 5,
         "expires_at": timezone.now(),
+        "finished_at": timezone.now(),
         "outcome": LlmOutcome.OK,
         "error": MARKER,
         "prompt": b"sealed",

@@ -4,6 +4,7 @@ import datetime
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
@@ -209,7 +210,7 @@ def test_a_message_is_replayed(user: MemoryUser, manager: APIClient) -> None:
 def test_what_was_given_up_since_a_moment_is_replayed(user: MemoryUser, manager: APIClient) -> None:
     made = create(manager)
     run_finds(user, finding(record("m-1")))
-    Delivery.objects.update(state="given_up")
+    Delivery.objects.update(state="given_up", settled_at=timezone.now())
     assert manager.get(path_of(made)).data["given_up"] == 1
 
     for since, replayed in (("2999-01-01T00:00:00Z", 0), ("2000-01-01T00:00:00Z", 1)):
@@ -228,7 +229,7 @@ def test_a_moment_without_an_offset_is_one_where_the_workspace_is(
     made = create(manager)
     run_finds(user, finding(record("m-1")))
     noon = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)  # 21:00 in Tokyo
-    Delivery.objects.update(state="given_up", created_at=noon)
+    Delivery.objects.update(state="given_up", created_at=noon, settled_at=noon)
 
     for since, found in (("2026-03-02T21:00:00", 1), ("2026-03-02T21:00:01", 0)):
         listed = manager.get(path_of(made, f"deliveries/?since={since}")).data["results"]
@@ -246,7 +247,7 @@ def test_a_day_to_replay_from_begins_where_the_workspace_is(
     run_finds(user, finding(record("m-1")))
 
     for moment, found in (("2026-03-30T23:59:59.9+02:00", 0), ("2026-03-31T00:00:00+02:00", 1)):
-        Delivery.objects.update(state="given_up", created_at=moment)
+        Delivery.objects.update(state="given_up", created_at=moment, settled_at=moment)
         listed = manager.get(path_of(made, "deliveries/?since=2026-03-31")).data["results"]
         assert len(listed) == found, moment
         replayed = manager.post(path_of(made, "replay/"), {"since": "2026-03-31"})
