@@ -30,8 +30,8 @@ from typing import Any
 import psutil
 import psycopg
 
-from benchmarks.concurrency import OVERPAID
 from benchmarks.harness import Row, durable_system, expect, new_client, parser, report, until
+from tests.concurrent_writers import OVERPAID
 from uac_site.embedded.system import System
 
 NAMES = [f"load-{number}" for number in range(4)]  # of the workspaces
