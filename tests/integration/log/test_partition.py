@@ -1,16 +1,15 @@
 """The log is partitioned while others write, keeps its guarantees, and is converted back."""
 
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from benchmarks.partition_filling import as_owner, fill
 from memory import log
 from memory.database import partitioning
 from memory.log import Draft
@@ -23,13 +22,52 @@ from tests.rivals import Rival
 from tests.services import SERVICES
 from tests.waiting import eventually
 
-ROWS = 20_000
+# Other people's entries: their hashes are random, and one person has a fifth of them all.
+PEOPLE = """
+INSERT INTO memory_memoryuser (public_id, workspace_id, user_id, time_zone, metadata, created_at,
+    last_seq, last_hash, log_bytes, alerts_version)
+SELECT gen_random_uuid(), (SELECT min(id) FROM memory_workspace), 'filled-' || n, 'UTC', '{}',
+    now(), CASE n WHEN 1 THEN 4000 ELSE 160 END, decode(repeat('00', 32), 'hex'), 0, 0
+FROM generate_series(1, 100) n
+"""
+ENTRIES = """
+INSERT INTO memory_logentry (id, user_id, seq, kind, occurred_at, recorded_at, derived_from,
+    content, session_id, role, source, salt, payload_hash, hash)
+SELECT gen_random_uuid(), users.id, seq, 'message', at, at, '{}', repeat('Rome, 3rd of May. ', 9),
+    's', 'user', 'filling', decode(repeat('00', 16), 'hex'), sha256(int8send(seq)),
+    sha256(int8send(users.id + seq))
+FROM memory_memoryuser AS users
+CROSS JOIN LATERAL generate_series(1, last_seq) AS seq
+CROSS JOIN LATERAL (SELECT now() - interval '365 days' + seq * interval '2 hours' AS at) AS made
+WHERE users.user_id LIKE 'filled-%'
+ORDER BY seq, users.id
+"""
+
+
+def as_owner(what: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function on Django's connection as the role that owns the tables."""
+    address, settings = urlsplit(SERVICES.postgres.owner_url), connection.settings_dict
+    before = {name: settings[name] for name in ("USER", "PASSWORD")}
+    connection.close()
+    settings.update(USER=address.username, PASSWORD=address.password)
+    try:
+        return what(*arguments)
+    finally:
+        connection.close()
+        settings.update(before)
+
+
+def fill() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(PEOPLE)
+        cursor.execute(ENTRIES)
+        cursor.execute("VACUUM (ANALYZE) memory_logentry")
 
 
 @pytest.fixture
 def owner(live_database: str) -> Callable[..., Any]:
     """Execute statements as the role that owns the tables."""
-    return functools.partial(as_owner, SERVICES.postgres.owner_url)
+    return as_owner
 
 
 @pytest.fixture
@@ -39,7 +77,7 @@ def people(workspace: Workspace, owner: Callable[..., Any]) -> list[MemoryUser]:
         create_user(workspace, f"person-{number}", time_zone="UTC", metadata=None)
         for number in range(8)
     ]
-    owner(fill, ROWS, 100)
+    owner(fill)
     for person in people:
         log.append(person, [said(f"{number}") for number in range(20)], source="test")
     return people
