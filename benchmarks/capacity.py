@@ -18,18 +18,32 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
-from benchmarks import load
 from benchmarks.capacity_model import Coefficients, Day, Outcome, round_figure
-from benchmarks.harness import Client, Row, durable_system, parser, report
+from benchmarks.harness import (
+    Client,
+    Row,
+    durable_system,
+    expect,
+    new_client,
+    parser,
+    report,
+    until,
+)
+from tests.concurrent_writers import OVERPAID
 from uac_site.embedded.system import System
 
 COEFFICIENTS = Path(__file__).with_suffix(".toml")
 USERS = (10_000, 100_000, 1_000_000)
+WORKSPACES = [f"load-{number}" for number in range(4)]
+PEOPLE = 15  # people per workspace
+GUARDED = 5  # how many of these people have a constraint
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -97,16 +111,53 @@ def measure(rounds: int, idle_seconds: float) -> tuple[list[Row], dict[str, Any]
     Return a row for each operation, and the idle usage of each process as figures.
     """
     with durable_system(environment={"UAC_SANDBOX_RUNNER": "docker"}) as system:
-        profile = load.prepare(system)
-        clients = [
-            (Client(system.base_url, profile["keys"][workspace]), user)
-            for workspace, user in profile["people"]
-        ]
+        clients = prepare(system)
         idle = measure_idle(system, idle_seconds)
         rows = [
             measure_operation(system, operation, clients, rounds, idle) for operation in OPERATIONS
         ]
     return rows, {f"idle_{name}": round(cpu, 3) for name, cpu in idle.items()}
+
+
+def prepare(system: System) -> list[tuple[Client, str]]:
+    """Create workspaces with people, each with a project; return each person with a client."""
+    people = [
+        (client, f"person-{number}")
+        for client in [new_client(system, name) for name in WORKSPACES]
+        for number in range(PEOPLE)
+    ]
+    data = {"what": "tea", "cents": 100, "bought_on": "2025-03-01"}
+    first = {**PURCHASE, "key": "purchase-0", "data": data}
+    for client, user in people:
+        expect(201, client.post("users/", {"user_id": user}))
+        expect(202, client.post(f"users/{user}/entries/", first))
+    until_settled(system)
+    for number, (client, user) in enumerate(people):
+        if number % PEOPLE < GUARDED:
+            path = f"users/{user}/constraints/overpaid/?wait=0"
+            status, answer = client.request("PUT", path, OVERPAID)
+            assert status in (200, 202), answer
+    until_settled(system)
+    return people
+
+
+def until_settled(system: System) -> None:
+    """Wait until no typed entry is pending and all runs are done.
+
+    Messages stay pending, since no language model is configured.
+    """
+    statement = """
+        SELECT EXISTS (SELECT FROM memory_run WHERE status <> 'done') OR EXISTS (
+            SELECT FROM memory_logentry AS entry WHERE kind = 'record' AND NOT EXISTS (
+                SELECT FROM memory_entryoutcome AS outcome
+                WHERE outcome.user_id = entry.user_id AND outcome.seq = entry.seq))
+    """
+
+    def is_settled() -> bool:
+        with psycopg.connect(system.environment["DATABASE_URL"]) as database:
+            return database.execute(statement).fetchone() == (False,)
+
+    until(is_settled, 900)
 
 
 def measure_idle(system: System, seconds: float) -> dict[str, float]:
@@ -135,7 +186,7 @@ def measure_operation(
         status, answer = client.request(method, where, body(number))
         assert status in (200, 202), answer
     if operation == "record":
-        load.settled(system)
+        until_settled(system)
     lasted = time.monotonic() - started
     return {
         "operation": operation,
@@ -149,9 +200,21 @@ def measure_operation(
 
 def cpu_taken(system: System) -> dict[str, float]:
     """Return the CPU seconds that each process has used so far."""
-    watch = load.Watch(system)
-    watch.look()
-    return {name: samples[0].cpu for name, samples in watch.samples.items()}
+    taken = {}
+    for name, process in system.processes.items():
+        with suppress(psutil.Error):
+            taken[name] = _cpu_seconds(psutil.Process(process.pid))
+    return taken
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Return the CPU seconds of a process and its descendants, including those that have ended."""
+    seconds = 0.0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = one.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
 
 
 def database_size(system: System) -> int:

@@ -242,10 +242,12 @@ def report(
     for key, value in figures.items():
         print(f"{key} = {value}")
     if path is not None:
-        is_quick = "--quick" in sys.argv[1:]  # recorded, so that nobody takes it for a measurement
+        # Recorded, so that nobody takes a quick run for a measurement.
+        options = [one for one in sys.argv[1:] if one not in ("--json", str(path))]
         document = {
             "name": name,
-            "command": f"make bench NAME={name}" + (" ARGS=--quick" if is_quick else ""),
+            "command": f"make bench NAME={name}"
+            + (f" ARGS='{' '.join(options)}'" if options else ""),
             "date": str(datetime.datetime.now(datetime.UTC).date()),
             "machine": {
                 "cpus": os.cpu_count(),

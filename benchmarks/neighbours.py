@@ -29,7 +29,6 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from benchmarks.concurrency import OVERPAID
 from benchmarks.harness import (
     Client,
     Row,
@@ -42,6 +41,7 @@ from benchmarks.harness import (
     report,
     until,
 )
+from tests.concurrent_writers import OVERPAID
 from uac_site.embedded.system import System
 
 A, B = "neighbour-a", "neighbour-b"

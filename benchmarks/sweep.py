@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from benchmarks.harness import Row, embedded_server, migrate, parser, report
-from benchmarks.year import settle, standing_still
-from benchmarks.year_people import START
+from tests.integration.time.simulated_year import settle, standing_still
+from tests.integration.time.year_people import START
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser

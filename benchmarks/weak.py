@@ -41,7 +41,6 @@ from benchmarks.weak_attacks import ATTACKS
 from benchmarks.weak_models import WEAK, Parrot, scripted
 from benchmarks.weak_state import SMALL_TALK, World, carry_out
 from tests.llm_server import KEY, Request, Said, llm_server
-from workers import tasks
 
 if TYPE_CHECKING:
     from memory.models import Workspace
@@ -98,6 +97,7 @@ class Driver:
         from memory.models import Lane
         from memory.models.log import EntryKind
         from memory.models.users import LaneName
+        from workers import tasks
 
         kind = EntryKind.FACT if as_facts else EntryKind.MESSAGE
         drafts = [

@@ -28,6 +28,7 @@ EXTENDED = {
     "measurements": (
         "tests/benchmarks/",
         "tests/integration/sandbox/test_lifecycle.py::test_nothing_leaks_over_many_evaluations",
+        "tests/integration/sandbox/test_lifecycle.py::test_runner_keeps_no_descriptors",
         "tests/integration/search/test_followups.py::test_most_follow_ups_are_found",
         "tests/integration/search/test_paraphrases.py",
         "tests/unit/search/test_embeddings.py::test_texts_of_many_tokens_take_little_memory",

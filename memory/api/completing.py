@@ -1,8 +1,8 @@
 """`complete_by`: how a follow-up question is completed from the preceding turns.
 
-Rules complete the question immediately. A language model takes longer, and a web process never
-calls one itself: the request waits for a run that does. If the model doesn't respond, the search
-still succeeds.
+Words of the turns complete the question immediately. A language model takes longer, and a web
+process never calls one itself: the request waits for a run that does. If the model doesn't respond,
+the search still succeeds.
 """
 
 import contextlib
@@ -21,10 +21,13 @@ from memory.api.turns import input_of, turns_of
 from memory.llm import llm_budgets
 from memory.models import MemoryUser
 from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.recall.search.followups import MODEL, WORDS, Question, may_lean, understand
+from memory.recall.search.followups import MODEL, WORDS, Question, complete, may_depend
 from memory.work import runs
 
-CHOICES = [(WORDS, "rules, without a model"), (MODEL, "the workspace's language model")]
+CHOICES = [
+    (WORDS, "words of the turns, without a model"),
+    (MODEL, "the workspace's language model"),
+]
 # Someone is waiting for the search, so this wait is no longer than the wait for a query.
 WAIT_SECONDS = 10.0
 WAIT = OpenApiParameter(
@@ -33,10 +36,11 @@ WAIT = OpenApiParameter(
     description="Seconds to wait for the language model to complete the question.",
 )
 COMPLETE_BY = (
-    "How a question that depends on `messages` is completed. The language model restates the"
-    f" question in full, which takes time (at most `?wait=` seconds, {WAIT_SECONDS:g} by default)"
-    " and costs tokens; if the model fails, rules complete the question, and `completion` says why"
-    " the model failed. The model is not called for a question that is already complete."
+    "How a question that depends on `messages` is completed. Words of the newest turns are added"
+    " to a short question, with less weight than its own. The language model restates the question"
+    f" in full, which takes time (at most `?wait=` seconds, {WAIT_SECONDS:g} by default) and costs"
+    " tokens; if the model fails, words complete the question, and `completion` says why the model"
+    " failed."
 )
 TAKEN_AS = (
     "The question as completed from `messages`; null if it was complete and is used unchanged."
@@ -69,14 +73,14 @@ class CompletionSerializer(serializers.Serializer[Question]):
 def complete_question(request: Request, user: MemoryUser, asked: Mapping[str, Any]) -> Question:
     """Return a validated body's `query`, completed in the requested way.
 
-    If the language model fails for any reason, rules complete the question instead. Read the user's
+    If the language model fails for any reason, words complete the question instead. Read the user's
     data only after this call, because some of the data may be redacted while the model works.
     """
     text = asked["query"]
     limit = waiting.seconds(request, default=WAIT_SECONDS)
     turns = turns_of(asked)
-    by_words = understand(text, turns)
-    if asked["complete_by"] == WORDS or not may_lean(text, turns):
+    by_words = complete(text, turns)
+    if asked["complete_by"] == WORDS or not may_depend(text, turns):
         return by_words
     try:
         sentence = _ask_model(user, {"question": text, **input_of(turns)}, limit)

@@ -160,9 +160,9 @@ MESSAGES: dict[str, Schema] = {
 FOLLOW_UP: dict[str, Schema] = {
     **MESSAGES,
     "complete_by": _text(
-        "How a question that depends on `messages` is completed. words (default): by simple rules,"
-        " without a model. model: by the server's language model, which understands more but takes"
-        " seconds and costs tokens.",
+        "How a question that depends on `messages` is completed. words (default): by words of"
+        " the turns, without a model. model: by the server's language model, which understands more"
+        " but takes seconds and costs tokens.",
         enum=["words", "model"],
     ),
 }

@@ -1,22 +1,32 @@
 """Eight writers, four sandbox workers, fifty users: every acknowledged entry is processed right."""
 
-from benchmarks import concurrency
+import time
+from collections import Counter
+
+from tests.concurrent_writers import USERS, WORKSPACES, new_traffic
+from tests.system import running_system
 
 
 def test_many_writers_lose_nothing_and_mix_nothing_up() -> None:
-    rows, figures, problems = concurrency.measure(seconds=15)
+    with running_system(sandbox_workers=4) as system:
+        traffic = new_traffic(system)
+        with traffic.flowing():
+            time.sleep(15)
+        traffic.settle()
 
-    # Logs, outcomes, projects and alerts follow exactly from what was acknowledged.
-    assert problems == []
-    assert figures["problems"] == 0
-    assert figures["failed_requests"] == 0
-    assert figures["pending"] == 0
-    assert [row["users"] for row in rows] == [concurrency.USERS] * len(concurrency.WORKSPACES)
-    for row in rows:
-        settled = row["covered"] + row["rejected"] + row["pending_messages"]
-        assert settled == row["entries"]
-        # Every kind of entry was sent, or this would prove little.
-        assert row["entries"] > 2 * row["users"]
-        assert row["rejected"] > 0
-        assert row["pending_messages"] > 0
-        assert row["checkpoints"] > row["users"]
+        # Logs, outcomes, projects and alerts follow exactly from what was acknowledged.
+        assert traffic.problems() == []
+        assert traffic.failures.total() == 0
+        assert system.manage("verify").rstrip().endswith(" 0 problems")
+        system.check()
+        for workspace in WORKSPACES:
+            details = [user.get() for user in traffic.users if user.workspace == workspace]
+            counts: Counter[str] = Counter()
+            for detail in details:
+                counts.update(detail["entries"])
+            # Every kind of entry was sent, or this would prove little.
+            assert len(details) == USERS
+            assert counts["total"] > 2 * USERS
+            assert counts["rejected"] > 0
+            assert counts["pending"] > 0
+            assert sum(detail["head"] for detail in details) > USERS

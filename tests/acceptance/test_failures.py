@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks.concurrency import Traffic, new_traffic
+from tests.concurrent_writers import Traffic, new_traffic
 from tests.processes import Process, gone
 from tests.system import count_rows, running_system, select_rows
 from tests.waiting import eventually, polled

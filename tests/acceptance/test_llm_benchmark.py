@@ -252,10 +252,3 @@ def test_without_a_key_everything_is_absent(tmp_path: Path) -> None:
     assert {part: figures[part] for part in FILES} == dict.fromkeys(FILES, "absent")
     assert "UAC_LLM_API_KEY" in figures["absent"]
     assert document["rows"] == []
-
-
-def test_without_data_it_ends_and_says_what_is_missing(tmp_path: Path) -> None:
-    finished = start(tmp_path, capable, UAC_DATA_DIR="")
-
-    assert finished.returncode == 2
-    assert finished.stderr.startswith("locomo.json is missing: UAC_DATA_DIR must ")

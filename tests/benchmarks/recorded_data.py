@@ -90,7 +90,7 @@ SERVICE = {
         ],
     },
 }
-# One of those that the benchmark `library` retells as records: two reservations on one evening.
+# Two reservations on one evening.
 SCENARIO = {
     "id": "schedule_02",
     "sessions": [

@@ -47,11 +47,6 @@ DATA_PROGRAMS = [
 BUDGETS = (3000, 1500)
 FIGURES = {
     "analytical": {"cases", "correct", "evidence_correct", "ten_domains_correct"},
-    "paraphrases": {"questions", "words_at_5", "search_at_5"},
-    "query": {
-        *("computed_p50_ms_1", "computed_per_second_1"),
-        *("computed_per_second_4", "computed_per_second_16"),
-    },
     "retrieval": {
         *(f"{way}_{budget}" for budget in BUDGETS for way in ("evidence", "words", "meaning")),
         *(f"{way}_{budget}" for budget in BUDGETS for way in ("bm25", "ts_rank", "minilm")),

@@ -18,8 +18,7 @@ from memory import texts
 from memory.models import MemoryUser
 from memory.project.values import RecordId
 from memory.recall.answer_cache import key_of
-from memory.recall.search.followups import Turn, understand
-from memory.recall.search.utterances import Utterance
+from memory.recall.search.followups import Turn, complete
 from memory.recall.search.words import terms
 from sandbox_image.uac import protocol
 from workers.grounding.content_words import names_one_of
@@ -59,10 +58,6 @@ def said(text: str) -> Turn:
     return Turn("user", text)
 
 
-def parts_of(read: Utterance) -> object:
-    return read.names, read.persons, read.dates
-
-
 DAYS = [NOON.date() + datetime.timedelta(days=n) for n in range(LONG)]
 LETTERS = ("Wqzk", "aeiou", "bcdfg", "aeiou", "xyz")
 WORDS = ["".join(letters) for letters in itertools.product(*LETTERS)]
@@ -84,9 +79,8 @@ TEXTS: dict[str, Callable[[int], str]] = {
 }
 USES: dict[str, Callable[[str], object]] = {
     "search": terms,
-    "turn before a question": lambda text: understand("When did she buy it there?", [said(text)]),
-    "question after a turn": lambda text: understand(text, [said(text)]),
-    "words of an utterance": lambda text: parts_of(Utterance.of(text)),
+    "turn before a question": lambda text: complete("When did she buy it there?", [said(text)]),
+    "question after a turn": lambda text: complete(text, [said(text)]),
     "repair": repair,
     "entry that grounds": ground,
     "value that is grounded": lambda text: ground("I go to Rome.", text),

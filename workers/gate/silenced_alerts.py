@@ -34,13 +34,14 @@ from memory.project import (
     WriteConstraint,
 )
 from memory.texts import parse_python
-from workers.execution.loading import LoadPlan, bytecode_of, loaded
+from workers.execution.loading import LoadPlan, bytecode_of, load
 from workers.execution.results import findings_of
 from workers.findings import Finding
 from workers.gate.cited_entries import TooMuchCited, read_sources, rest_on
 from workers.grounding.changed_values import names_record
 from workers.grounding.content_words import names_one_of
 from workers.grounding.values_in_entries import Source
+from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox
 
 # Maximum number of records per collection that are compared with the entries cited for a rename. An
@@ -86,22 +87,44 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     yield from _unexplained_renames(candidate, renames, sources)
     if not (plan.outline.constraints or plan.applying):
         return
-    with loaded(plan) as sandbox:
-        before = _find(candidate, sandbox, plan.bindings)
-    after = _find_after(candidate)
+    with runner.open_sandbox(shape=plan.allowance.shape) as previous:
+        paths, _ = plan.difference({})
+        load(previous, plan, bytecode_of(plan, previous.image_digest, paths))
+        before = _find(candidate, previous, plan.bindings)
+        after = _find_after(candidate, previous)
     yield from _held_alerts(candidate, before, after, sources)
     yield from _weaker_rules(candidate, before, after, sources)
 
 
-def _find_after(candidate: ModelChange) -> FindingsByFingerprint:
-    """Load the workspace's constraints as well, and return the findings for the candidate."""
-    user, sandbox = candidate.plan.user, candidate.sandbox
+def _find_after(candidate: ModelChange, previous: Sandbox) -> FindingsByFingerprint:
+    """Load the workspace's constraints as well, and return the findings for the candidate.
+
+    Unless the schema changes, constraints that the edits leave alone run on the new records in the
+    sandbox of the previous version, because code that the model has just written could forge their
+    findings in the candidate's.
+    """
+    user, sandbox, files = candidate.plan.user, candidate.sandbox, candidate.change.files
     standings = applicability.applicabilities(user, candidate.change.outline)
     plan = replace(candidate.plan, standings=standings)
-    if plan.applying:
-        theirs = bytecode_of(plan, sandbox.image_digest, plan.bindings.keys())
+    theirs = bytecode_of(plan, sandbox.image_digest, plan.bindings.keys()) if plan.applying else {}
+    if theirs:
         sandbox.load(bytecode=theirs)
-    return _find(candidate, sandbox, plan.bindings)
+    if any(path.endswith("/schema.py") for path in files):
+        return _find(candidate, sandbox, plan.bindings)
+    records = {path: text for path, text in files.items() if path.startswith("domains/")}
+    previous.load(
+        {path: text for path, text in records.items() if text is not None},
+        bytecode=theirs,
+        removed=[path for path, text in records.items() if text is None],
+    )
+    own = [_rule(name) for name in candidate.change.outline.constraints]
+    changed = [path for path in own if path in files]
+    if changed:  # and those that may import them
+        texts = checkpoints.read_files(plan.checkpoint, [path for path in own if path not in files])
+        changed += [path for path, text in texts.items() if "constraints" in text]
+    kept = [path for path in own if path not in changed]
+    found = _find(candidate, previous, plan.bindings, [*kept, *plan.bindings])
+    return {**found, **(_find(candidate, sandbox, paths=changed) if changed else {})}
 
 
 def _find(

@@ -33,7 +33,7 @@ SPEAKER = 0.5
 OTHERS = 0.5
 # A passage is not found if its closeness is lower than this and it contains none of the question's
 # words. The threshold is low because one in five answers that share no words with their question
-# has a closeness below 0.12 (benchmarks/paraphrases.py).
+# has a closeness below 0.12 (tests/paraphrases.txt).
 FLOOR = 0.05
 # Short messages share a topic with their surroundings, so closeness carries over to adjacent
 # passages, halving with every REACH characters of distance. Full-length passages of long texts

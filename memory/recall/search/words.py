@@ -98,6 +98,11 @@ def best_part(text: str, wanted: Collection[str], length: int) -> str:
     return text[start : start + length]
 
 
+def written_words(text: str) -> list[str]:
+    """Return a text's words as they are written; in scripts without spaces, pairs of characters."""
+    return [written[:_LONGEST] for _, written in _pieces(text)]
+
+
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """Yield the words in a text, with their positions."""
     for match in _WORD.finditer(text):

@@ -1,7 +1,6 @@
 """The staff's pages on a server with much data read only the rows that they show.
 
-The tables are filled as by the benchmark `admin`, with fewer rows; lists are cut sooner, so that
-reading a whole table can be told from reading a page of it.
+Lists are cut sooner, so that reading a whole table can be told from reading a page of it.
 """
 
 from collections.abc import Iterator
@@ -15,12 +14,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
 
-from benchmarks.admin import fill, pages, tidy, whole_tables
 from memory.admin import paging
 from memory.models import LogEntry, MemoryUser, Run
 from memory.models.staff import StaffAccess
 from tests.conftest import cloned_database
 from tests.integration.admin.conftest import list_url, shown
+from tests.integration.admin.filling import fill, pages, tidy, whole_tables
 from tests.services import SERVICES
 
 USERS, ENTRIES, RUNS = 12_000, 36_000, 12_000

@@ -1,7 +1,7 @@
 """A model cannot change what it cannot show: values, critical alerts, rules."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from tests.integration.commits.conftest import (
 from tests.integration.commits.conftest import findings as all_findings
 from tests.steps import append_texts, head_of
 from tests.steps import propose as propose_edits
-from workers.gate import cited_entries
+from workers.gate import cited_entries, silenced_alerts
 
 pytestmark = pytest.mark.django_db
 
@@ -258,6 +258,62 @@ def test_critical_alert_is_held_until_an_entry_speaks_of_its_evidence(
     # And told once, however often it is tried
     propose(clearance(said), considered=[said])
     assert held.count() == 1
+
+
+SLEEPLESS = """\
+import datetime
+from collections.abc import Iterator
+from uac import Alert, info
+from domains.health.state import medications
+
+
+def check(today: datetime.date) -> Iterator[Alert]:
+    for medication in medications:
+        if medication.drug_class == "caffeine":
+            yield info(f"{medication.name} keeps awake", evidence=[medication])
+"""
+SLEEPLESS_TESTS = """\
+import datetime
+from constraints import sleepless
+from domains.health.schema import Medication
+from uac.testing import run_check
+
+DAY = datetime.date(2026, 1, 1)
+
+
+def test_it() -> None:
+    tea = Medication(key="t", name="Tea", drug_class="caffeine")
+    pill = Medication(key="m", name="Amoxicillin", drug_class="penicillin")
+    (alert,) = run_check(sleepless, today=DAY, medications=[pill, tea])
+    assert (alert.severity, alert.evidence) == ("info", (tea,))
+"""
+
+
+def test_code_that_comes_with_the_edits_cannot_forge_the_findings_of_other_constraints(
+    allergy: Alert, say: Say, propose: Propose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given code that, wherever it is loaded, reports what was found before
+    find, before = silenced_alerts._find, list[silenced_alerts.FindingsByFingerprint]()
+
+    def forged(
+        candidate: silenced_alerts.ModelChange,
+        sandbox: Any,
+        bindings: Any = None,
+        paths: Sequence[str] | None = None,
+    ) -> silenced_alerts.FindingsByFingerprint:
+        found = find(candidate, sandbox, bindings, paths)
+        before.append(found)
+        if sandbox is not candidate.sandbox:
+            return found
+        forgeries = before[0].items()
+        return {name: one for name, one in forgeries if paths is None or one.constraint in paths}
+
+    monkeypatch.setattr(silenced_alerts, "_find", forged)
+    # When a model sends it with an edit that silences an alert
+    said = say("Dr. Who has given his clearance for jazz")
+    run = propose(clearance(said), constraint(SLEEPLESS, SLEEPLESS_TESTS, "sleepless"))
+    # Then the alert is held
+    assert "critical_alert_held" in {finding["code"] for finding in findings(run)}
 
 
 def test_critical_alert_resolves_by_an_entry_that_speaks_of_its_evidence(

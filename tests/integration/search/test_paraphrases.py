@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.paraphrases import TEXT, read_people
 from memory.models import LogEntry, Workspace
 from memory.models.log import EntryKind
 from memory.users import create_user
 from tests.conftest import new_client
+from tests.paraphrases import TEXT, read_people
 
 pytestmark = pytest.mark.django_db
 

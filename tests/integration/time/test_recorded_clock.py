@@ -16,12 +16,12 @@ import time_machine
 from pytest_django.fixtures import Settings
 
 from benchmarks.harness import data_file
-from benchmarks.library_scenarios import RETELLINGS, Day, Entry
 from memory.constraints import constraint_library, workspace_constraints
 from memory.models import Alert, AlertEvent, MemoryUser, Run, Workspace
 from memory.models.runs import RunKind, RunOutcome
 from memory.models.workspace_constraints import VersionState
 from memory.users import create_user
+from tests.library_scenarios import RETELLINGS, Day, Entry
 from tests.steps import append_records
 from workers.service import dispatching
 

@@ -1,10 +1,10 @@
-"""Half a year of a few users, as in the benchmark: every alert on its day."""
+"""Half a year of a few users: every alert on its day."""
 
 import pytest
 from pytest_django.fixtures import Settings
 
-from benchmarks.year import simulate
 from memory.models import Workspace
+from tests.integration.time.simulated_year import simulate
 
 
 @pytest.mark.timeout(900)  # half a minute, where the machine has nothing else to do

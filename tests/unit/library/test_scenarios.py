@@ -1,12 +1,12 @@
-"""The recorded scenarios are retold for the library's benchmark: all, and in other words."""
+"""The recorded scenarios are retold all, and in other words."""
 
 import json
 
 import pytest
 
 from benchmarks.harness import data_file
-from benchmarks.library_scenarios import RETELLINGS, days_of
 from memory.constraints import constraint_library
+from tests.library_scenarios import RETELLINGS, days_of
 
 PATH = data_file("scenarios.jsonl")
 pytestmark = pytest.mark.skipif(PATH is None, reason="UAC_DATA_DIR does not hold scenarios.jsonl")

@@ -1,10 +1,9 @@
-"""Test a server with many concurrent writers.
+"""Concurrent writers, and what must be true of a server afterwards.
 
-Eight writers write for fifty users in two workspaces; the server has four sandbox workers. For a
-minute, the writers post typed entries and messages over HTTP, repeat requests, send entries
-that contradict the schema, and report purchases that a constraint watches. Afterwards, every
-acknowledged entry must be in its user's log as it was sent, the logs must contain nothing else, and
-projects, outcomes and alerts must follow from the logs.
+The writers post typed entries and messages over HTTP for users in two workspaces, repeat requests,
+send entries that contradict the schema, and report purchases that a constraint watches. Afterwards,
+every acknowledged entry must be in its user's log as it was sent, the logs must contain nothing
+else, and projects, outcomes and alerts must follow from the logs.
 """
 
 import http.client
@@ -20,11 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.harness import Client, Measured, Row, expect, new_client, parser, report
-from uac_site.embedded.system import System, running_system
+from benchmarks.harness import Client, expect, new_client
+from uac_site.embedded.system import System
 
 WRITERS = 8
-WORKERS = 4
 WORKSPACES = ("concurrency-a", "concurrency-b")
 USERS = 25  # users per workspace, with the same ids in both workspaces
 GUARDED = 5  # how many of these users have a constraint
@@ -375,76 +373,3 @@ def new_traffic(
     traffic = Traffic(clients, users=users, guarded=guarded, pause=pause)
     traffic.prepare()
     return traffic
-
-
-def measure(seconds: float, users: int = USERS) -> Measured:
-    """Let the writers write, then check; return a row for each workspace, figures and problems."""
-    with running_system(sandbox_workers=WORKERS) as system:
-        traffic = new_traffic(system, users=users, guarded=min(GUARDED, users - 1))
-        before = sum(len(user.acknowledged) for user in traffic.users)
-        with traffic.flowing():
-            time.sleep(seconds)
-        ended = time.monotonic()
-        traffic.settle()
-        settled = time.monotonic() - ended
-        problems = traffic.problems()
-        verified = re.search(r"(\d+) problems$", system.manage("verify").rstrip())
-        assert verified is not None
-        rows = [_row(traffic, workspace) for workspace in WORKSPACES]
-        system.check()
-    entries = sum(row["entries"] for row in rows)
-    figures = {
-        "entries": entries,
-        "users": len(traffic.users),
-        "checkpoints": sum(row["checkpoints"] for row in rows),
-        "requests": traffic.requests,
-        "failed_requests": traffic.failures.total(),
-        "appends_per_second": round((entries - before) / traffic.seconds, 1),
-        "seconds_to_settle": round(settled, 1),
-        "pending": sum(row["pending_records"] for row in rows),
-        "rejected": sum(row["rejected"] for row in rows),
-        "alerts": sum(row["alerts"] for row in rows),
-        "problems": len(problems) + int(verified[1]),
-    }
-    return rows, figures, problems
-
-
-def _row(traffic: Traffic, workspace: str) -> Row:
-    """Return the row for a workspace, which adds up the server's figures for its users."""
-    users = [user for user in traffic.users if user.workspace == workspace]
-    details = [user.get() for user in users]
-    counts: Counter[str] = Counter()
-    for detail in details:
-        counts.update(detail["entries"])
-    messages = sum(
-        entry["kind"] == "message" for user in users for entry in user.acknowledged.values()
-    )
-    return {
-        "workspace": workspace,
-        "users": len(users),
-        "entries": counts["total"],
-        "covered": counts["covered"],
-        "rejected": counts["rejected"],
-        "pending_messages": messages,
-        "pending_records": counts["pending"] - messages,
-        "checkpoints": sum(detail["head"] for detail in details),
-        "alerts": sum(len(list(user.pages("alerts/"))) for user in users),
-    }
-
-
-def main() -> None:
-    """Run the benchmark and report the results."""
-    asked = parser(__doc__, seconds=(60.0, 1.0), users=(USERS, 2)).parse_args()
-    rows, figures, problems = measure(asked.seconds, asked.users)
-    report(
-        "concurrency",
-        settings={"seconds": asked.seconds, "writers": WRITERS, "sandbox_workers": WORKERS},
-        rows=rows,
-        figures=figures,
-        path=asked.json,
-        problems=problems,
-    )
-
-
-if __name__ == "__main__":
-    main()

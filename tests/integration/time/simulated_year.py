@@ -1,9 +1,4 @@
-"""Simulate a year for a thousand users in minutes: check every alert's day and count needless runs.
-
-    make bench NAME=year ARGS='--users 100'
-
-With `--processes`, the sandboxes are processes instead of containers, and the simulation takes less
-time.
+"""Simulate months for some users in a minute: check every alert's day and count needless runs.
 
 The clock stands still, except that it is moved to each moment at which the daily hour arrives in
 one of the users' time zones, and to the times of their meetings. At each of these moments, the real
@@ -15,12 +10,10 @@ On one day, beat does not tick at all. On another day, a dispatcher and a worker
 day behind are the first to get all work.
 
 The expected events are computed only from the users' dates, by code that knows neither constraints
-nor forecasts (benchmarks/year_people.py).
+nor forecasts (year_people.py).
 """
 
 import datetime
-import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -32,8 +25,16 @@ from unittest import mock
 
 import time_machine
 
-from benchmarks.harness import Measured, Row, embedded_server, migrate, parser, report
-from benchmarks.year_people import CONSTRAINTS, DAY, NOTICE, START, ZONES, Event, Person, daily_hour
+from benchmarks.harness import Measured, Row
+from tests.integration.time.year_people import (
+    CONSTRAINTS,
+    DAY,
+    NOTICE,
+    START,
+    Event,
+    Person,
+    daily_hour,
+)
 
 if TYPE_CHECKING:
     from memory.models import MemoryUser, Workspace
@@ -83,7 +84,7 @@ class Year:
 
         name, arguments = message
         try:
-            getattr(tasks, name.rpartition(".")[2])(*arguments)
+            tasks.work(name.rpartition(".")[2], *arguments)
         except Exception as error:  # the dispatcher finds the work again, which remains due
             self.failures.append(f"{name}: {error!r}")
 
@@ -374,33 +375,3 @@ def _is_of(event: Event, constraint: str, people: Sequence[Person], kind: str = 
     if name == "friend" and people[event.person].by_text:
         name = "friend_by_text"
     return name == constraint and kind in ("", event.kind)
-
-
-def main() -> None:
-    """Run the simulation and report the results."""
-    line = parser(__doc__, users=(1000, 4), days=(365, 60))
-    line.add_argument("--processes", action="store_true", help="run sandboxes as processes")
-    asked = line.parse_args()
-    logging.disable(logging.INFO)
-    # Enough leases, held long enough, that the sandboxes of all people who join on the same day are
-    # still there when their forecasts are made.
-    os.environ.update(UAC_SANDBOX_LEASES="40", UAC_SANDBOX_LEASE_SECONDS="20")
-    with embedded_server("process" if asked.processes else "docker") as services:
-        from memory.models import Workspace
-
-        migrate(services)
-        workspace = Workspace.objects.create(name="year")
-        rows, figures, problems = simulate(workspace, asked.users, asked.days)
-    settings = {
-        "threads": THREADS,
-        "processes": asked.processes,
-        "start": START.isoformat(),
-        "zones": ZONES,
-    }
-    report(
-        "year", settings=settings, rows=rows, figures=figures, path=asked.json, problems=problems
-    )
-
-
-if __name__ == "__main__":
-    main()

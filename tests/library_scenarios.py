@@ -1,16 +1,13 @@
-"""The scenarios for `library`, retold as typed records, and their days.
+"""The recorded scenarios, retold as typed records, and their days.
 
 The users' messages in `scenarios.jsonl` are retold session by session, as a product would log them.
 Days are relative to the day of the session; the messages' texts are not repeated here.
 """
 
 import datetime
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-from benchmarks.harness import end_without_data, require_data
 
 Data = dict[str, Any]
 # A record's type, key and fields.
@@ -282,16 +279,6 @@ RETELLINGS = {
         entry("9", "Trip", "cabin", destination="Montana", start=Day(15), end=Day(36)),
     ),
 }
-
-
-def scenarios() -> tuple[list[Data], int]:
-    """Return the recorded scenarios that are retold here, and how many others there are."""
-    (path,) = require_data("scenarios.jsonl")
-    recorded = [json.loads(line) for line in path.read_text().splitlines()]
-    told = [one for one in recorded if one["id"] in RETELLINGS]
-    if not told:
-        end_without_data("scenarios.jsonl has no scenario that this benchmark retells")
-    return told, len(recorded) - len(told)
 
 
 def days_of(scenario: Data) -> Iterator[tuple[datetime.date, list[Entry]]]:

@@ -1,10 +1,8 @@
-"""Measure the admin pages on a full server: SQL statements, time and sequential scans of tables.
+"""Fill the tables as on a server that has run for some months, and find scans of whole tables.
 
-SQL statements run by the database's owner fill the tables with users, entries, versions, runs,
-alerts, model calls and webhook messages, as on a server that has run for some months. Then Django's
-test client requests each page in this process, so the time to send the page is not measured. Each
-SQL statement of a page is passed to EXPLAIN, and counted if it reads more than a few thousand rows
-of a large table sequentially.
+SQL statements run by the database's owner write users, entries, versions, runs, alerts, model calls
+and webhook messages. Each SQL statement of a page is passed to EXPLAIN, and returned if it reads
+many rows of a large table sequentially.
 """
 
 import datetime
@@ -16,14 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
+from django.apps import apps
+from django.contrib import admin
+from django.db import connection
+from django.urls import reverse
 
-from benchmarks.harness import Row, durable_system, parser, percentiles, report, settings_of
+from memory.models import MemoryUser, WebhookEndpoint, Workspace
 
-GOALS = "p50_ms <= 300, statements <= 20, whole_tables = 0"
 WORKSPACES = 50
 
-# A sequential scan that visits more rows than this counts as reading a whole table.
-FEW_ROWS = 10_100
 LARGE = (
     *("memory_logentry", "memory_entryoutcome", "memory_memoryuser", "memory_checkpoint"),
     *("memory_run", "memory_alert", "memory_alertevent", "memory_llmcall", "memory_delivery"),
@@ -61,7 +60,7 @@ FILL: Sequence[str] = (
         content, session_id, role, source, salt, payload_hash, hash)
     SELECT gen_random_uuid(), u.id, s, CASE WHEN s %% 3 = 0 THEN 'fact' ELSE 'message' END,
         at, at, '{}', 'We booked the hotel in Rome from the 3rd to the 7th of May, entry ' || s,
-        'trip', 'user', 'key:benchmark', decode(repeat('00', 16), 'hex'),
+        'trip', 'user', 'key:test', decode(repeat('00', 16), 'hex'),
         decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex')
     FROM (SELECT id, row_number() OVER (ORDER BY id) AS place FROM memory_memoryuser) u
     CROSS JOIN LATERAL generate_series(1, CASE WHEN u.place = 1 THEN %(hot)s
@@ -176,8 +175,6 @@ def fill(owner: psycopg.Connection[Any], users: int, entries: int, runs: int) ->
         # The number of entries that the first user has; this user also has many runs and versions.
         "hot": max(entries // 20, 10),
     }
-    from memory.models import WebhookEndpoint, Workspace
-
     for number in range(WORKSPACES):
         workspace = Workspace.objects.create(name=f"workspace {number}")
         WebhookEndpoint.objects.create(workspace=workspace, url="https://example.org/", secret=b"")
@@ -212,12 +209,6 @@ def tidy(owner: psycopg.Connection[Any], seconds: float = 120) -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the name and URL of each page to measure."""
-    from django.apps import apps
-    from django.contrib import admin
-    from django.urls import reverse
-
-    from memory.models import MemoryUser
-
     for period in ("day", "week", "month"):
         yield f"home, {period}", f"/admin/?period={period}"
     long_ago = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=60)
@@ -244,14 +235,12 @@ def pages() -> Iterator[tuple[str, str]]:
             yield f"one: {name}", reverse(f"admin:memory_{name}_change", args=[row.pk])
 
 
-def whole_tables(statements: Sequence[str], few: int = FEW_ROWS) -> list[str]:
+def whole_tables(statements: Sequence[str], few: int) -> list[str]:
     """Execute the statements again; return those that read a large table sequentially.
 
     Only sequential scans that visit more than `few` rows of a table in `LARGE`, or of all its
     partitions together, are returned.
     """
-    from django.db import connection
-
     found = []
     with connection.cursor() as cursor:
         for statement in statements:
@@ -284,86 +273,3 @@ def rows_seen(node: Mapping[str, Any]) -> float:
     """Return how many rows a node of a query plan has visited."""
     each = node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0)
     return float(each * node.get("Actual Loops", 1))
-
-
-def measure(rounds: int) -> tuple[list[Row], list[str]]:
-    """Measure each page; return a row for each page, and the problems."""
-    from django.contrib.auth.models import User
-    from django.db import connection
-    from django.test import Client
-    from django.test.utils import CaptureQueriesContext
-
-    client = Client()
-    staff = User.objects.create(username="eve", is_staff=True, is_superuser=True)
-    client.force_login(staff)
-    rows, problems = [], []
-    for name, address in pages():
-        client.get(address)
-        times = []
-        for _ in range(rounds):
-            started = time.perf_counter()
-            response = client.get(address)
-            times.append(time.perf_counter() - started)
-            assert response.status_code == 200, (address, response.status_code)
-        with CaptureQueriesContext(connection) as captured:
-            client.get(address)
-        statements = [str(one["sql"]) for one in captured.captured_queries]
-        whole = whole_tables(statements)
-        problems += [f"{name}: {one}" for one in whole]
-        rows.append(
-            {
-                "page": name,
-                "statements": len(statements),
-                **percentiles(times),
-                "whole_tables": len(whole),
-            }
-        )
-    return rows, problems
-
-
-def main() -> None:
-    """Run the benchmark and report the results."""
-    asked = parser(
-        __doc__,
-        users=(20_000, 60),
-        entries=(1_000_000, 600),
-        runs=(200_000, 400),
-        rounds=(10, 1),
-    ).parse_args()
-    environment = {
-        "UAC_SANDBOX_RUNNER": "process",
-        "ALLOWED_HOSTS": "testserver",
-        "LOG_LEVEL": "ERROR",
-    }
-    with durable_system(
-        web=False, sandbox_workers=0, default_workers=0, beats=0, environment=environment
-    ) as system:
-        settings_of(system)
-        started = time.perf_counter()
-        with psycopg.connect(system.services.postgres.owner_url) as owner:
-            fill(owner, asked.users, asked.entries, asked.runs)
-        filled = time.perf_counter() - started
-        rows, problems = measure(asked.rounds)
-    report(
-        "admin",
-        settings={
-            "users": asked.users,
-            "entries": asked.entries,
-            "runs": asked.runs,
-            "rounds": asked.rounds,
-            "goals": GOALS,
-        },
-        rows=rows,
-        figures={
-            "slowest_p50_ms": max(row["p50_ms"] for row in rows),
-            "most_statements": max(row["statements"] for row in rows),
-            "whole_tables": sum(row["whole_tables"] for row in rows),
-            "filled_seconds": round(filled),
-        },
-        path=asked.json,
-        problems=problems,
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The people of `year`: their dates, their constraints, and the events that are expected.
+"""The people of the simulated year: their dates, constraints, and the events that are expected.
 
 The expected events are computed only from the dates, by code that knows neither constraints nor
 forecasts.
