@@ -22,11 +22,14 @@ MAX_TRACEBACK = 4_000
 _NO_ORDER = re.compile(
     r"'\S{1,2}' not supported between instances of '([\w.]{1,100})' and '([\w.]{1,100})'"
 )
+# The datetimes of a record are aware.
+_DATETIME = "datetime.datetime(2027, 1, 1, 12, 0, tzinfo=user_zone())"
+_NAIVE = re.compile(r"can't (?:compare|subtract) offset-naive and offset-aware datetimes")
 # What to write instead of a string that is compared with a value of another type. The keys are the
 # type names that appear in Python's message.
 _WRITTEN_AS = {
     "datetime.date": "a date, such as date(2027, 1, 1)",
-    "datetime.datetime": "a datetime, such as datetime.datetime(2027, 1, 1, 12, 0)",
+    "datetime.datetime": f"a datetime, such as {_DATETIME}",
     "datetime.timedelta": "a duration, such as timedelta(days=30)",
     "int": "a number, such as 5 or int('5')",
     "float": "a number, such as 9.5 or float('9.5')",
@@ -108,7 +111,7 @@ def _known_names(error: BaseException) -> str:
 
 
 def _comparison_fix(error: BaseException, message: str) -> str:
-    """Return what to write instead if two types, such as a string and a date, can't be compared.
+    """Return what to write instead if two values, such as a string and a date, can't be compared.
 
     Python's message only names the types, and dates and numbers may look like strings in the
     state's JSON.
@@ -117,6 +120,8 @@ def _comparison_fix(error: BaseException, message: str) -> str:
         return ""
     if message == "can't compare datetime.datetime to datetime.date":
         return ": compare the datetime's .date(), or compare with a datetime"
+    if _NAIVE.fullmatch(message):
+        return f": give the datetime without an offset the user's time zone, as in {_DATETIME}"
     if not (found := _NO_ORDER.fullmatch(message)):
         return ""
     left, right = found.groups()

@@ -20,7 +20,6 @@ from memory.api import idempotency, rates
 from memory.api.authentication import ApiKeyAuthentication, principal_of
 from memory.api.filters import refuse_unknown
 from memory.api.serializers import validated
-from memory.llm import llm_budgets, track_records
 from memory.mem0 import bodies, events, filters, memories
 from memory.mem0.errors import CannotBeMapped, NotHere, exception_handler
 from memory.models import IdempotencyKey, LogEntry, MemoryUser, Workspace
@@ -29,6 +28,8 @@ from memory.models.workspaces import Scope
 from memory.privacy import user_erasure
 from memory.temporal import instants
 from memory.users import find_or_create_user, find_user
+from memory.work import lanes
+from memory.work.lanes import LaneState
 from memory.workspace_settings import quotas
 from memory.workspaces import reach, reaches
 
@@ -190,13 +191,12 @@ class Add(Mem0View):
         )
         entries, headers = written.result, dict(written.headers)
         if asked["infer"]:
-            waits = llm_budgets.why_stopped(self.workspace) or track_records.why_stopped(
-                self.workspace
-            )
+            work = lanes.standing(entries[0].user)
+            ahead = "; a language model will process them."
+            if work.state == LaneState.STOPPED:
+                ahead = f", waiting for a language model: {work.reason}"
             answer: dict[str, Any] = {
-                "message": "The messages are in the log; a language model will process them."
-                if waits is None
-                else f"The messages are in the log, waiting for a language model: {waits}",
+                "message": f"The messages are in the log{ahead}",
                 "status": "PENDING",
                 "event_id": str(entries[0].pk),
             }

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from rest_framework.test import APIClient
 
-from memory import checkpoints, log
+from memory import log
 from memory.llm import llm_calls
 from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
@@ -35,6 +35,7 @@ from tests.integration.erasure.conftest import MARKER, finish, found, go_on
 from tests.rivals import run_at_once, run_until_killed
 from tests.waiting import eventually, scaled
 from workers import tasks
+from workers.commits import on_head
 
 JustBefore = Callable[[object, str, Callable[[], object]], None]
 
@@ -57,7 +58,7 @@ def test_a_checkpoint_that_is_being_made_does_not_come(
     live_database: str, user: MemoryUser, just_before: JustBefore
 ) -> None:
     append(user)
-    just_before(checkpoints, "commit", lambda: erase(user))
+    just_before(on_head, "_commit", lambda: erase(user))
 
     tasks.work("records", user.pk)
     row = finish(user)
@@ -223,6 +224,7 @@ def counted(*arguments, **columns):
 leases.write = counted
 erasing.BATCH = 2
 from workers import tasks
+from workers.commits import on_head
 tasks.work("erasures", sys.argv[1])
 """
 

@@ -4,12 +4,14 @@ import datetime
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
 
 from memory import log
 from memory.log import Draft
 from memory.mem0 import events, memories
-from memory.models import EntryOutcome, LogEntry, MemoryUser, UserErasure, Workspace
+from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, UserErasure, Workspace
 from memory.models.log import EntryKind, Outcome
 from memory.models.workspaces import Scope
 from memory.operations.verification import problems
@@ -112,6 +114,18 @@ def test_no_model_is_said_by_the_answer_and_by_the_event(call: Call, user: Memor
     assert event["metadata"]["state"] == "stopped"
     assert "UAC_LLM_MODEL" in event["metadata"]["reason"]
     assert event["completed_at"] is None
+
+
+def test_a_model_that_refuses_is_said_by_the_answer(
+    call: Call, user: MemoryUser, settings: Settings
+) -> None:
+    settings.UAC_LLM_MODEL, settings.UAC_LLM_API_KEY = "openai:any", "secret"
+    body = {"messages": [{"role": "user", "content": "Hello"}], "user_id": "ada"}
+    assert "will process" in call("POST", "v3/memories/add/", body, status=202)["message"]
+    later = timezone.now() + datetime.timedelta(hours=1)
+    Lane.objects.filter(user=user).update(run_after=later, last_error="The provider refuses.")
+
+    assert "refuses" in call("POST", "v3/memories/add/", body, status=202)["message"]
 
 
 def test_an_event_is_the_messages_of_one_addition(call: Call, user: MemoryUser) -> None:

@@ -117,6 +117,8 @@ def test_usage_is_measured(loaded: Sandbox) -> None:
         ("date(2027, 1, 1) > '2027-01-01'", "TypeError", 1,
          "'str': write the text as a date, such as date(2027, 1, 1)"),
         ("'2027' <= datetime.datetime(2027, 1, 1)", "TypeError", 1, "write the text as a datetime"),
+        ("now > datetime.datetime(2027, 1, 1)", "TypeError", 1, ", tzinfo=user_zone())"),
+        ("now - datetime.datetime(2027, 1, 1)", "TypeError", 1, ", tzinfo=user_zone())"),
         ("5 < '6'", "TypeError", 1, "write the text as a number, such as 5"),
         ("Decimal(5) < '6'", "TypeError", 1, "or Decimal('9.50')"),
         ("timedelta(days=3) < '6'", "TypeError", 1, "such as timedelta(days=30)"),
