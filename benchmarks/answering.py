@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.harness import Client
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.llm.llm_calls import CallSession
-from memory.models import MemoryUser, Workspace
-from memory.models.llm import LlmPurpose
+from memory.llm.models import LlmPurpose
 from workers.llm.interface import Message, System, Tool, ToolResult, User
 from workers.llm.metered import MeteredModel
 

@@ -162,8 +162,7 @@ def plain(dialogue: Dialogue) -> Search:
 
 def by_signal(signal: str, dialogue: Dialogue) -> Search:
     """Return a function that searches the server's passages by `words` or by `meaning` alone."""
-    from memory.models import LogEntry
-    from memory.models.log import EntryKind
+    from memory.log.models.entries import EntryKind, LogEntry
 
     entries = [
         LogEntry(

@@ -157,9 +157,9 @@ def until(true: Callable[[], bool], seconds: float = 60) -> None:
 
 def run_on(user_id: str, day: str) -> Any:
     """Have a worker run the user's constraints as of noon on a past day; return the run."""
-    from memory.models import MemoryUser, Run
-    from memory.models.runs import RunKind, RunStatus, RunTrigger
-    from memory.work import runs
+    from memory.kernel.models.users import MemoryUser
+    from memory.versions import runs
+    from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 
     user = MemoryUser.objects.select_related("head").get(user_id=user_id)
     until(lambda: not Run.objects.filter(user=user).exclude(status=RunStatus.DONE).exists())

@@ -2,8 +2,8 @@
 
 Three comparisons are made, and the two sides of each take turns:
 - one entry over HTTP, and a bare Django view on the same server that does a single INSERT;
-- a hundred entries by `log.append`, without HTTP, and COPY of a hundred prepared rows per commit
-  into the same table, with its triggers;
+- a hundred entries by `entry_log.append`, without HTTP, and COPY of a hundred prepared rows per
+  commit into the same table, with its triggers;
 - one entry over HTTP to a log with a million entries, and one to a log with ten.
 
 The database waits for the disk at every commit, as in production. No worker runs, so the work that
@@ -36,8 +36,8 @@ from benchmarks.harness import (
 from uac_site.embedded.system import System
 
 if TYPE_CHECKING:
-    from memory.log import Draft
-    from memory.models import MemoryUser
+    from memory.kernel.models.users import MemoryUser
+    from memory.log.entry_log import Draft
 
 BATCH = 100
 SHORT = 10
@@ -110,9 +110,9 @@ def row(what: str, times: Sequence[float], entries: int = 1) -> Row:
 
 
 def drafted() -> "Draft":
-    """Return MESSAGE in the form that `log.append` takes."""
-    from memory.log import Draft
-    from memory.models.log import EntryKind
+    """Return MESSAGE in the form that `entry_log.append` takes."""
+    from memory.log.entry_log import Draft
+    from memory.log.models.entries import EntryKind
 
     return Draft(
         kind=EntryKind.MESSAGE,
@@ -123,14 +123,14 @@ def drafted() -> "Draft":
 
 
 def chained(user: "MemoryUser", number: int) -> Iterator[tuple[Any, ...]]:
-    """Yield `number` rows that continue the user's log, as `log.append` would write them."""
-    from memory import log
+    """Yield `number` rows that continue the user's log, as `entry_log.append` would write them."""
+    from memory.log import entry_log
 
     draft = drafted()
     now = datetime.datetime.now(datetime.UTC)
     for _ in range(number):
         user.last_seq += 1
-        entry, _ = log._entry(
+        entry, _ = entry_log._entry(
             user, user.last_seq, bytes(user.last_hash), draft, source="benchmark", now=now
         )
         user.last_hash = entry.hash
@@ -149,7 +149,7 @@ def copy(database: psycopg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> 
 
 def filled(user: "MemoryUser", database: psycopg.Connection[Any], number: int) -> None:
     """Give the user `number` covered entries, and update the ends of the user's log and lanes."""
-    from memory.models import Lane
+    from memory.kernel.models.users import Lane
 
     rows = chained(user, number)
     while chunk := [one for _, one in zip(range(10_000), rows, strict=False)]:
@@ -170,7 +170,7 @@ def measure(
     system: System, database: psycopg.Connection[Any], rounds: int, entries: int
 ) -> tuple[list[Any], dict[str, Any]]:
     """Run all comparisons; return the rows and the figures. The long log has `entries` entries."""
-    from memory.models import MemoryUser
+    from memory.kernel.models.users import MemoryUser
 
     client = new_client(system, "benchmark")
     users = {}
@@ -230,14 +230,14 @@ def time_batches(
     rounds: int,
 ) -> Times:
     """Time appending a hundred entries, in two ways, and COPY of as many prepared rows."""
-    from memory import log
+    from memory.log import entry_log
 
     drafts = [drafted()] * BATCH
     made = chained(copied, BATCH * (rounds + rounds // 10 + 1))
     batches = iter(list(zip(*[made] * BATCH, strict=True)))
 
     def append() -> None:
-        log.append(appended, drafts, source="benchmark")
+        entry_log.append(appended, drafts, source="benchmark")
 
     return in_turns(
         rounds,

@@ -28,23 +28,15 @@ from benchmarks.harness import (
     new_client,
     run_on,
 )
-from memory.llm.language_models import LanguageModelError
+from memory.kernel import encryption
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import LanguageModelError
 from memory.llm.llm_calls import CallSession
-from memory.models import (
-    Checkpoint,
-    EntryOutcome,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    Run,
-    Workspace,
-)
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import Outcome
-from memory.models.runs import RunKind, RunOutcome
-from memory.models.users import LaneName
-from memory.privacy import encryption
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome
 from uac_site.embedded.system import System
 from workers.llm.interface import User
 from workers.llm.metered import MeteredModel

@@ -299,7 +299,9 @@ def settle(system: System) -> None:
 def calm_down(system: System, client: Client, since: int) -> None:
     """Cancel A's remaining work, wait until none is in progress, and make a few requests as B."""
     statement = (
-        "from memory.models import Backtest, Lane, Run; from memory.work import runs;"
+        "from memory.constraints.models.backtests import Backtest;"
+        "from memory.kernel.models.users import Lane;"
+        "from memory.versions import runs; from memory.versions.models.runs import Run;"
         "runs.close(Run.objects.all(), 'the measurement is over');"
         "Backtest.objects.filter(state__in=['waiting', 'running']).update(state='cancelled');"
         "Lane.objects.filter(user__workspace__name='neighbour-a').update(due_at=None)"

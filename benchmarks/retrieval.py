@@ -225,8 +225,7 @@ def over_http(client: Client, conversation: Conversation) -> Search:
 
 def by_signal(signal: str, conversation: Conversation) -> Search:
     """Return a function that searches the server's passages by `words` or by `meaning` alone."""
-    from memory.models import LogEntry
-    from memory.models.log import EntryKind
+    from memory.log.models.entries import EntryKind, LogEntry
 
     entries = [
         LogEntry(
@@ -388,7 +387,7 @@ def time_requests(
 
     Also count how many newly appended entries are not found at once.
     """
-    from memory.models import SearchSegment
+    from memory.recall.models import SearchSegment
 
     turns = [turn for one in conversations for turn in one.turns]
     name = f"long-{entries}"

@@ -23,7 +23,8 @@ def index_figures(user_id: str, question: str) -> dict[str, float]:
     from django.db.models import Sum
     from django.db.models.functions import Length
 
-    from memory.models import MemoryUser, SearchBlock, SearchSegment
+    from memory.kernel.models.users import MemoryUser
+    from memory.recall.models import SearchBlock, SearchSegment
     from memory.recall.search import announcing, index, index_maintenance
     from memory.recall.search.finding import find
 

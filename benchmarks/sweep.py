@@ -26,7 +26,7 @@ from tests.integration.time.simulated_year import settle, standing_still
 from tests.integration.time.year_people import START
 
 if TYPE_CHECKING:
-    from memory.models import MemoryUser
+    from memory.kernel.models.users import MemoryUser
     from memory.project import Project
 
 RECORDS = 500
@@ -113,7 +113,11 @@ def populate(size: int) -> None:
     """Copy the only user, with all related rows, until there are `size` users, none of them due."""
     from django.db import connection
 
-    from memory.models import Alert, Checkpoint, Forecast, Lane, MemoryUser, Run
+    from memory.alerts.models.alerts import Alert
+    from memory.constraints.models.forecasts import Forecast
+    from memory.kernel.models.users import Lane, MemoryUser
+    from memory.versions.models.checkpoints import Checkpoint
+    from memory.versions.models.runs import Run
 
     original = MemoryUser.objects.get()
     new_id = "gen_random_uuid()"
@@ -171,8 +175,9 @@ def populate(size: int) -> None:
 
 def make_due(number: int) -> None:
     """Make `number` users due, and make sure that nothing else is."""
-    from memory.models import Forecast, MemoryUser, Run
-    from memory.models.runs import RunOutcome, RunStatus
+    from memory.constraints.models.forecasts import Forecast
+    from memory.kernel.models.users import MemoryUser
+    from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
     now = datetime.datetime.now(datetime.UTC)
     ended = {"status": RunStatus.DONE, "outcome": RunOutcome.OK, "finished_at": now}
@@ -363,7 +368,7 @@ def home(changed: int | None = None) -> "Project":
 
 def reuse(user: "MemoryUser") -> tuple[list[Row], dict[str, Any]]:
     """Have a forecast made, and made again after one record has changed; compare the calls."""
-    from memory.models import Forecast
+    from memory.constraints.models.forecasts import Forecast
 
     timings = []
     for number, project in enumerate([home(), home(changed=3)]):
@@ -392,8 +397,8 @@ def main() -> None:
     sizes = (asked.users // 100, asked.users // 10, asked.users)
     logging.disable(logging.INFO)
     with embedded_server() as services:
-        from memory.models import Workspace
-        from memory.users import create_user
+        from memory.kernel.models.workspaces import Workspace
+        from memory.kernel.users import create_user
 
         migrate(services)
         workspace = Workspace.objects.create(name="sweep")

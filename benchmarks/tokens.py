@@ -285,14 +285,14 @@ def replay(
 
 def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
     """Create a user with these facts as typed entries, written to the log without HTTP."""
-    from memory import log
-    from memory.models import MemoryUser
-    from memory.models.log import EntryKind
+    from memory.kernel.models.users import MemoryUser
+    from memory.log import entry_log
+    from memory.log.models.entries import EntryKind
 
     expect(201, client.post("users/", {"user_id": user_id, "time_zone": "UTC"}))
     user = MemoryUser.objects.get(user_id=user_id)
     drafts = [
-        log.Draft(
+        entry_log.Draft(
             kind=EntryKind.RECORD,
             occurred_at=fact.at,
             data={
@@ -306,7 +306,7 @@ def remember(client: Client, user_id: str, history: Sequence[Fact]) -> None:
         for domain, class_name, fields in [filed(fact.text)]
     ]
     for start in range(0, len(drafts), BATCH):
-        log.append(user, drafts[start : start + BATCH], source="benchmark")
+        entry_log.append(user, drafts[start : start + BATCH], source="benchmark")
     settled(client, user_id, len(drafts), PATIENCE_SECONDS)
 
 

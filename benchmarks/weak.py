@@ -43,7 +43,7 @@ from benchmarks.weak_state import SMALL_TALK, World, carry_out
 from tests.llm_server import KEY, Request, Said, llm_server
 
 if TYPE_CHECKING:
-    from memory.models import Workspace
+    from memory.kernel.models.workspaces import Workspace
     from workers.grounding.values_in_entries import Source
 
 SEED = 20260301
@@ -92,18 +92,17 @@ class Driver:
         """
         from django.utils import timezone
 
-        from memory import log
-        from memory.log import Draft
-        from memory.models import Lane
-        from memory.models.log import EntryKind
-        from memory.models.users import LaneName
+        from memory.kernel.models.users import Lane, LaneName
+        from memory.log import entry_log
+        from memory.log.entry_log import Draft
+        from memory.log.models.entries import EntryKind
         from workers import tasks
 
         kind = EntryKind.FACT if as_facts else EntryKind.MESSAGE
         drafts = [
             Draft(kind=kind, content=text, session_id=None if as_facts else name) for text in texts
         ]
-        log.append(world.user, drafts, source="benchmark")
+        entry_log.append(world.user, drafts, source="benchmark")
         self.reply, before = reply, self.calls
         now = timezone.now()
         lanes = Lane.objects.filter(user=world.user, name=LaneName.STRUCTURE)
@@ -266,8 +265,8 @@ def main() -> None:
         with embedded_server("process", **settings) as services:
             migrate(services)
             logging.disable(logging.WARNING)
-            from memory.models import Workspace
-            from memory.work import runs
+            from memory.kernel.models.workspaces import Workspace
+            from memory.versions import runs
 
             driver = Driver(Workspace.objects.create(name="weak"))
             rows, figures = true_facts(asked.facts)

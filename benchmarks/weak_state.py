@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memory.models import MemoryUser, Run, Workspace
+    from memory.kernel.models.users import MemoryUser
+    from memory.kernel.models.workspaces import Workspace
+    from memory.versions.models.runs import Run
 
 TRIES = 5
 
@@ -145,8 +147,7 @@ def carry_out(run: "Run") -> None:
     """Execute a run as a worker would; try again if it fails because the machine is slow."""
     from django.utils import timezone
 
-    from memory.models import Run
-    from memory.models.runs import RunStatus
+    from memory.versions.models.runs import Run, RunStatus
     from workers import tasks
 
     for _ in range(TRIES):
@@ -169,12 +170,12 @@ class World:
     @classmethod
     def create(cls, workspace: "Workspace", name: str) -> "World":
         """Create a user who has the true records, constraints and alerts."""
-        from memory import log
-        from memory.log import Draft
-        from memory.models.log import EntryKind
-        from memory.models.runs import RunKind, RunTrigger
-        from memory.users import create_user
-        from memory.work import runs
+        from memory.kernel.users import create_user
+        from memory.log import entry_log
+        from memory.log.entry_log import Draft
+        from memory.log.models.entries import EntryKind
+        from memory.versions import runs
+        from memory.versions.models.runs import RunKind, RunTrigger
         from workers import tasks
 
         user = create_user(workspace, name, time_zone="Europe/Berlin", metadata=None)
@@ -185,7 +186,7 @@ class World:
             )
             for domain, kind, key, data in TRUE
         ]
-        log.append(user, drafts, source="benchmark")
+        entry_log.append(user, drafts, source="benchmark")
         tasks.work("records", user.pk)
         user.refresh_from_db()
         edits = [
@@ -209,8 +210,7 @@ class World:
 
     def run_constraints(self) -> None:
         """Execute all of the user's waiting runs."""
-        from memory.models import Run
-        from memory.models.runs import RunStatus
+        from memory.versions.models.runs import Run, RunStatus
 
         waiting = Run.objects.filter(user=self.user).exclude(status=RunStatus.DONE)
         for run in list(waiting.order_by("queued_at")):
@@ -219,8 +219,8 @@ class World:
 
     def state(self) -> dict[str, Any]:
         """Return all of the user's records as typed JSON, keyed by domain, collection and key."""
-        from memory import checkpoints
         from memory.project.typed import encode
+        from memory.versions import checkpoints
 
         project = checkpoints.open_project(self.user.head, self.user)
         return {
@@ -232,8 +232,7 @@ class World:
 
     def critical(self) -> set[str]:
         """Return the constraints that have live critical alerts."""
-        from memory.models import Alert
-        from memory.models.alerts import LIVE_STATES
+        from memory.alerts.models.alerts import LIVE_STATES, Alert
 
         live = Alert.objects.filter(user=self.user, severity="critical", state__in=LIVE_STATES)
         return set(live.values_list("constraint", flat=True))
@@ -254,7 +253,7 @@ class World:
         return found
 
     def _is_nonsense(self, record: Mapping[str, Any]) -> bool:
-        from memory.models import LogEntry
+        from memory.log.models.entries import LogEntry
 
         wanted = set(_long_words(json.dumps(record["fields"], ensure_ascii=False)))
         entries = LogEntry.objects.filter(user=self.user, seq__in=record["sources"])
@@ -266,10 +265,10 @@ class World:
 
         Facts that were found in messages do not count, since they will be found in them again.
         """
-        from memory import reopening
-        from memory.models import Lane, LogEntry
-        from memory.models.users import LaneName
-        from memory.work import lanes
+        from memory.kernel.models.users import Lane, LaneName
+        from memory.log import lanes
+        from memory.log.models.entries import LogEntry
+        from memory.versions import reopening
 
         said = LogEntry.objects.filter(user=self.user).exclude(kind="record")
         said = said.exclude(source="memorize")

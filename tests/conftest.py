@@ -26,19 +26,19 @@ from rest_framework.test import APIClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from memory.admission import rates, refusals, usage
-from memory.admission.request_slots import Places
+from memory.constraints import backtests
 from memory.constraints.workspace_constraints import unjudged
-from memory.models import Lane, MemoryUser, Run, Workspace
-from memory.models.runs import RunStatus
-from memory.models.users import LaneName
-from memory.models.workspaces import Scope
+from memory.kernel.admission import rates, refusals, usage
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import hints, hosts
+from memory.kernel.workspaces import create_key
 from memory.privacy import redaction, retention
 from memory.recall import retrieval
-from memory.temporal import backtests
-from memory.users import create_user
-from memory.work import hints, hosts, runs
-from memory.workspaces import create_key
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunStatus
 from tests.properties import examples
 from tests.quarantine import QUARANTINED
 from tests.services import SERVICES, TEMPLATE, become_template
@@ -305,7 +305,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(usage, name, {})
     monkeypatch.setattr(retention, "_quiet_until", {})
     # A test need not close the downloads that it is sent.
-    monkeypatch.setattr("memory.api.computing._downloads", Places(1000))
+    monkeypatch.setattr("memory.kernel.http.computing._downloads", Places(1000))
 
 
 @pytest.fixture

@@ -7,15 +7,16 @@ from typing import Any
 
 from django.utils import timezone
 
-from memory import log
-from memory.canonical import git_blob_id, sha256
-from memory.log import PAYLOAD_FIELDS, Draft
-from memory.models import Blob, Checkpoint, LlmCall, LogEntry, MemoryUser, Redaction, Run
-from memory.models.checkpoints import Origin
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunStatus, RunTrigger
+from memory.kernel.canonical import git_blob_id, sha256
+from memory.kernel.models.users import MemoryUser
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.log import entry_log
+from memory.log.entry_log import PAYLOAD_FIELDS, Draft
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.redactions import Redaction
 from memory.project import Outline
+from memory.versions.models.checkpoints import Blob, Checkpoint, Origin
+from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from workers import tasks
 
 
@@ -74,7 +75,7 @@ def reject(user: MemoryUser, number: int = 1, *, key: str = "missing") -> list[i
         Draft(kind=EntryKind.RECORD, data={**data, "key": f"{key}-{index}\a"})
         for index in range(number)
     ]
-    entries = log.append(user, drafts, source="test")
+    entries = entry_log.append(user, drafts, source="test")
     tasks.work("records", user.pk)
     return [entry.seq for entry in entries]
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory.models import LogEntry
-from memory.models.log import EntryKind
+from memory.log.models.entries import EntryKind, LogEntry
 
 TEXT = Path(__file__).with_suffix(".txt")
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)

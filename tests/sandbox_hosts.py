@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from benchmarks.harness import Client
-from memory.work.hosts import choose
+from memory.kernel.work.hosts import choose
 from tests.system import Person, create_person, record, select_rows
 from tests.waiting import polled
 from uac_site.embedded.system import System

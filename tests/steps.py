@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 from django.utils import timezone
 
-from memory import log
-from memory.log import Draft
-from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
-from memory.work import runs
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
+from memory.versions import runs
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from workers import tasks
 
 T = TypeVar("T")
@@ -44,13 +45,13 @@ def append_texts(
 ) -> list[int]:
     """Append entries with these texts, without working on them; return their numbers."""
     drafts = [Draft(kind=kind, content=text, **fields) for text in texts]
-    return [entry.seq for entry in log.append(user, drafts, source="test")]
+    return [entry.seq for entry in entry_log.append(user, drafts, source="test")]
 
 
 def append_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
     """Append typed entries, without working on them; return their numbers."""
     drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
-    return [entry.seq for entry in log.append(user, drafts, source="test")]
+    return [entry.seq for entry in entry_log.append(user, drafts, source="test")]
 
 
 def settle_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:

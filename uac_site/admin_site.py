@@ -43,7 +43,7 @@ class StaffSite(admin.AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Show the server's status and the list of models."""
-        from memory.admin import home  # models can be imported only once the apps are loaded
+        from memory.admin import home
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 
@@ -62,8 +62,8 @@ class StaffSite(admin.AdminSite):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Let staff change their own password; the audit log records the change atomically."""
-        from memory.models.staff import AuditKind
         from memory.staff import audit
+        from memory.staff.models import AuditKind
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)

@@ -8,7 +8,7 @@ from celery import Celery, Task
 from celery.signals import beat_init, setup_logging, task_prerun, worker_init
 from opentelemetry.trace import SpanKind
 
-from memory.operations import tracing
+from memory.kernel import tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 

@@ -16,13 +16,12 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, ProgrammingError, transaction
 
-from memory.database import timeouts
-from memory.delivery import delivery_attempts
-from memory.llm import language_models
-from memory.models import StaffSubscription
-from memory.operations import tracing
+from memory.alerts.delivery import delivery_attempts
+from memory.alerts.models.staff_mail import StaffSubscription
+from memory.kernel import tracing
+from memory.kernel.database import timeouts
+from memory.kernel.settings import language_models, overrides, sandbox_limits, table
 from memory.recall.search import embeddings
-from memory.workspace_settings import overrides, sandbox_limits, table
 from uac_site import service_checks
 
 ENVIRONMENTS = ("development", "production")

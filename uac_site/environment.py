@@ -5,7 +5,7 @@ from typing import Any
 import environ
 from environ.fileaware_mapping import FileAwareMapping
 
-from memory.workspace_settings import table
+from memory.kernel.settings import table
 
 
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types

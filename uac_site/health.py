@@ -7,8 +7,8 @@ from django.db import Error, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import RedisError
 
-from memory.api.problems import answer
-from memory.work.hints import redis_client
+from memory.kernel.http.problems import answer
+from memory.kernel.work.hints import redis_client
 
 _ASKED = ("GET", "HEAD")
 

@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
-from memory.admission import rates
+from memory.kernel.admission import rates
 
 # Maximum number of failures per minute, per client address and per user name.
 OF_ADDRESS = 20

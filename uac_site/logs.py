@@ -9,7 +9,7 @@ import psycopg
 import structlog
 from django.db.utils import Error
 
-from memory.operations import tracing
+from memory.kernel import tracing
 
 
 def _add_trace(

@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 from django_structlog.middlewares import RequestMiddleware
 
-from memory.api.problems import REQUEST_ID, request_id
+from memory.kernel.http.problems import REQUEST_ID, request_id
 
 
 def request_ids(

@@ -12,9 +12,9 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, InterfaceError, NotSupportedError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from memory.database import clock
-from memory.database.timeouts import Kind
-from memory.work.hints import redis_client
+from memory.kernel.database import clock
+from memory.kernel.database.timeouts import Kind
+from memory.kernel.work.hints import redis_client
 
 # The type of process that is starting; None if only the checks are being run.
 starting: Kind | None = None

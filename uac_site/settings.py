@@ -2,7 +2,7 @@
 
 Instead of setting a variable `NAME`, you can set `NAME_FILE` to the path of a file that contains
 the value, so that secrets can be mounted instead of exported. A trailing newline in the file is
-ignored. `memory/workspace_settings/table.py` lists the variables with their defaults;
+ignored. `memory/kernel/settings/table.py` lists the variables with their defaults;
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
@@ -13,7 +13,7 @@ import structlog
 from kombu import Queue
 from redis.connection import parse_url
 
-from memory.workspace_settings import table
+from memory.kernel.settings import table
 from uac_site.environment import env, read
 from uac_site.logs import PROCESSORS
 
@@ -22,7 +22,7 @@ django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# The product's own settings, described in `memory/workspace_settings/table.py`.
+# The product's own settings, described in `memory/kernel/settings/table.py`.
 vars().update({name: read(name) for name in table.SETTINGS if name.startswith("UAC_")})
 # "production" by default: forgetting a variable must never make a server less safe.
 DEVELOPMENT = read("UAC_ENVIRONMENT") == "development"
@@ -48,7 +48,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "memory.api.processor_shares.charge_processor_time",
+    "memory.kernel.http.processor_shares.charge_processor_time",
     "uac_site.request_log.request_ids",
     "uac_site.telemetry.Telemetry",
     "django.middleware.security.SecurityMiddleware",
@@ -61,9 +61,9 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "uac_site.request_log.RequestLog",
-    "memory.api.rates.tell_rates",
-    "memory.api.conditional.ConditionalGet",
-    "memory.api.filters.drop_empty_parameters",
+    "memory.kernel.http.rates.tell_rates",
+    "memory.kernel.http.conditional.ConditionalGet",
+    "memory.kernel.http.filters.drop_empty_parameters",
 ]
 
 ROOT_URLCONF = "uac_site.urls"
@@ -161,7 +161,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 20,
     "max_connections": 20,
-    # The two priority levels in each queue: front and back (memory/work/hints.py).
+    # The two priority levels in each queue: front and back (memory/kernel/work/hints.py).
     "priority_steps": [0, 9],
 }
 # Maximum number of threads per process that may send hints simultaneously, and the number of
@@ -197,21 +197,21 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = read("UAC_MAX_REQUEST_BYTES")
 FILE_UPLOAD_HANDLERS: list[str] = []
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["memory.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["memory.kernel.http.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": [
-        "memory.api.authentication.HasScope",
-        "memory.api.authentication.ReachesUsers",
+        "memory.kernel.http.authentication.HasScope",
+        "memory.kernel.http.authentication.ReachesUsers",
     ],
     "DEFAULT_THROTTLE_CLASSES": [
-        "memory.api.processor_shares.ProcessorShare",
-        "memory.api.rates.Rates",
+        "memory.kernel.http.processor_shares.ProcessorShare",
+        "memory.kernel.http.rates.Rates",
     ],
-    "DEFAULT_RENDERER_CLASSES": ["memory.api.renderers.PiecewiseJSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["memory.api.parsers.StrictJSONParser"],
-    "DEFAULT_FILTER_BACKENDS": ["memory.api.filters.StrictFilterBackend"],
-    "DEFAULT_PAGINATION_CLASS": "memory.api.pagination.Pagination",
+    "DEFAULT_RENDERER_CLASSES": ["memory.kernel.http.renderers.PiecewiseJSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["memory.kernel.http.parsers.StrictJSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["memory.kernel.http.filters.StrictFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "memory.kernel.http.pagination.Pagination",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "memory.api.errors.exception_handler",
+    "EXCEPTION_HANDLER": "memory.kernel.http.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -230,31 +230,31 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/v1/",
     "COMPONENT_SPLIT_REQUEST": True,
     "OAS_VERSION": "3.1.0",
-    "PREPROCESSING_HOOKS": ["memory.api.openapi.paths_without_final_slash"],
+    "PREPROCESSING_HOOKS": ["memory.kernel.http.openapi.paths_without_final_slash"],
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "memory.api.openapi.complete",
+        "memory.kernel.http.openapi.complete",
     ],
     "ENUM_NAME_OVERRIDES": {
         "CorpusEnum": [(name, name) for name in ("facts", "archive")],
         "EntryStatusEnum": [(name, name) for name in ("current", "replaced", "retired")],
-        "ByEnum": "memory.models.log.By",
-        "CompleteByEnum": "memory.api.completing.CHOICES",
-        "EntryKindEnum": "memory.models.log.EntryKind",
-        "NewEntryKindEnum": "memory.api.entry_serializers.APPENDED_KINDS",
-        "RunKindEnum": "memory.models.runs.RunKind",
-        "RunOutcomeEnum": "memory.models.runs.RunOutcome",
-        "RunStatusEnum": "memory.models.runs.RunStatus",
-        "StructureStateEnum": "memory.work.lanes.LaneState",
-        "AlertKindEnum": "memory.models.alerts.AlertKind",
-        "AlertEventKindEnum": "memory.models.alerts.AlertEventKind",
-        "AlertStateEnum": "memory.models.alerts.AlertState",
-        "SeverityEnum": "memory.models.alerts.Severity",
-        "VerdictEnum": "memory.models.alerts.Verdict",
-        "JudgeEnum": "memory.models.alerts.Judge",
-        "DeliveryStateEnum": "memory.models.webhooks.DeliveryStanding",
-        "BacktestStateEnum": "memory.models.backtests.BacktestState",
-        "VersionStateEnum": "memory.models.workspace_constraints.VersionState",
+        "ByEnum": "memory.log.models.entries.By",
+        "CompleteByEnum": "memory.recall.api.completing.CHOICES",
+        "EntryKindEnum": "memory.log.models.entries.EntryKind",
+        "NewEntryKindEnum": "memory.log.api.entry_serializers.APPENDED_KINDS",
+        "RunKindEnum": "memory.versions.models.runs.RunKind",
+        "RunOutcomeEnum": "memory.versions.models.runs.RunOutcome",
+        "RunStatusEnum": "memory.versions.models.runs.RunStatus",
+        "StructureStateEnum": "memory.log.lanes.LaneState",
+        "AlertKindEnum": "memory.alerts.models.alerts.AlertKind",
+        "AlertEventKindEnum": "memory.alerts.models.alerts.AlertEventKind",
+        "AlertStateEnum": "memory.alerts.models.alerts.AlertState",
+        "SeverityEnum": "memory.alerts.models.alerts.Severity",
+        "VerdictEnum": "memory.alerts.models.alerts.Verdict",
+        "JudgeEnum": "memory.alerts.models.alerts.Judge",
+        "DeliveryStateEnum": "memory.alerts.models.webhooks.DeliveryStanding",
+        "BacktestStateEnum": "memory.constraints.models.backtests.BacktestState",
+        "VersionStateEnum": "memory.constraints.models.workspace_constraints.VersionState",
     },
 }
 

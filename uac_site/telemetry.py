@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from memory.operations import tracing
+from memory.kernel import tracing
 from uac_site.request_log import route_of
 from workers.metrics import sandbox_metrics, serving
 

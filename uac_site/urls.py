@@ -5,7 +5,7 @@ from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from memory.api import reference
+from memory.kernel.http import reference
 from uac_site import health
 
 urlpatterns = [
@@ -16,10 +16,10 @@ urlpatterns = [
     path("livez", health.live),
     path("readyz", health.ready),
     path("admin/", admin.site.urls),
-    path("v1/", include("memory.api.urls")),
-    path("mem0/", include("memory.mem0.urls")),
+    path("v1/", include("memory.urls")),
+    path("mem0/", include("memory.integrations.mem0.urls")),
 ]
 
-handler400 = "memory.api.errors.bad_request"
-handler404 = "memory.api.errors.not_found"
-handler500 = "memory.api.errors.server_error"
+handler400 = "memory.kernel.http.errors.bad_request"
+handler404 = "memory.kernel.http.errors.not_found"
+handler500 = "memory.kernel.http.errors.server_error"

@@ -18,7 +18,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 _django = get_wsgi_application()
 _ADMIN = reverse("admin:index")
 
-from memory.operations import alarms, tracing  # noqa: E402 - needs the apps to be loaded
+from memory.kernel import tracing  # noqa: E402
+from memory.operations import alarms  # noqa: E402
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
 from uac_site.unread_bodies import announce_closing  # noqa: E402

@@ -3,9 +3,9 @@
 import structlog
 from django.utils import timezone
 
-from memory import merging
-from memory.models import Merge
-from memory.work import leases
+from memory.integrations import merging
+from memory.kernel.work import leases
+from memory.log.models.merges import Merge
 
 logger = structlog.get_logger(__name__)
 

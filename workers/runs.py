@@ -2,11 +2,8 @@
 
 import structlog
 
-from memory import checkpoints
-from memory.models import Run
-from memory.models.runs import RunKind, RunOutcome
-from memory.temporal import history, states
-from memory.work import runs
+from memory.versions import checkpoints, history, runs, states
+from memory.versions.models.runs import Run, RunKind, RunOutcome
 from workers.authoring import answering, completing
 from workers.commits import imports, proposals
 from workers.execution import constraints, outlook, queries

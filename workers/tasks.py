@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 from celery import shared_task
 
-from memory.models.leased import LeasedWork
-from memory.work import leases
-from memory.work.hints import send_hint
-from memory.work.kinds import KINDS, WorkKind
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.work import leases
+from memory.kernel.work.hints import send_hint
+from memory.kernel.work.kinds import KINDS, WorkKind
 from workers.service import dispatching
 
 logger = structlog.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""Admin screens for staff, one module per aggregate, as in `memory.models`."""
+"""Admin screens for staff, one module per kind of row."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -15,9 +15,9 @@ from django.utils.text import capfirst
 
 from memory.admin.display import counted
 from memory.admin.links import list_url, page_url
-from memory.models.staff import AuditKind
+from memory.kernel.texts import MAX_REASON
 from memory.staff import audit
-from memory.texts import MAX_REASON
+from memory.staff.models import AuditKind
 
 Row = TypeVar("Row", bound=models.Model)
 

@@ -10,13 +10,13 @@ from memory.admin.display import folded, inline, lines, record_name, source
 from memory.admin.evidence import show_entries, show_fields
 from memory.admin.links import link, page_url
 from memory.admin.source import block, statements_that_say
-from memory.checkpoints import Redacted, read_files
+from memory.alerts.models.alerts import Alert, AlertKind
 from memory.constraints import applicability
-from memory.models import Alert, RecordLocation
-from memory.models.alerts import AlertKind
 from memory.privacy.redaction import TOLD
 from memory.project.values import RecordId
-from memory.provenance import read_records
+from memory.versions.checkpoints import Redacted, read_files
+from memory.versions.models.checkpoints import RecordLocation
+from memory.versions.provenance import read_records
 
 # Number of source lines shown before and after the lines that raised an alert.
 AROUND = 4

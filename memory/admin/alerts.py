@@ -29,11 +29,19 @@ from memory.admin.display import (
 )
 from memory.admin.evidence import local_time
 from memory.admin.links import link, link_to_alert
-from memory.alerting import feedback, lifecycle
-from memory.alerting.feedback import Precision, in_words
-from memory.models import Alert, AlertFeedback
-from memory.models.alerts import BY_SEVERITY, BY_STATE, AlertKind, AlertState, Judge, Verdict
-from memory.models.runs import warning_of
+from memory.alerts import feedback, lifecycle
+from memory.alerts.feedback import Precision, in_words
+from memory.alerts.models.alerts import (
+    BY_SEVERITY,
+    BY_STATE,
+    Alert,
+    AlertFeedback,
+    AlertKind,
+    AlertState,
+    Judge,
+    Verdict,
+)
+from memory.versions.models.runs import warning_of
 
 SNOOZES = ["snooze_for_a_day", "snooze_for_a_week", "snooze_until_it_changes"]
 # Maximum number of alerts that can be resolved at once; the confirmation page lists them all.

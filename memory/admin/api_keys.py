@@ -14,10 +14,10 @@ from memory.admin.actions import report
 from memory.admin.base import MemoryAdmin
 from memory.admin.display import NOTHING, badge, counted
 from memory.admin.filters import presence_filter
-from memory.models import ApiKey, MemoryUser
-from memory.models.workspaces import Scope
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope
+from memory.kernel.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 from memory.staff import access
-from memory.workspaces import NotReplaced, UnknownUsers, create_key, persons, replace_key
 
 
 class ApiKeyForm(forms.ModelForm[ApiKey]):

@@ -12,7 +12,8 @@ from memory.admin.base import ReadOnlyAdmin
 from memory.admin.columns import badge_column, column
 from memory.admin.display import badge, counted, inline, lines, preformatted, record_name, shortened
 from memory.admin.links import link, link_to_key, link_to_list
-from memory.models import BacktestFinding, BacktestUser, Checkpoint
+from memory.constraints.models.backtests import BacktestFinding, BacktestUser
+from memory.versions.models.checkpoints import Checkpoint
 
 
 @admin.register(BacktestUser)

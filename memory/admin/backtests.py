@@ -21,12 +21,18 @@ from memory.admin.display import NOTHING, badge, counted, inline, lines, preform
 from memory.admin.links import link, link_to_key, link_to_list
 from memory.admin.masking import name_of
 from memory.admin.rows import cached_on_row
-from memory.constraints import workspace_constraints
-from memory.models import Backtest, BacktestFinding, BacktestUser, Blob, Checkpoint
-from memory.models.alerts import Severity, severity_rank
-from memory.models.backtests import GOING_ON, BacktestState, UserState
-from memory.models.workspace_constraints import VersionState
-from memory.temporal import backtest_reports, backtests
+from memory.alerts.models.alerts import Severity, severity_rank
+from memory.constraints import backtest_reports, backtests, workspace_constraints
+from memory.constraints.models.backtests import (
+    GOING_ON,
+    Backtest,
+    BacktestFinding,
+    BacktestState,
+    BacktestUser,
+    UserState,
+)
+from memory.constraints.models.workspace_constraints import VersionState
+from memory.versions.models.checkpoints import Blob, Checkpoint
 
 # Maximum number of findings on a backtest's page; the separate list of findings shows them all.
 _LISTED = 50

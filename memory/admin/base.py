@@ -27,12 +27,15 @@ from memory.admin.filters import OwnChoicesFilter, WorkFilter
 from memory.admin.links import list_url, page_url
 from memory.admin.paging import BoundedPaginator
 from memory.admin.steady_lists import SteadyChangeList, keep_rows
-from memory.models import MemoryUser, Pause, PausedConstraint, Workspace
-from memory.models.leased import LeasedWork
-from memory.models.staff import AuditKind
+from memory.alerts.models.alerts import PausedConstraint
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.texts import MAX_REASON
+from memory.kernel.work.kinds import KINDS
 from memory.staff import access, audit
-from memory.texts import MAX_REASON
-from memory.work.kinds import KINDS
+from memory.staff.models import AuditKind
 
 Row = TypeVar("Row", bound=models.Model)
 Parent = TypeVar("Parent", bound=models.Model)

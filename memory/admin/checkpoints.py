@@ -37,12 +37,14 @@ from memory.admin.llm import show_attempts
 from memory.admin.masking import content
 from memory.admin.project import project_url, show_project
 from memory.admin.rows import HEAVY
-from memory.checkpoints import Redacted
-from memory.models import Blob, Bytecode, Checkpoint, EntryOutcome, Run
+from memory.log.models.entries import EntryOutcome
 from memory.privacy.redaction import TOLD
 from memory.project.values import RecordId
 from memory.staff import access
-from memory.temporal import history, rollback
+from memory.versions import history, rollback
+from memory.versions.checkpoints import Redacted
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint
+from memory.versions.models.runs import Run
 
 # Maximum number of items shown in each list on a rollback's confirmation page; the rest are only
 # counted.

@@ -9,7 +9,7 @@ from django.db.models.expressions import Combinable
 
 from memory.admin.display import NOTHING, badge, inline, shortened
 from memory.admin.links import link
-from memory.models import Checkpoint
+from memory.versions.models.checkpoints import Checkpoint
 
 # A method of a screen: the screen and the row as arguments, the markup as the result.
 Column: TypeAlias = Callable[[Any, Any], str]

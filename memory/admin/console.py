@@ -23,14 +23,17 @@ from memory.admin.reloading import look_again
 from memory.admin.rows import heavy
 from memory.admin.run_display import failed_lines, limit_of, show_answer
 from memory.admin.staff_runs import REFUSED, asked_run, wait_a_little
-from memory.admission import pauses
-from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
-from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel import instants
+from memory.kernel.admission import pauses
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import one_line
+from memory.kernel.users import refuse_merged
 from memory.project.types import format_type
 from memory.recall import queries, retrieval
-from memory.temporal import history, instants
-from memory.texts import one_line
-from memory.users import refuse_merged
+from memory.versions import history
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
 # If a query's evaluation time is at least this far from the time when the query was submitted, the
 # form shows the evaluation day.

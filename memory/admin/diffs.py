@@ -13,11 +13,11 @@ from memory.admin.display import NOTHING, badge, counted, folded, inline, lines,
 from memory.admin.links import entry_pages
 from memory.admin.source import code_lines
 from memory.admin.values import in_words
-from memory.checkpoints import Redacted
-from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
-from memory.temporal import differences
-from memory.temporal.differences import RecordChange
+from memory.versions import differences
+from memory.versions.checkpoints import Redacted
+from memory.versions.differences import RecordChange
+from memory.versions.models.checkpoints import Blob, Checkpoint
 
 # Maximum number of characters compared on one page (old and new texts together), and of records
 # shown on it.

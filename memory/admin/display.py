@@ -12,11 +12,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memory.admin.source import block
-from memory.models import LogEntry
-from memory.models.runs import warning_of
-from memory.texts import STEERING
-from memory.texts import shortened as shortened
-from memory.texts import visible as visible
+from memory.kernel.texts import STEERING
+from memory.kernel.texts import shortened as shortened
+from memory.kernel.texts import visible as visible
+from memory.log.models.entries import LogEntry
+from memory.versions.models.runs import warning_of
 
 NOTHING = "–"
 

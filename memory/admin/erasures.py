@@ -16,9 +16,10 @@ from memory.admin.columns import column
 from memory.admin.display import badge, counted, inline, lines
 from memory.admin.filters import UnderWayFilter
 from memory.admin.links import link
-from memory.models import MemoryUser, UserErasure
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import UserMerged
 from memory.privacy import user_erasure
-from memory.users import UserMerged
+from memory.privacy.models import UserErasure
 
 # Maximum number of users that can be erased at once; the confirmation page lists them all.
 MAX_CHOSEN = 50

@@ -12,8 +12,8 @@ from memory.admin.display import badge, inline, lines, shortened
 from memory.admin.links import link_to_entry, page_url
 from memory.admin.masking import content
 from memory.admin.values import in_words
-from memory.models import LogEntry, MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy.redaction import TOLD
 
 _MAX_QUOTE = 500

@@ -10,8 +10,8 @@ from memory.admin.columns import badge_column, beginning, column
 from memory.admin.display import inline, preformatted, shortened
 from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
-from memory.alerting import paused_constraints
-from memory.models import AlertFeedback, PausedConstraint
+from memory.alerts import paused_constraints
+from memory.alerts.models.alerts import AlertFeedback, PausedConstraint
 
 
 @admin.register(PausedConstraint)

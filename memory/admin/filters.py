@@ -10,10 +10,10 @@ from django.db.models import DateTimeField, Model, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from memory.kernel import instants
+from memory.kernel.work import stuck
+from memory.kernel.work.kinds import KINDS
 from memory.staff import access
-from memory.temporal import instants
-from memory.work import stuck
-from memory.work.kinds import KINDS
 
 
 def with_whole_days(model: type[Model], lookups: Mapping[str, list[str]]) -> dict[str, list[str]]:

@@ -26,8 +26,10 @@ from memory.admin.display import (
 from memory.admin.filters import PresenceFilter
 from memory.admin.links import link
 from memory.admin.rows import rows_for
-from memory.models import Alert, Forecast, MemoryUser
-from memory.temporal import forecasts
+from memory.alerts.models.alerts import Alert
+from memory.constraints import forecasts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.users import MemoryUser
 
 # Maximum number of events listed per forecast.
 LISTED = 200

@@ -15,9 +15,10 @@ from django.utils.safestring import SafeString
 from memory.admin.display import counted
 from memory.admin.forecasts import alerts_among, event
 from memory.admin.rows import cached_on_row, heavy
-from memory.models import Alert, Forecast, MemoryUser
-from memory.models.alerts import severity_rank
-from memory.temporal import forecasts
+from memory.alerts.models.alerts import Alert, severity_rank
+from memory.constraints import forecasts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.users import MemoryUser
 
 MONTHS = 3
 # Maximum number of events listed per day.

@@ -16,27 +16,20 @@ from memory.admin.links import link, list_url
 from memory.admin.llm import money
 from memory.admin.operations import duration
 from memory.admin.rows import may_see, rows_for
-from memory.models import (
-    Alarm,
-    Alert,
-    Checkpoint,
-    EntryOutcome,
-    Heartbeat,
-    LlmCall,
-    LlmSpending,
-    MemoryUser,
-    Run,
-    SandboxHost,
-)
-from memory.models.alerts import LIVE_STATES, Severity
-from memory.models.log import Outcome
-from memory.models.runs import RunOutcome
+from memory.alerts.models.alerts import LIVE_STATES, Alert, Severity
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hosts, stuck
+from memory.kernel.work.kinds import KINDS
+from memory.llm.models import LlmCall, LlmSpending
+from memory.log.models.entries import EntryOutcome, Outcome
 from memory.operations import alarms
 from memory.staff import overview
 from memory.staff.access import seen_by
 from memory.staff.overview import PERIODS, Period, SpendingRow
-from memory.work import hosts, stuck
-from memory.work.kinds import KINDS
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunOutcome
 
 # Chart colours for severities and for groups of run outcomes.
 SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "caution", Severity.INFO: "note"}

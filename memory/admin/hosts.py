@@ -10,8 +10,9 @@ from memory.admin.base import ReadOnlyAdmin
 from memory.admin.columns import column, row_column
 from memory.admin.display import badge, inline, pretty, sandbox_badge
 from memory.admin.links import link_to_list
-from memory.models import Run, SandboxHost
-from memory.work import hosts
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.work import hosts
+from memory.versions.models.runs import Run
 
 
 def state_of(host: SandboxHost) -> SafeString:

@@ -6,7 +6,7 @@ from memory.admin.base import ReadOnlyAdmin
 from memory.admin.columns import column
 from memory.admin.display import inline, pretty
 from memory.admin.links import link
-from memory.models import IdempotencyKey
+from memory.kernel.models.idempotency import IdempotencyKey
 
 
 @admin.register(IdempotencyKey)

@@ -12,8 +12,8 @@ from memory.admin.columns import beginning, column
 from memory.admin.display import badge, preformatted
 from memory.admin.filters import presence_filter
 from memory.admin.links import link
-from memory.models import Lane
-from memory.work import lanes
+from memory.kernel.models.users import Lane
+from memory.log import lanes
 
 
 @admin.register(Lane)

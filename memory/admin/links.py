@@ -14,9 +14,9 @@ from django.utils.safestring import SafeString
 
 from memory.admin import masking
 from memory.admin.display import NOTHING, badge, inline, lines, shortened, summary
-from memory.models import Alert, AlertEvent, EntryOutcome, LogEntry, MemoryUser
-from memory.models.alerts import AlertEventKind
-from memory.models.log import Outcome
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 
 Key: TypeAlias = int | str | UUID
 

@@ -26,12 +26,13 @@ from memory.admin.display import (
 )
 from memory.admin.links import link, link_to_list
 from memory.admin.rows import heavy, rows_for
+from memory.kernel import encryption
+from memory.kernel.models.workspaces import Workspace
 from memory.llm import llm_calls, track_records
+from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
 from memory.llm.track_records import TrackRecord
-from memory.models import Checkpoint, LlmCall, LlmSpending, Workspace
-from memory.models.llm import LlmOutcome
-from memory.privacy import encryption
 from memory.staff.access import PROMPTS
+from memory.versions.models.checkpoints import Checkpoint
 
 # Columns that lists do not load; only staff with a special permission may read them.
 CONTENT = ("prompt", "answer")

@@ -12,7 +12,6 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import copies, log, reopening
 from memory.admin import masking
 from memory.admin.actions import staff_of
 from memory.admin.base import ReadOnlyAdmin, section
@@ -23,12 +22,16 @@ from memory.admin.links import link, link_to_entry, link_to_key, links_to_alerts
 from memory.admin.redactions import redact_chosen
 from memory.admin.rows import heavy, rows_for
 from memory.admin.steady_lists import SteadyChangeList
-from memory.models import Alert, ApiKey, EntryOutcome, LogEntry, MemoryUser
-from memory.models.log import EntryKind, Outcome
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey
+from memory.log import copies, entry_log
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.privacy import redaction
 from memory.recall.search.statuses import EntryStatus, Statuses
-from memory.reopening import NothingToReopen, Selection, TooManyToReopen
-from memory.temporal.history import BeingRedacted
+from memory.versions import reopening
+from memory.versions.history import BeingRedacted
+from memory.versions.reopening import NothingToReopen, Selection, TooManyToReopen
 
 PENDING = "pending"
 # The maximum number of users in a list whose entries' statuses are shown.
@@ -178,7 +181,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
 
     @admin.display(description="outcome")
     def outcome(self, entry: LogEntry) -> str:
-        outcome = log.outcomes(entry.user, [entry.seq]).get(entry.seq)
+        outcome = entry_log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
             return format_html(
                 "{} {}", badge(PENDING), "no version of the project contains the entry yet"

@@ -7,7 +7,7 @@ from memory.admin.columns import column
 from memory.admin.display import badge, inline, lines
 from memory.admin.filters import UnderWayFilter
 from memory.admin.links import link
-from memory.models import CopiedEntries, Merge
+from memory.log.models.merges import CopiedEntries, Merge
 
 
 @admin.register(Merge)

@@ -22,14 +22,14 @@ from memory.admin.columns import beginning, column
 from memory.admin.display import NOTHING, badge, inline, preformatted, shortened
 from memory.admin.filters import presence_filter
 from memory.admin.links import link
-from memory.models import Alarm, Heartbeat
-from memory.models.staff import AuditKind
+from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.work import stuck
+from memory.kernel.work.kinds import KINDS, WorkKind
+from memory.kernel.work.stuck import Stuck, WorkStatus
 from memory.operations import alarms
 from memory.staff import audit
 from memory.staff.access import seen_by
-from memory.work import stuck
-from memory.work.kinds import KINDS, WorkKind
-from memory.work.stuck import Stuck, WorkStatus
+from memory.staff.models import AuditKind
 
 # Maximum number of rows listed for each kind of work; the option "all stuck …" also includes
 # unlisted rows.

@@ -16,7 +16,6 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memory import checkpoints
 from memory.admin import skeletons
 from memory.admin.actions import staff_of
 from memory.admin.display import badge, gate, problem, visible
@@ -24,17 +23,19 @@ from memory.admin.links import links_to_alerts, page_url
 from memory.admin.reloading import look_again
 from memory.admin.rows import may_see, rows_for
 from memory.admin.staff_runs import REFUSED, asked_run, wait_a_little
-from memory.admission import pauses
-from memory.alerting import failures
-from memory.models import Alert, Checkpoint, MemoryUser, Run
-from memory.models.alerts import LIVE_STATES, found_by
-from memory.models.runs import RunKind, RunOutcome, RunStatus
+from memory.alerts import failures
+from memory.alerts.models.alerts import LIVE_STATES, Alert, found_by
+from memory.constraints import backtests
+from memory.kernel.admission import pauses
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import refuse_merged
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
 from memory.recall import queries
 from memory.staff import access
-from memory.temporal import backtests, history
-from memory.users import refuse_merged
+from memory.versions import checkpoints, history
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
 MAX_SOURCE = 64 * 1024
 

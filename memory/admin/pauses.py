@@ -18,8 +18,10 @@ from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
 from memory.admin.masking import content
 from memory.admin.rows import cached_on_row
-from memory.admission import pauses
-from memory.models import MemoryUser, Pause, Workspace
+from memory.kernel.admission import pauses
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 
 Of = TypeVar("Of", MemoryUser, Workspace)
 

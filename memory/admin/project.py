@@ -17,8 +17,8 @@ from django.utils.safestring import SafeString
 from memory.admin.display import badge, inline, visible
 from memory.admin.links import entry_pages, page_url
 from memory.admin.source import MAX_SOURCE, block, cited
-from memory.models import Blob, Checkpoint
 from memory.privacy.redaction import TOLD
+from memory.versions.models.checkpoints import Blob, Checkpoint
 
 # Maximum number of versions offered before and after the version shown.
 _NEAR = 50

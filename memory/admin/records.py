@@ -14,11 +14,12 @@ from memory.admin.filters import presence_filter
 from memory.admin.links import entry_pages, link, link_to_key, links_to_alerts
 from memory.admin.rows import cached_on_row
 from memory.admin.values import in_words
-from memory.checkpoints import Redacted
-from memory.models import Alert, Checkpoint, RecordLocation
+from memory.alerts.models.alerts import Alert
 from memory.privacy.redaction import TOLD
 from memory.project.outline import SET_ASIDE
-from memory.provenance import RecordOrigin, trace_record
+from memory.versions.checkpoints import Redacted
+from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+from memory.versions.provenance import RecordOrigin, trace_record
 
 
 @admin.register(RecordLocation)

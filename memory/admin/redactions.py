@@ -24,8 +24,12 @@ from memory.admin.display import (
 from memory.admin.filters import PresenceFilter, UnderWayFilter
 from memory.admin.links import link, link_to_key, links_to_alerts, links_to_entries
 from memory.admin.masking import content
-from memory.models import Alert, Checkpoint, LogEntry, MemoryUser, Redaction
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
+from memory.log.models.redactions import Redaction
 from memory.privacy import forgetting, redaction
+from memory.versions.models.checkpoints import Checkpoint
 
 # Maximum number of entries that can be redacted at once; the confirmation page lists everything
 # that will be removed.

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from memory.admin.display import NOTHING, counted, inline, preformatted
 from memory.admin.links import entry_pages
 from memory.admin.values import in_words, items_of, pairs_of, scalar, tag_of
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 
 MAX_ROWS = 200
 MAX_COLUMNS = 20

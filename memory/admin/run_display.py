@@ -23,10 +23,9 @@ from memory.admin.display import (
 from memory.admin.edits import show_edits
 from memory.admin.links import link_to_key, links_to_entries
 from memory.admin.results import Stage, show_value
-from memory.models import Run
-from memory.models.runs import BY_MODEL, RunKind, RunOutcome
+from memory.kernel.settings import sandbox_limits
 from memory.privacy.redaction import TOLD
-from memory.workspace_settings import sandbox_limits
+from memory.versions.models.runs import BY_MODEL, Run, RunKind, RunOutcome
 
 # Maximum number of records shown as evidence for an answer.
 SHOWN_EVIDENCE = 20

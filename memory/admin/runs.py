@@ -30,9 +30,9 @@ from memory.admin.results import waterfall
 from memory.admin.rows import heavy
 from memory.admin.run_display import limit_of, show_input, show_result, stages
 from memory.admin.staff_runs import REFUSED
-from memory.models import Alert, AlertEvent, Run
-from memory.models.runs import RunStatus
+from memory.alerts.models.alerts import Alert, AlertEvent
 from memory.recall import queries
+from memory.versions.models.runs import Run, RunStatus
 
 
 @admin.register(Run)

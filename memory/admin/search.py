@@ -10,7 +10,7 @@ from memory.admin.base import ReadOnlyAdmin
 from memory.admin.columns import column
 from memory.admin.display import counted, preformatted
 from memory.admin.links import link
-from memory.models import SearchBlock, SearchIndex, SearchSegment
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
 
 
 @admin.register(SearchIndex)

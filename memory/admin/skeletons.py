@@ -13,11 +13,10 @@ from django.http import HttpRequest
 
 from memory.admin.display import visible
 from memory.admin.staff_runs import may_ask
-from memory.models import Run
-from memory.models.runs import RunKind
 from memory.project import Domain, Outline
 from memory.project.outline import REQUIRED
 from memory.project.types import ListOf, Named, format_type, members_of
+from memory.versions.models.runs import Run, RunKind
 
 # A new constraint's name until someone renames it; its tests import it by this name.
 _NEW = "my_rule"

@@ -15,7 +15,7 @@ from html import escape
 
 from django.utils.safestring import SafeString
 
-from memory.texts import parse_python, visible
+from memory.kernel.texts import parse_python, visible
 
 # Maximum number of characters and of lines shown; the rest of a longer text is cut off.
 MAX_SOURCE = 400_000

@@ -17,9 +17,9 @@ from django.utils.html import format_html
 from memory.admin.base import ReadOnlyAdmin
 from memory.admin.display import NOTHING, badge, first_lines, inline
 from memory.admin.links import link_to_key
-from memory.models import MailCursor, StaffAccess, StaffAudit, StaffSubscription
-from memory.models.staff import AuditKind
+from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
 from memory.staff import access, audit
+from memory.staff.models import AuditKind, StaffAccess, StaffAudit
 
 # Maximum number of workspaces listed for an account.
 LISTED = 10

@@ -9,8 +9,8 @@ from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, section
 from memory.admin.columns import beginning, column
 from memory.admin.display import badge, inline
 from memory.admin.links import link
-from memory.delivery import staff_mail
-from memory.models import MailCursor, StaffSubscription
+from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
+from memory.staff import staff_mail
 
 
 @admin.register(StaffSubscription)

@@ -7,14 +7,15 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 
-from memory.admission import usage
-from memory.api import waiting
-from memory.checkpoints import Redacted
-from memory.models import MemoryUser, Run
+from memory.kernel.admission import usage
+from memory.kernel.http import waiting
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import UserMerged
 from memory.recall import queries
 from memory.staff import access
-from memory.temporal import history
-from memory.users import UserMerged
+from memory.versions import history
+from memory.versions.checkpoints import Redacted
+from memory.versions.models.runs import Run
 
 # The errors that mean a run was rejected.
 REFUSED = (

@@ -15,32 +15,23 @@ from django.utils.dateparse import parse_date
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memory import log
 from memory.admin import masking
 from memory.admin.display import badge, inline, sandbox_badge, shortened
 from memory.admin.foreseen import WEEKDAYS, calendar_of, look_up_alerts
 from memory.admin.links import link, link_to_alert, link_to_entry, list_url
 from memory.admin.llm import money
 from memory.admin.rows import cached_on_row, heavy, may_see, rows_for
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Checkpoint,
-    EntryOutcome,
-    Forecast,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    Run,
-)
-from memory.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES
-from memory.models.log import Outcome
-from memory.models.runs import RunKind, RunStatus, RunTrigger
-from memory.staff import timeline
+from memory.alerts.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES, Alert, AlertEvent
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.llm.models import LlmCall
+from memory.log import entry_log
+from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
+from memory.staff import progress, timeline
 from memory.staff.overview import SpendingRow
 from memory.staff.timeline import KINDS, BadPlace, Cursor, EventSource, TimelineEvent, TimelinePage
-from memory.work import progress
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 
 PENDING = "pending"
 # On the user's own page: maximum number of events, alerts and versions shown, and the number of
@@ -280,9 +271,9 @@ def coverage(user: MemoryUser) -> Mapping[str, Any]:
 
 
 @cached_on_row
-def coverage_of(user: MemoryUser) -> log.Coverage:
+def coverage_of(user: MemoryUser) -> entry_log.Coverage:
     """Return the number of the user's entries with each outcome."""
-    return log.coverage(user)
+    return entry_log.coverage(user)
 
 
 def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:

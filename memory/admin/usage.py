@@ -5,8 +5,8 @@ from django.contrib import admin
 from memory.admin.base import ReadOnlyAdmin
 from memory.admin.columns import column
 from memory.admin.links import link
-from memory.admission.usage import MIB
-from memory.models import WorkspaceUse
+from memory.kernel.admission.usage import MIB
+from memory.kernel.models.workspaces import WorkspaceUse
 
 SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_structure")
 

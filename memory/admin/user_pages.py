@@ -22,15 +22,16 @@ from memory.admin.pauses import PausableAdmin
 from memory.admin.project import project_url
 from memory.admin.rows import heavy, may_see, rows_for
 from memory.admin.staff_runs import may_ask
-from memory.api import computing
-from memory.api.rates import TooMuch
 from memory.export import archive, subject
-from memory.models import Checkpoint, Lane, MemoryUser
-from memory.models.staff import AuditKind
+from memory.kernel.http import computing
+from memory.kernel.http.rates import TooMuch
+from memory.kernel.models.users import Lane, MemoryUser
 from memory.staff import audit
 from memory.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
+from memory.staff.models import AuditKind
 from memory.staff.timeline import BadPlace
-from memory.temporal.history import BeingRedacted, refuse_being_redacted
+from memory.versions.history import BeingRedacted, refuse_being_redacted
+from memory.versions.models.checkpoints import Checkpoint
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 

@@ -12,11 +12,12 @@ from memory.admin.forecasts import event, of_version, unforeseen
 from memory.admin.foreseen import alerts_of, events_of, forecast_of
 from memory.admin.links import link
 from memory.admin.pauses import pause_of
-from memory.alerting import feedback
-from memory.models import AlertFeedback, MemoryUser, Merge
-from memory.models.users import LaneName
-from memory.temporal import backtests
-from memory.work import lanes
+from memory.alerts import feedback
+from memory.alerts.models.alerts import AlertFeedback
+from memory.constraints import backtests
+from memory.kernel.models.users import LaneName, MemoryUser
+from memory.log import lanes
+from memory.log.models.merges import Merge
 
 # Maximum number of forecast events listed for a user.
 FORESEEN = 20

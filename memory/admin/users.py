@@ -31,27 +31,18 @@ from memory.admin.log import PENDING
 from memory.admin.rows import heavy
 from memory.admin.user_pages import UserPages
 from memory.admin.user_sections import show_constraints, show_forecast, show_merges, show_model_work
+from memory.alerts.models.alerts import LIVE_STATES, Alert, PausedConstraint
+from memory.constraints import backtests
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import change_user
 from memory.llm import llm_budgets, track_records
-from memory.models import (
-    Alert,
-    Checkpoint,
-    EntryOutcome,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    PausedConstraint,
-    RecordLocation,
-    Run,
-    Workspace,
-)
-from memory.models.alerts import LIVE_STATES
-from memory.models.log import Outcome
-from memory.models.users import LaneName
-from memory.temporal import backtests
-from memory.users import change_user
-from memory.work import lanes
+from memory.llm.models import LlmCall
+from memory.log import lanes
+from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
+from memory.log.models.merges import Merge
+from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 
 
 def _number_of(rows: QuerySet[Any]) -> Coalesce:

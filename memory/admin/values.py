@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from memory.texts import shortened
+from memory.kernel.texts import shortened
 
 # Tags of types whose values are best shown without the tag.
 _SCALARS = (

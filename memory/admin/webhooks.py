@@ -16,12 +16,11 @@ from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, ReadOnlyInline
 from memory.admin.columns import column, text
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, shortened
 from memory.admin.links import link, link_to_entries_of, link_to_list
-from memory.delivery import outbox, webhook_endpoints, webhook_messages
-from memory.delivery.destinations import AddressRefused
-from memory.models import Delivery, DeliveryAttempt, WebhookEndpoint
-from memory.models.alerts import AlertEventKind, AlertKind
-from memory.models.webhooks import DeliveryState
-from memory.privacy import encryption
+from memory.alerts.delivery import outbox, webhook_endpoints, webhook_messages
+from memory.alerts.delivery.destinations import AddressRefused
+from memory.alerts.models.alerts import AlertEventKind, AlertKind
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
+from memory.kernel import encryption
 from memory.staff import access
 
 CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")

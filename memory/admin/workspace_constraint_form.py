@@ -8,7 +8,7 @@ from django.core.validators import MaxValueValidator
 from memory.admin.display import visible
 from memory.admin.workspace_constraint_versions import newest_version
 from memory.constraints import constraint_library, workspace_constraints
-from memory.models import WorkspaceConstraint
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 
 
 def _editor(rows: int) -> forms.Textarea:

@@ -13,9 +13,12 @@ from memory.admin.base import ReadOnlyAdmin, section
 from memory.admin.columns import column, row_column
 from memory.admin.display import NOTHING, badge, durations, gate, inline, sandbox, shortened, source
 from memory.admin.links import link
-from memory.models import WorkspaceConstraint, WorkspaceConstraintVersion
-from memory.models.workspace_constraints import VersionState
-from memory.temporal import backtest_reports
+from memory.constraints import backtest_reports
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
 
 
 @admin.register(WorkspaceConstraintVersion)

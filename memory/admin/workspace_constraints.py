@@ -24,10 +24,13 @@ from memory.admin.workspace_constraint_versions import (
     show_checks,
     show_state,
 )
+from memory.alerts.models.alerts import Alert, AlertState
 from memory.constraints import applicability, workspace_constraints
-from memory.models import Alert, WorkspaceConstraint, WorkspaceConstraintVersion
-from memory.models.alerts import AlertState
-from memory.models.workspace_constraints import VersionState
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
 from memory.project.shapes import ShapeError
 from memory.staff import access
 

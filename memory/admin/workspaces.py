@@ -23,25 +23,28 @@ from memory.admin.links import link_to_list
 from memory.admin.llm import money, show_track_record
 from memory.admin.pauses import PausableAdmin
 from memory.admin.rows import cached_on_row
-from memory.admission import usage
-from memory.alerting import feedback
-from memory.llm import language_models, llm_budgets, llm_spending, track_records
-from memory.llm.language_models import Budget
-from memory.llm.llm_spending import Spent
-from memory.llm.track_records import TrackRecord
-from memory.models import AlertFeedback, ApiKey, LlmCall, MemoryUser, Workspace
-from memory.models.users import LaneName
-from memory.privacy import encryption
-from memory.staff import access
-from memory.work import batching, lanes
-from memory.workspace_settings import (
+from memory.alerts import feedback
+from memory.alerts.models.alerts import AlertFeedback
+from memory.kernel import encryption
+from memory.kernel.admission import usage
+from memory.kernel.models.users import LaneName, MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.kernel.settings import (
     alert_settings,
+    language_models,
     retention_settings,
     table,
     track_record_settings,
 )
-from memory.workspace_settings.sandbox_limits import LIMITS, ceiling, effective
-from memory.workspace_settings.table import Setting
+from memory.kernel.settings.language_models import Budget
+from memory.kernel.settings.sandbox_limits import LIMITS, ceiling, effective
+from memory.kernel.settings.table import Setting
+from memory.llm import llm_budgets, llm_spending, track_records
+from memory.llm.llm_spending import Spent
+from memory.llm.models import LlmCall
+from memory.llm.track_records import TrackRecord
+from memory.log import batching, lanes
+from memory.staff import access
 
 LLM_FIELDS = table.LANGUAGE_MODEL.overridable
 JUDGED_FIELDS = table.TRACK_RECORD.overridable

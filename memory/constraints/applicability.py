@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
 
-from memory.models import Alert, MemoryUser, WorkspaceConstraint, WorkspaceConstraintVersion
-from memory.models.alerts import AlertState
-from memory.models.workspace_constraints import FOLDER
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.constraints.models.workspace_constraints import (
+    FOLDER,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from memory.kernel.texts import parse_python
 from memory.project import Domain, Outline
 from memory.project.outline import Class, Field
 from memory.project.types import is_optional
-from memory.texts import parse_python
 
 _STATE = re.compile(r"domains\.(\w+)\.state")
 _CRITICAL = re.compile(r"\b(critical|CRITICAL)\b")

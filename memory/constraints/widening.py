@@ -7,13 +7,13 @@ fails until somebody adapts the code.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from memory import checkpoints
 from memory.constraints.constraint_sources import reads_field, reads_of
-from memory.models import Checkpoint, EntryOutcome, MemoryUser
-from memory.models.checkpoints import Origin
-from memory.models.log import Outcome
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryOutcome, Outcome
 from memory.project import AddField, DefineClass, Outline, WidenField, edit_from_json
 from memory.project.types import format_type
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint, Origin
 
 
 @dataclass(frozen=True)

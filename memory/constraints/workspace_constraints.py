@@ -16,13 +16,18 @@ from django.db.models import QuerySet, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from memory.canonical import sha256
-from memory.models import MemoryUser, Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
-from memory.models.workspace_constraints import VersionState
+from memory.constraints import backtest_reports, backtests
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.canonical import sha256
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.work.hints import hint
 from memory.project import EditError
 from memory.project.names import check_lower_name
-from memory.temporal import backtest_reports, backtests
-from memory.work.hints import hint
 
 MAX_SOURCE = 64 * 1024
 

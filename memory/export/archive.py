@@ -8,9 +8,10 @@ from typing import IO
 
 from django.http import FileResponse
 
-from memory.canonical import canonical_json
 from memory.export.files import files_of, surroundings
-from memory.models import Checkpoint, MemoryUser
+from memory.kernel.canonical import canonical_json
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.checkpoints import Checkpoint
 
 # A zip larger than this number of bytes is written to a file on disk.
 IN_MEMORY = 1024 * 1024

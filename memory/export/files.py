@@ -6,8 +6,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from memory import checkpoints
-from memory.models import Checkpoint
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
 
 LIBRARY = "uac/"
 _TEMPLATES = Path(__file__).parent / "project"

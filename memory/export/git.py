@@ -16,12 +16,13 @@ from django.db.models import QuerySet
 from dulwich.objects import Commit, ObjectID
 from dulwich.pack import REF_DELTA, UnpackedObject
 
-from memory.canonical import git_blob_id
 from memory.export.deltas import delta
 from memory.export.files import surroundings
 from memory.export.story import Event, message
-from memory.models import Blob, Checkpoint, MemoryUser
+from memory.kernel.canonical import git_blob_id
+from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
+from memory.versions.models.checkpoints import Blob, Checkpoint
 
 AUTHOR = b"uac <uac@localhost>"
 COMMIT, TREE, BLOB = 1, 2, 3  # git's object type numbers

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.models.checkpoints import Origin
-from memory.texts import one_line
+from memory.kernel.texts import one_line
+from memory.versions.models.checkpoints import Origin
 
 MAX_SUBJECT = 100
 MAX_NAMED = 2

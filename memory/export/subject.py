@@ -17,46 +17,29 @@ from django.db import models
 from django.http import FileResponse
 from django.utils import timezone
 
-from memory import copies
-from memory.database.snapshots import snapshot
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, PausedConstraint
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.constraints.models.backtests import Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.forecasts import Forecast
 from memory.export.archive import file_name
+from memory.kernel.database.snapshots import snapshot
+from memory.kernel.encryption import EncryptionError
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.llm import llm_calls
-from memory.models import (
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    Forecast,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    RecordLocation,
-    Redaction,
-    Run,
-    SearchBlock,
-    SearchIndex,
-    SearchSegment,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-)
+from memory.llm.models import LlmCall
+from memory.log import copies
+from memory.log.models.entries import EntryOutcome, LogEntry
+from memory.log.models.merges import CopiedEntries, Merge
+from memory.log.models.redactions import Redaction
 from memory.privacy import erasure_registry, redaction
-from memory.privacy.encryption import EncryptionError
-from memory.temporal.history import BeingRedacted, refuse_being_redacted
+from memory.privacy.models import UserErasure
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
+from memory.versions.history import BeingRedacted, refuse_being_redacted
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 
 _WORK = "the server's internal data about processing the row"
 _WHOSE = "the same person in every row"

@@ -8,10 +8,10 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from memory.llm import language_models
-from memory.llm.language_models import Budget, LanguageModelError, Usage
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models
+from memory.kernel.settings.language_models import Budget, LanguageModelError, Usage
 from memory.llm.llm_spending import MODELS, spent
-from memory.models import Workspace
 
 
 class BudgetExhausted(LanguageModelError):

@@ -23,16 +23,19 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory.canonical import canonical_json, sha256
-from memory.llm import language_models, track_records
-from memory.llm.language_models import Budget, Usage
+from memory.kernel import encryption
+from memory.kernel.canonical import canonical_json, sha256
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models
+from memory.kernel.settings.language_models import Budget, Usage
+from memory.kernel.work import leases
+from memory.llm import track_records
 from memory.llm.llm_budgets import TooManyCalls, check_budget, cost_of
 from memory.llm.llm_spending import EMBEDDINGS, MODELS
-from memory.models import Lane, LlmCall, MemoryUser, Run, Workspace
-from memory.models.leased import LeasedWork
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.privacy import encryption
-from memory.work import leases
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.versions.models.runs import Run
 
 logger = structlog.get_logger(__name__)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from django.db.models import Count, Exists, OuterRef, Subquery
 from django.utils import timezone
 
+from memory.kernel.models.users import Lane, LaneName
+from memory.kernel.models.workspaces import Workspace
 from memory.llm import track_records
 from memory.llm.llm_spending import MODELS
-from memory.models import Lane, LlmCall, LlmSpending, Workspace
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.users import LaneName
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 
 # The number of failed calls after which an embedding model is considered to be failing.
 SEVERAL = 3

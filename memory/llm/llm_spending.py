@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from django.db.models import Q, Sum
 
-from memory.models import LlmCall, LlmSpending, Workspace
-from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 
 # Match calls or spending on embeddings, or on everything else.
 EMBEDDINGS = Q(purpose=LlmPurpose.EMBED)

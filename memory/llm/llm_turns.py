@@ -15,12 +15,16 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from memory.llm import language_models, llm_calls, track_records
-from memory.models import Lane, MemoryUser, Run, Workspace
-from memory.models.leased import LeasedWork
-from memory.models.users import LaneName
-from memory.work import lanes, leases, runs
-from memory.work.hints import send_hint
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models
+from memory.kernel.work import leases
+from memory.kernel.work.hints import send_hint
+from memory.llm import llm_calls, track_records
+from memory.log import lanes
+from memory.versions import runs
+from memory.versions.models.runs import Run
 
 Leased = TypeVar("Leased", bound=LeasedWork)
 

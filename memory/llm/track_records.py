@@ -26,13 +26,13 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from memory.llm import language_models
-from memory.llm.language_models import LanguageModelError
-from memory.models import Checkpoint, Lane, LlmCall, Workspace
-from memory.models.checkpoints import Origin
-from memory.models.llm import LlmPurpose
-from memory.models.users import LaneName
-from memory.workspace_settings.track_record_settings import EffectiveSettings
+from memory.kernel.models.users import Lane, LaneName
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models
+from memory.kernel.settings.language_models import LanguageModelError
+from memory.kernel.settings.track_record_settings import EffectiveSettings
+from memory.llm.models import LlmCall, LlmPurpose
+from memory.versions.models.checkpoints import Checkpoint, Origin
 
 # Calls for these purposes write to users' projects; a stopped model still answers questions.
 AUTHORING = (LlmPurpose.MEMORIZE, LlmPurpose.STRUCTURE)

@@ -9,9 +9,9 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-import memory.models.alerts
-import memory.models.fields
-import memory.models.webhooks
+import memory.alerts.models.alerts
+import memory.alerts.models.webhooks
+import memory.kernel.models.fields
 
 # The log only grows, so it is partitioned: vacuums and repairs process an eighth of it at a time.
 # Django creates a plain table, which is replaced before it has any index. Eight partitions suffice
@@ -164,7 +164,7 @@ class Migration(migrations.Migration):
                 ("outline", models.JSONField()),
                 ("seen_seq", models.BigIntegerField()),
                 ("origin", models.CharField(max_length=16)),
-                ("edits", memory.models.fields.ExactJSONField()),
+                ("edits", memory.kernel.models.fields.ExactJSONField()),
                 ("verdict", models.JSONField()),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
@@ -395,8 +395,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("content", models.TextField(null=True)),
-                ("data", memory.models.fields.ExactJSONField(null=True)),
-                ("metadata", memory.models.fields.ExactJSONField(null=True)),
+                ("data", memory.kernel.models.fields.ExactJSONField(null=True)),
+                ("metadata", memory.kernel.models.fields.ExactJSONField(null=True)),
                 ("session_id", models.CharField(max_length=200, null=True)),
                 ("role", models.CharField(max_length=32, null=True)),
                 ("speaker", models.CharField(max_length=200, null=True)),
@@ -497,8 +497,8 @@ class Migration(migrations.Migration):
                 ("horizon_days", models.PositiveIntegerField(default=0)),
                 ("known_until", models.DateTimeField(null=True)),
                 ("needs_daily", models.BooleanField(default=False)),
-                ("results", memory.models.fields.ExactJSONField(default=dict)),
-                ("timeline", memory.models.fields.ExactJSONField(default=list)),
+                ("results", memory.kernel.models.fields.ExactJSONField(default=dict)),
+                ("timeline", memory.kernel.models.fields.ExactJSONField(default=list)),
                 ("next_change", models.DateTimeField(null=True)),
                 ("wakes_at", models.DateTimeField(null=True)),
                 ("timings", models.JSONField(default=dict)),
@@ -619,7 +619,7 @@ class Migration(migrations.Migration):
                 ("known_until", models.DateTimeField(null=True)),
                 ("versions", models.PositiveIntegerField(default=0)),
                 ("looks", models.PositiveIntegerField(default=0)),
-                ("problems", memory.models.fields.ExactJSONField(default=list)),
+                ("problems", memory.kernel.models.fields.ExactJSONField(default=list)),
                 ("problem_count", models.PositiveIntegerField(default=0)),
                 ("left_out", models.PositiveIntegerField(default=0)),
                 ("error", models.TextField(blank=True, default="")),
@@ -914,11 +914,11 @@ class Migration(migrations.Migration):
                 ("trigger", models.CharField(max_length=16)),
                 ("asked_by", models.CharField(blank=True, default="", max_length=200)),
                 ("instant", models.DateTimeField()),
-                ("input", memory.models.fields.ExactJSONField(default=dict)),
+                ("input", memory.kernel.models.fields.ExactJSONField(default=dict)),
                 ("answer_key", models.CharField(blank=True, default="", max_length=64)),
                 ("status", models.CharField(default="queued", max_length=16)),
                 ("outcome", models.CharField(blank=True, default="", max_length=16)),
-                ("output", memory.models.fields.ExactJSONField(null=True)),
+                ("output", memory.kernel.models.fields.ExactJSONField(null=True)),
                 ("error", models.JSONField(null=True)),
                 ("stdout", models.TextField(blank=True, default="")),
                 ("runner", models.CharField(blank=True, default="", max_length=32)),
@@ -1351,7 +1351,7 @@ class Migration(migrations.Migration):
                     "alert_kinds",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(max_length=20),
-                        default=memory.models.webhooks.findings,
+                        default=memory.alerts.models.webhooks.findings,
                         size=None,
                     ),
                 ),
@@ -1580,7 +1580,7 @@ class Migration(migrations.Migration):
                 ("opened_at", models.DateTimeField()),
                 ("day", models.DateField()),
                 ("version", models.IntegerField()),
-                ("changes", memory.models.fields.ExactJSONField(default=list)),
+                ("changes", memory.kernel.models.fields.ExactJSONField(default=list)),
                 ("resolved_at", models.DateTimeField(null=True)),
                 ("resolved_version", models.IntegerField(null=True)),
                 (
@@ -2028,8 +2028,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="alert",
             index=models.Index(
-                memory.models.alerts.Place("state", among="open,acknowledged,snoozed,resolved"),
-                memory.models.alerts.Place("severity", among="critical,warning,info"),
+                memory.alerts.models.alerts.Place(
+                    "state", among="open,acknowledged,snoozed,resolved"
+                ),
+                memory.alerts.models.alerts.Place("severity", among="critical,warning,info"),
                 models.OrderBy(models.F("opened_at"), descending=True),
                 name="alert_by_urgency",
             ),

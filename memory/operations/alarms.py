@@ -23,13 +23,14 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from memory.database import clock, timeouts
+from memory.kernel.database import clock, timeouts
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.work import hosts, leases, stuck
+from memory.kernel.work.hints import BEHIND, HINT_SECONDS, redis_client
 from memory.llm import llm_failures, track_records
-from memory.models import Alarm, Heartbeat, SandboxHost
 from memory.recall.search import announcing
 from memory.recall.search.embeddings.interface import EmbeddingFailed
-from memory.work import hosts, leases, stuck
-from memory.work.hints import BEHIND, HINT_SECONDS, redis_client
 
 logger = structlog.get_logger(__name__)
 

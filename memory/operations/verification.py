@@ -14,39 +14,26 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 
-from memory import copies, log
-from memory.alerting import duplicates
-from memory.alerting.findings import REDACTED
-from memory.canonical import git_blob_id, sha256
-from memory.checkpoints import is_redacted
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    EntryOutcome,
-    EventCounter,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    RecordLocation,
-    Redaction,
-    Run,
-    SearchSegment,
-    UserErasure,
-    Workspace,
-)
-from memory.models.alerts import AlertEventKind
-from memory.models.log import EntryKind, Outcome
-from memory.models.users import LaneName
+from memory.alerts import duplicates
+from memory.alerts.findings import REDACTED
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, EventCounter
+from memory.alerts.models.webhooks import Delivery
+from memory.kernel.canonical import git_blob_id, sha256
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.log import copies, entry_log
+from memory.log.lanes import KINDS
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.merges import CopiedEntries, Merge
+from memory.log.models.redactions import Redaction
 from memory.privacy import erasure_registry, forgetting, redaction, user_erasure
+from memory.privacy.models import UserErasure
 from memory.project import Outline
+from memory.recall.models import SearchSegment
 from memory.recall.search.segments import VERSION
-from memory.work.lanes import KINDS
+from memory.versions.checkpoints import is_redacted
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 
 # Maximum number of rows a check reports for each kind of problem.
 NAMED = 20
@@ -80,7 +67,7 @@ def workspace_problems(workspace: Workspace) -> Iterator[Discrepancy]:
 
 
 def _outcome_problems(user: MemoryUser) -> Iterator[str]:
-    counts = log.coverage(user)
+    counts = entry_log.coverage(user)
     if counts.pending < 0:
         yield f"there are {-counts.pending} more outcomes than entries"
     outcomes = EntryOutcome.objects.filter(user=user)
@@ -378,7 +365,7 @@ def _erasure_problems(user: MemoryUser) -> Iterator[str]:
 
 
 _OF_USERS = {
-    "log": log.broken_links,
+    "log": entry_log.broken_links,
     "outcome": _outcome_problems,
     "lane": _lane_problems,
     "file": _blob_problems,
@@ -390,7 +377,7 @@ _OF_USERS = {
     "merge": _merge_problems,
     "search": _search_problems,
 }
-_OF_ERASED = {"log": log.broken_links, "erasure": _erasure_problems}
+_OF_ERASED = {"log": entry_log.broken_links, "erasure": _erasure_problems}
 
 
 def _some(rows: Any, column: str = "pk") -> Sequence[Any]:

@@ -13,38 +13,22 @@ from typing import Any
 
 from django.db import models
 
-from memory.log import PAYLOAD_FIELDS
-from memory.models import (
-    Alert,
-    AlertEvent,
-    AlertFeedback,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    CopiedEntries,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    Forecast,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    Pause,
-    PausedConstraint,
-    RecordLocation,
-    Redaction,
-    Run,
-    SearchBlock,
-    SearchIndex,
-    SearchSegment,
-    UserErasure,
-)
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, PausedConstraint
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.constraints.models.backtests import Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.llm.models import LlmCall
+from memory.log.entry_log import PAYLOAD_FIELDS
+from memory.log.models.entries import EntryOutcome, LogEntry
+from memory.log.models.merges import CopiedEntries, Merge
+from memory.log.models.redactions import Redaction
+from memory.privacy.models import UserErasure
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 
 
 class Method(StrEnum):

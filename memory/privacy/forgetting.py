@@ -28,37 +28,25 @@ from django.db.models import (
     Value,
 )
 
-from memory.alerting import alert_events, alert_redaction
-from memory.canonical import sha256
-from memory.earlier_entries import entries_about
-from memory.models import (
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    EntryOutcome,
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    RecordLocation,
-    Redaction,
-    Run,
-)
-from memory.models.backtests import GOING_ON
-from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunTrigger
+from memory.alerts import alert_events, alert_redaction
+from memory.constraints import forecasts
+from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestFinding, BacktestUser
+from memory.kernel.canonical import sha256
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.work import leases
+from memory.llm.models import LlmCall
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
 from memory.privacy.redaction import AUTHORED, REASON, TOLD
 from memory.project import Outline, Record, RecordId
 from memory.project.legacy import is_legacy
 from memory.project.parse import parse_state
-from memory.temporal import forecasts
-from memory.temporal.rollback import UNDONE
-from memory.work import leases, runs
+from memory.versions import runs
+from memory.versions.earlier_entries import entries_about
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, Origin, RecordLocation
+from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.rollback import UNDONE
 
 # Matches a record's sources as written in a file: `Trip(key="rome", to="Rome", sources=(3, 7))`.
 _SOURCES = re.compile(r"\bsources=\(([0-9]+(?:, [0-9]+)*),?\)")

@@ -16,12 +16,14 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from memory import copies, log
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, Redaction, Run
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunTrigger
-from memory.work import lanes, runs
-from memory.work.hints import hint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work.hints import hint
+from memory.log import copies, entry_log, lanes
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
+from memory.versions import runs
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 
 # The reason stored in redacted entries' outcomes.
 REASON = "redacted"
@@ -70,7 +72,7 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
         found = copies.everywhere(locked, asked, lambda pk, some: set(closure(rows[pk], some)))
         whole = sorted(found.pop(locked.pk))
         for pk, others in found.items():
-            # Copies or originals of the entries in other users' logs: see `memory.merging`.
+            # Copies or originals of the entries in others' logs: `memory.integrations.merging`.
             if also := _not_named(rows[pk], others):
                 _redact(rows[pk], also, also, by=by, reason=reason)
         new = _not_named(locked, whole)
@@ -97,11 +99,11 @@ def _redact(
     """Redact the entries; the caller has locked the user's row."""
     now = timezone.now()
     clear_content(user.pk, LogEntry.objects.filter(user=user, seq__in=seqs, redacted_at=None), now)
-    draft = log.Draft(
+    draft = entry_log.Draft(
         kind=EntryKind.REDACTION,
         data={"entries": list(seqs), "asked": list(asked), "by": by, "reason": reason},
     )
-    (entry,) = log.append(user, [draft], source=by)
+    (entry,) = entry_log.append(user, [draft], source=by)
     _settle(user, seqs, entry.recorded_at)
     EntryOutcome.objects.create(
         user=user,
@@ -132,10 +134,11 @@ def _redact(
 
 def clear_content(user_pk: int, entries: QuerySet[LogEntry], now: datetime.datetime) -> int:
     """Clear these entries of a user, whose row is locked; return how many were cleared."""
-    freed = sum(len(log.payload(entry)) for entry in entries.iterator(chunk_size=100))
+    freed = sum(len(entry_log.payload(entry)) for entry in entries.iterator(chunk_size=100))
     MemoryUser.objects.filter(pk=user_pk).update(log_bytes=F("log_bytes") - freed)
     return entries.update(
-        **dict.fromkeys((*log.PAYLOAD_FIELDS, "salt")), redacted_at=Greatest(now, F("recorded_at"))
+        **dict.fromkeys((*entry_log.PAYLOAD_FIELDS, "salt")),
+        redacted_at=Greatest(now, F("recorded_at")),
     )
 
 

@@ -14,13 +14,15 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory.models import Alert, EntryOutcome, LlmCall, LogEntry, MemoryUser, Merge, Run, Workspace
-from memory.models.alerts import LIVE_STATES
-from memory.models.llm import LlmOutcome
-from memory.models.log import EntryKind
-from memory.models.runs import RunStatus
+from memory.alerts.models.alerts import LIVE_STATES, Alert
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import table
+from memory.llm.models import LlmCall, LlmOutcome
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
+from memory.log.models.merges import Merge
 from memory.privacy.redaction import clear_content
-from memory.workspace_settings import table
+from memory.versions.models.runs import Run, RunStatus
 
 # How many seconds a process skips a workspace after finding no expired data there.
 PAUSE_SECONDS = 300.0

@@ -27,33 +27,25 @@ from django.db.models.fields.reverse_related import ManyToOneRel
 from django.db.models.functions import Cast, Now
 from django.utils import timezone
 
-from memory import copies
-from memory.alerting import transitions
-from memory.database.timeouts import retry_deadlocks
-from memory.delivery import outbox
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Delivery,
-    DeliveryAttempt,
-    LogEntry,
-    MemoryUser,
-    Run,
-    SandboxHost,
-    UserErasure,
-)
-from memory.models.alerts import LIVE_STATES, AlertEventKind, AlertState
-from memory.models.backtests import GOING_ON
-from memory.models.leased import LeasedWork
-from memory.models.users import ERASED
+from memory.alerts import transitions
+from memory.alerts.delivery import outbox
+from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertEventKind, AlertState
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestFinding, BacktestUser
+from memory.kernel.database.timeouts import retry_deadlocks
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import ERASED, MemoryUser
+from memory.kernel.users import refuse_merged
+from memory.kernel.work import hosts, leases
+from memory.kernel.work.hints import hint
+from memory.log import copies
+from memory.log.models.entries import LogEntry
 from memory.privacy import erasure_registry
 from memory.privacy.erasure_registry import REGISTRY, Method
-from memory.users import refuse_merged
-from memory.work import hosts, leases, runs
-from memory.work.hints import hint
+from memory.privacy.models import UserErasure
+from memory.versions import runs
+from memory.versions.models.runs import Run
 
 logger = structlog.get_logger(__name__)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from memory.kernel.texts import parse_python
 from memory.project import conflicts
 from memory.project.conform import conform_fields, conform_some_fields, make_aware, normal_fields
 from memory.project.edits import (
@@ -26,12 +27,7 @@ from memory.project.edits import (
 )
 from memory.project.errors import EditError
 from memory.project.model import Project, same_record
-from memory.project.names import (
-    check_key,
-    check_lower_name,
-    default_collection,
-    key_of_entry,
-)
+from memory.project.names import check_key, check_lower_name, default_collection, key_of_entry
 from memory.project.outline import REQUIRED, SET_ASIDE, Domain
 from memory.project.schema_edits import (
     add_field,
@@ -45,7 +41,6 @@ from memory.project.schema_edits import (
 )
 from memory.project.set_aside import without_set_aside
 from memory.project.values import Record, RecordId
-from memory.texts import parse_python
 
 # Maximum length, in characters, of a conflict's `about`, which becomes part of an alert's message.
 MAX_ABOUT = 200

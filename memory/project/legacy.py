@@ -13,7 +13,7 @@ policy. Which files it sees in its project's directory depends on where the cons
 import ast
 from collections.abc import Mapping
 
-from memory.texts import parse_python
+from memory.kernel.texts import parse_python
 
 LIVE = "legacy/live/"
 FROZEN = "legacy/frozen/"

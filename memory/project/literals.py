@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from memory.kernel.texts import parse_expression
 from memory.project.types import bare_name, dotted_name
 from memory.project.values import EnumMember, PartialDate, Record, Ref, Struct, Value
-from memory.texts import parse_expression
 
 # Characters that are invisible, end a line, or reorder text in an editor. This is a fixed list
 # rather than `str.isprintable`, so that all Python versions write the same bytes.

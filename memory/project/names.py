@@ -14,8 +14,8 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
+from memory.kernel.texts import with_few_marks
 from memory.project.errors import EditError
-from memory.texts import with_few_marks
 
 # Builtins added by `site`, which differ between interpreters.
 _SITE = {"copyright", "credits", "exit", "license", "quit"}
@@ -212,7 +212,7 @@ def _looks_plural(word: str) -> bool:
 
 
 def _inflect() -> Any:
-    from memory.project.english import ENGINE  # slow to import and rarely needed
+    from memory.project.english import ENGINE
 
     return ENGINE
 

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from memory.kernel.texts import parse_expression, parse_python
 from memory.project.conform import normal_fields
 from memory.project.errors import EditError, ProjectError
 from memory.project.literals import LiteralError, call_fields, string_literal, value_from_node
 from memory.project.outline import REQUIRED, Class, Default, Domain, Enumeration, Field
 from memory.project.types import Named, dotted_name, parts, type_from_node
 from memory.project.values import Record, Struct, Value
-from memory.texts import parse_expression, parse_python
 
 PIECE = 2048  # number of characters parsed at a time
 _LAST_ARGUMENT = re.compile(r"sources=\(([0-9, ]+)\)\),?\Z")

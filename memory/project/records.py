@@ -53,12 +53,7 @@ from memory.project.names import (
     unused,
 )
 from memory.project.outline import REQUIRED, SET_ASIDE, Class, Domain, Field
-from memory.project.set_aside import (
-    item_name,
-    set_aside_in,
-    set_aside_of,
-    without_set_aside,
-)
+from memory.project.set_aside import item_name, set_aside_in, set_aside_of, without_set_aside
 from memory.project.types import (
     ANY,
     MAX_DEPTH,

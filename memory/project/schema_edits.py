@@ -16,15 +16,7 @@ from memory.project.names import (
     singular,
     snake,
 )
-from memory.project.outline import (
-    REQUIRED,
-    SET_ASIDE,
-    Class,
-    Default,
-    Domain,
-    Enumeration,
-    Field,
-)
+from memory.project.outline import REQUIRED, SET_ASIDE, Class, Default, Domain, Enumeration, Field
 from memory.project.set_aside import take_in
 from memory.project.types import (
     ANY,

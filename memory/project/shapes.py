@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from memory.kernel.texts import parse_python
 from memory.project.errors import EditError
 from memory.project.outline import Class, Domain, Outline
 from memory.project.outline import Field as UserField
@@ -31,7 +32,6 @@ from memory.project.types import (
     type_from_node,
     without_none,
 )
-from memory.texts import parse_python
 
 # The parameters through which a check receives the date or time, and their types.
 CLOCKS: Final = {"today": "datetime.date", "now": "datetime.datetime"}

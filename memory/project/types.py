@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from memory.kernel.texts import parse_expression
 from memory.project.errors import EditError
-from memory.texts import parse_expression
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ import unicodedata
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from memory.canonical import canonical_json, sha256
-from memory.database.statements import Parameter, Statement
-from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome
-from memory.texts import with_few_marks
+from memory.kernel.canonical import canonical_json, sha256
+from memory.kernel.database.statements import Parameter, Statement
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import with_few_marks
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome
 
 # The version number of the rules for computing and storing answers. Bump it to invalidate all
 # cached answers.

@@ -19,12 +19,12 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory import checkpoints, log
-from memory.alerting import failures
+from memory.alerts import failures
+from memory.alerts.models.alerts import Alert
 from memory.constraints import applicability
 from memory.constraints.constraint_sources import collections_read, may_be_critical
-from memory.models import Alert, Checkpoint, LogEntry, RecordLocation
-from memory.models.log import EntryKind
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
@@ -38,7 +38,9 @@ from memory.recall.search.followups import Question
 from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
 from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
-from memory.temporal.history import Known
+from memory.versions import checkpoints
+from memory.versions.history import Known
+from memory.versions.models.checkpoints import Checkpoint, RecordLocation
 
 MAX_TOKENS = 100_000
 # How much of the budget is used, because an estimate may be a little too low.
@@ -220,11 +222,11 @@ def _said(known: Known, hits: Sequence[Hit], corpus: CorpusName) -> list[Line]:
     found = [hit for hit in hits if hit.corpus == corpus and hit.entry.kind != EntryKind.RECORD]
     corrected: Mapping[int, LogEntry] = {}
     if corpus == CorpusName.FACTS and found:
-        told = {log.told_by(hit.entry) for hit in found}
-        corrected = log.corrections(known.user, told, None if known.is_now else known.seq)
+        told = {entry_log.told_by(hit.entry) for hit in found}
+        corrected = entry_log.corrections(known.user, told, None if known.is_now else known.seq)
     lines: dict[int, Line] = {}
     for hit in found:
-        entry = corrected.get(log.told_by(hit.entry), hit.entry)
+        entry = corrected.get(entry_log.told_by(hit.entry), hit.entry)
         if entry.seq in lines:
             continue
         day = day_of(entry.occurred_at, zone)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from memory.models import LogEntry
+from memory.log.models.entries import LogEntry
 from memory.recall.cutting import in_sentences, shortened
 from memory.recall.search.documents import text_of
 from memory.recall.search.excerpts import GAP, SHORT_GAP, read_passage

@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.models import Checkpoint, MemoryUser, Run, WorkspaceConstraint
-from memory.models.runs import RunKind, RunTrigger
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import refuse_merged
 from memory.recall import answer_cache
 from memory.recall.query_code import tidied
-from memory.temporal import history
-from memory.temporal.history import Known
-from memory.users import refuse_merged
-from memory.work import runs
+from memory.versions import history, runs
+from memory.versions.history import Known
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 
 MAX_CODE = 20_000
 # The kinds of runs that `run_again` can rerun.

@@ -3,7 +3,7 @@
 import re
 import textwrap
 
-from memory.texts import parse_python
+from memory.kernel.texts import parse_python
 
 # Byte order marks, zero-width characters and no-break spaces, which copying from a page adds.
 _INVISIBLE = "\ufeff\u200b\u2060\u00a0"

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory import checkpoints
-from memory.alerting import failures
+from memory.alerts import failures
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.constraints import applicability
-from memory.models import Alert, Checkpoint, MemoryUser
-from memory.models.alerts import AlertKind, AlertState
-from memory.models.runs import warning_of
+from memory.kernel.models.users import MemoryUser
 from memory.project import Domain, Outline, manifest_text
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from memory.project.types import format_type
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import warning_of
 
 
 def outline(checkpoint: Checkpoint | None) -> Outline:

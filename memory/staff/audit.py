@@ -12,9 +12,8 @@ import structlog
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 
-from memory.models import StaffAudit
-from memory.models.staff import AuditKind
 from memory.staff.access import PLACES, Staff
+from memory.staff.models import AuditKind, StaffAudit
 
 # Maximum number of rows, or of distinct owners, to read to find out whether all rows belong to the
 # same user or workspace.

@@ -13,9 +13,9 @@ from typing import Any
 from django.db.models import Count, F, QuerySet, Sum
 from django.db.models.functions import Coalesce, Trunc
 
-from memory.models import Alert, LlmCall, LlmSpending, Run
-from memory.models.alerts import LIVE_STATES
-from memory.models.runs import RunOutcome, RunStatus
+from memory.alerts.models.alerts import LIVE_STATES, Alert
+from memory.llm.models import LlmCall, LlmSpending
+from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
 # Days and hours are in UTC, as in the ledger of language model spending.
 ZONE = datetime.UTC

@@ -15,7 +15,11 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
-from memory.models import AlertEvent, Checkpoint, LogEntry, MemoryUser, Run
+from memory.alerts.models.alerts import AlertEvent
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run
 
 PAGE = 50
 

@@ -28,10 +28,15 @@ import json
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import transaction
-from memory import log
-from memory.log import Draft
-from memory.models import Alert, Checkpoint, Lane, LogEntry, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.alerts.models.alerts import Alert
+from memory.versions.models.checkpoints import Checkpoint
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.log.models.entries import LogEntry
+from memory.versions.models.runs import Run
+from memory.kernel.models.workspaces import Workspace
+from memory.log.models.entries import EntryKind
 from tests.integration.admin.conftest import _populate, list_url, page_url
 
 text = {HOSTILE!r}

@@ -18,7 +18,7 @@ from uac_site.embedded.system import System
 # A run that failed permanently, as after its worker died again and again.
 GIVEN_UP = """
 from django.utils import timezone
-from memory.models import Run
+from memory.versions.models.runs import Run
 Run.objects.filter(pk={run!r}).update(
     outcome="abandoned", output=None, last_error="killed", dead_since=timezone.now()
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from memory.api.openapi import operations
+from memory.kernel.http.openapi import operations
 from tests import api_tour
 from tests.api_tour import READS, Tour, key_of
 from tests.integration.api.test_openapi import generated

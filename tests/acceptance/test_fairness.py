@@ -45,10 +45,10 @@ def system(llm: LlmServer) -> Iterator[System]:
 
 
 FLOOD = f"""
-from memory import log
-from memory.models import Workspace
-from memory.models.log import EntryKind
-from memory.users import create_user
+from memory.log import entry_log
+from memory.kernel.models.workspaces import Workspace
+from memory.log.models.entries import EntryKind
+from memory.kernel.users import create_user
 
 workspace = Workspace.objects.get(name="NAME")
 for user in range({USERS}):

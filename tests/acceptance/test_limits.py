@@ -25,7 +25,7 @@ def test_a_workspaces_own_limit_holds_from_the_next_question_on(
         system.manage(
             "shell",
             "-c",
-            "from memory.models import Workspace\n"
+            "from memory.kernel.models.workspaces import Workspace\n"
             f"workspace = Workspace.objects.get(name='limited {single_use}')\n"
             f"workspace.wall_seconds, workspace.single_use = {value}, {single_use}\n"
             "workspace.full_clean()\nworkspace.save()",

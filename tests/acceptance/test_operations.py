@@ -32,7 +32,7 @@ STOP_SECONDS = 1
 SOME_MORE = 30
 SUBSCRIBE = """
 from django.contrib.auth.models import User
-from memory.models import StaffSubscription
+from memory.alerts.models.staff_mail import StaffSubscription
 eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True, is_superuser=True)
 StaffSubscription.objects.create(staff=eve, least_severity="critical", operations=True)
 """

@@ -14,8 +14,8 @@ TASKS = 6
 SUBSCRIBE = """
 from django.contrib.auth.models import User
 from django.utils import timezone
-from memory.delivery import staff_mail
-from memory.models import StaffSubscription
+from memory.staff import staff_mail
+from memory.alerts.models.staff_mail import StaffSubscription
 eve = User.objects.create(username="eve", email="eve@example.org", is_staff=True, is_superuser=True)
 staff_mail.start(StaffSubscription(staff=eve), timezone.now())
 """

@@ -3,7 +3,7 @@
 from django.apps import apps
 from django.db import models
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 from memory.privacy.erasure_registry import REGISTRY
 
 

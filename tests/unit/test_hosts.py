@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from memory.work.hosts import choose
+from memory.kernel.work.hosts import choose
 
 HOSTS = ["a", "b", "c", "d"]
 USERS = range(2000)

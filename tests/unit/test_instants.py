@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from memory.temporal.instants import BadMoment, span_in
+from memory.kernel.instants import BadMoment, span_in
 
 
 def utc(text: str) -> datetime.datetime:

@@ -6,8 +6,8 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.test import override_settings
 
-from memory.models import Workspace
-from memory.workspace_settings.sandbox_limits import (
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.sandbox_limits import (
     LIMITS,
     effective,
     process_memory_most,

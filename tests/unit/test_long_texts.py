@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import pytest
 
-from memory import texts
-from memory.models import MemoryUser
+from memory.kernel import texts
+from memory.kernel.models.users import MemoryUser
 from memory.project.values import RecordId
 from memory.recall.answer_cache import key_of
 from memory.recall.search.followups import Turn, complete

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memory.admission import processor_shares, request_slots
-from memory.admission.processor_shares import (
+from memory.kernel.admission import processor_shares, request_slots
+from memory.kernel.admission.processor_shares import (
     ACTIVE_SECONDS,
     BURST_SECONDS,
     MAX_DEBT_SECONDS,
@@ -11,7 +11,7 @@ from memory.admission.processor_shares import (
     REMEMBERED_SECONDS,
     ProcessorShares,
 )
-from memory.admission.request_slots import Places
+from memory.kernel.admission.request_slots import Places
 
 SHARE = 0.2
 

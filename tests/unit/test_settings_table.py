@@ -6,11 +6,12 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from memory.models import Workspace
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import table
+from memory.kernel.settings.overrides import validate_overrides, validate_server_settings
+from memory.kernel.work import hints
+from memory.log import batching
 from memory.recall.search.embeddings import provider_api
-from memory.work import batching, hints
-from memory.workspace_settings import table
-from memory.workspace_settings.overrides import validate_overrides, validate_server_settings
 from uac_site import configuration
 
 NUMBERS = [one for one in table.SETTINGS.values() if one.minimum is not None]

@@ -26,7 +26,8 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 _ADMIN = "demo"
 _SCOPES = [f"--scope={scope}" for scope in ("read", "write", "manage")]
 _HURRY = (
-    "from memory.models import Lane; from memory.work import lanes; lanes.hurry(Lane.objects.all())"
+    "from memory.kernel.models.users import Lane; from memory.log import lanes;"
+    " lanes.hurry(Lane.objects.all())"
 )
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 from django.db import transaction
 
-from memory.llm.language_models import LanguageModelError
+from memory.kernel.settings.language_models import LanguageModelError
+from memory.kernel.work import leases
 from memory.llm.llm_calls import CallSession
-from memory.models import Run
-from memory.models.llm import LlmPurpose
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.llm.models import LlmPurpose
 from memory.project import manifest_text
 from memory.recall import answer_cache
 from memory.recall.query_code import tidied
-from memory.temporal import history
-from memory.work import leases, runs
+from memory.versions import history, runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled

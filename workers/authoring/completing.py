@@ -6,9 +6,9 @@ The rewritten question is only ever used as a search query, no matter what the e
 from typing import Any
 
 from memory.llm.llm_calls import CallSession
-from memory.models import Run
-from memory.models.llm import LlmPurpose
+from memory.llm.models import LlmPurpose
 from memory.recall.search.followups import MAX_COMPLETED
+from memory.versions.models.runs import Run
 from workers.authoring import answering, prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.settling import NotSettled

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.work import leases
 from memory.llm.llm_calls import CallSession
-from memory.models.leased import LeasedWork
-from memory.work import leases
 from workers.authoring.settling import NotSettled
 from workers.llm.interface import (
     Assistant,

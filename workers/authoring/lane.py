@@ -8,14 +8,15 @@ import structlog
 from django.db import DatabaseError, InterfaceError, transaction
 from django.utils import timezone
 
-from memory import checkpoints, log
-from memory.checkpoints import Decision
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.settings.language_models import LanguageModelError
+from memory.kernel.work import leases
 from memory.llm import track_records
-from memory.llm.language_models import LanguageModelError
 from memory.llm.llm_budgets import BudgetExhausted
-from memory.models import Lane, LogEntry, MemoryUser
-from memory.models.log import Outcome
-from memory.work import lanes, leases
+from memory.log import entry_log, lanes
+from memory.log.models.entries import LogEntry, Outcome
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Decision
 from workers.authoring import memorize, structure
 from workers.authoring.sandbox_runs import NotJudged, NotJudgedYet
 from workers.authoring.settling import Blame, NotSettled, settle
@@ -152,7 +153,7 @@ def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
     """Reject entries that the model failed on while other entries passed; skip settled entries."""
     with transaction.atomic():
         user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
-        settled = log.outcomes(user, reasons)
+        settled = entry_log.outcomes(user, reasons)
         decisions = [
             Decision(seq, Outcome.REJECTED, why)
             for seq, why in reasons.items()

@@ -20,16 +20,16 @@ import structlog
 from django.conf import settings
 from django.db import transaction
 
-from memory import checkpoints, log
-from memory.canonical import canonical_json
-from memory.checkpoints import Decision
-from memory.json_schema import misfit
+from memory.kernel.canonical import canonical_json
+from memory.kernel.json_schema import misfit
+from memory.kernel.models.users import Lane, MemoryUser
 from memory.llm.llm_calls import CallSession
-from memory.models import Lane, LogEntry, MemoryUser
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind, Outcome
+from memory.llm.models import LlmPurpose
+from memory.log import entry_log, lanes
+from memory.log.models.entries import EntryKind, LogEntry, Outcome
 from memory.project import Record, RecordId
-from memory.work import lanes
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Decision
 from workers.authoring import prompts, structure
 from workers.authoring.conversation import Conversation
 from workers.authoring.predicted_numbers import edit_calls
@@ -341,7 +341,7 @@ def _commit(
     with transaction.atomic():
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
         # Entries settled by a product's agent in the meantime keep their outcome.
-        mine = by_seq.keys() - log.outcomes(user, by_seq).keys()
+        mine = by_seq.keys() - entry_log.outcomes(user, by_seq).keys()
         used = {seq for fact in facts for seq in fact.sources}
         decisions = [
             Decision(seq, Outcome.COVERED)
@@ -352,11 +352,11 @@ def _commit(
         checkpoints.decide(lane, user, decisions)
         own = [bool(mine & set(fact.sources)) for fact in facts]
         drafts = _drafts(list(itertools.compress(facts, own)), by_seq)
-        appended = iter(log.append(user, drafts, source="memorize") if drafts else [])
+        appended = iter(entry_log.append(user, drafts, source="memorize") if drafts else [])
     return [next(appended).seq if is_own else None for is_own in own]
 
 
-def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.Draft]:
+def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[entry_log.Draft]:
     """Return the log entries to append for the facts.
 
     Each entry carries its messages' session, plus the agent and metadata if they are the same for
@@ -368,7 +368,7 @@ def _drafts(facts: Sequence[Fact], by_seq: Mapping[int, LogEntry]) -> list[log.D
         messages = [by_seq[seq] for seq in fact.sources if seq in by_seq]
         agents = {message.agent_id for message in messages}
         drafts.append(
-            log.Draft(
+            entry_log.Draft(
                 kind=EntryKind.FACT,
                 occurred_at=max(message.occurred_at for message in messages),
                 content=fact.text,

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from memory.models import LogEntry, MemoryUser, Run
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.versions.models.runs import Run
 from workers.findings import Finding
 
 # Limits on what the model is shown of an alert: characters of its message, and days on which the

@@ -6,10 +6,11 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from memory.models import Lane, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.work import leases
 from memory.recall import retrieval
-from memory.work import leases, runs
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.authoring import prompts
 from workers.authoring.workbench import ToolFailed
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 
-from memory.models import LogEntry
+from memory.log.models.entries import LogEntry
 from workers.llm.interface import CallFailed
 
 # Maximum number of slices, and of windows, settled each time the lane is claimed, so that a user

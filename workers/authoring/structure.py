@@ -14,15 +14,15 @@ from typing import Any
 import structlog
 from django.conf import settings
 
-from memory import users
+from memory.kernel import users
+from memory.kernel.models.users import Lane, MemoryUser
 from memory.llm import track_records
 from memory.llm.llm_calls import CallSession
-from memory.models import Lane, LogEntry, MemoryUser, Run
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.llm.models import LlmPurpose
+from memory.log import lanes
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Outline, edit_to_json, manifest_text
-from memory.work import lanes
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.authoring import prompts
 from workers.authoring.conversation import Conversation
 from workers.authoring.sandbox_runs import NotJudged, SandboxRuns

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from memory import checkpoints
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 from memory.project import (
     DefineClass,
     DeleteConstraint,
@@ -27,6 +27,7 @@ from memory.project.apply import collection_for
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
 from memory.recall.search.words import STOP_WORDS
+from memory.versions import checkpoints
 from workers.gate.cited_entries import TooMuchCited, read_sources
 from workers.grounding.content_words import names_one_of
 from workers.grounding.separate_process import FIX, TOO_MUCH

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from memory import checkpoints, log
-from memory.checkpoints import Decision, HeadMoved
-from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
+from memory.integrations.foreign import ForeignError, Layout, layout, read, translate
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind, Outcome
 from memory.project import (
     Change,
     Edit,
@@ -27,8 +26,11 @@ from memory.project import (
     render,
 )
 from memory.project.files import Whole, read_whole, take_over
-from memory.project.foreign import ForeignError, Layout, layout, read, translate
 from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Decision, HeadMoved
+from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.models.runs import Run
 from workers.commits.on_head import Draft, commit_on_head
 from workers.commits.proposals import finish
 from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
@@ -86,7 +88,7 @@ class _ImportDraft(Draft):
         Raises HeadMoved if its number is now used by another entry.
         """
         MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
-        (entry,) = log.append(user, [_entry(self.files, self.report)], source="import")
+        (entry,) = entry_log.append(user, [_entry(self.files, self.report)], source="import")
         if entry.seq != self.seen_seq:
             raise HeadMoved(f"{user}: entries were appended while a project was imported")
         return [Decision(entry.seq, Outcome.COVERED)]
@@ -294,8 +296,8 @@ def _refuse(run: Run, verdict: Verdict, report: Report) -> None:
     finish(run, verdict, None, {"import": asdict(report)}, runner=runner.runner_name())
 
 
-def _entry(files: Mapping[str, str], report: Report) -> log.Draft:
+def _entry(files: Mapping[str, str], report: Report) -> entry_log.Draft:
     named = ", ".join(sorted(files)[:MAX_NAMED])
     more = f" and {len(files) - MAX_NAMED} more" if len(files) > MAX_NAMED else ""
     content = f"Imported a project with {report.counts['records']} records from {named}{more}."
-    return log.Draft(kind=EntryKind.FACT, content=content)
+    return entry_log.Draft(kind=EntryKind.FACT, content=content)

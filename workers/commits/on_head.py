@@ -6,12 +6,13 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import checkpoints, users
-from memory.checkpoints import Candidate, Decision, HeadMoved
-from memory.models import Checkpoint, MemoryUser
-from memory.models.checkpoints import Origin
-from memory.models.leased import LeasedWork
+from memory.kernel import users
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import MemoryUser
 from memory.project import Change, Edit, edit_to_json
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Candidate, Decision, HeadMoved
+from memory.versions.models.checkpoints import Checkpoint, Origin
 from workers.findings import Verdict
 
 # Maximum number of times that a version is built for the same work, once on each new head.

@@ -8,15 +8,12 @@ from typing import Any
 
 from django.db import transaction
 
-from memory import checkpoints, log
-from memory.alerting import transitions
-from memory.alerting.findings import HELD
-from memory.checkpoints import Decision
+from memory.alerts import transitions
+from memory.alerts.findings import HELD
+from memory.kernel.models.users import MemoryUser
 from memory.llm import track_records
-from memory.models import Checkpoint, LogEntry, MemoryUser, Run
-from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunOutcome, RunTrigger
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind, LogEntry, Outcome
 from memory.privacy import redaction
 from memory.project import (
     AddField,
@@ -34,7 +31,10 @@ from memory.project import (
 )
 from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
-from memory.work import runs
+from memory.versions import checkpoints, runs
+from memory.versions.checkpoints import Decision
+from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.models.runs import Run, RunOutcome, RunTrigger
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
@@ -253,7 +253,7 @@ def _already_settled(run: Run, user: MemoryUser, considered: Sequence[int]) -> I
     """Yield a finding for each entry that a model considered and that already has an outcome."""
     if run.trigger != RunTrigger.MODEL:
         return
-    for seq, outcome in sorted(log.outcomes(user, considered).items()):
+    for seq, outcome in sorted(entry_log.outcomes(user, considered).items()):
         yield Finding(
             code="already_settled",
             entry=seq,
@@ -325,7 +325,7 @@ def _decisions(
             .exclude(kind=EntryKind.RECORD)
             .values_list("seq", flat=True)
         )
-        - log.outcomes(user, cited).keys()
+        - entry_log.outcomes(user, cited).keys()
     )
     return [
         Decision(seq, Outcome.DISMISSED, dismissed[seq])

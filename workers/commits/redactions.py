@@ -19,16 +19,18 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory import checkpoints
-from memory.checkpoints import Decision, HeadMoved
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser, Redaction
-from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.log import lanes
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
 from memory.privacy import forgetting, redaction
 from memory.privacy.forgetting import Traces
 from memory.project import Change, EditError, Project, Record, RecordId, conflicts
 from memory.project.conform import conform_fields
-from memory.work import lanes, leases, runs
+from memory.versions import checkpoints, runs
+from memory.versions.checkpoints import Decision, HeadMoved
+from memory.versions.models.checkpoints import Checkpoint, Origin
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
 from workers.gate import judging

@@ -14,13 +14,11 @@ import structlog
 from django.conf import settings
 from django.db import Error, transaction
 
-from memory import checkpoints, copies
-from memory.checkpoints import Decision
-from memory.earlier_entries import LoggedEntries
-from memory.log import record_entry
-from memory.models import Checkpoint, Lane, LogEntry, MemoryUser, Merge
-from memory.models.checkpoints import Origin
-from memory.models.log import Outcome
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.log import copies, lanes
+from memory.log.entry_log import record_entry
+from memory.log.models.entries import LogEntry, Outcome
+from memory.log.models.merges import Merge
 from memory.project import (
     Change,
     Edit,
@@ -33,7 +31,10 @@ from memory.project import (
 )
 from memory.project.edits import Retire, RetireEarlier, Update
 from memory.project.names import key_of_entry
-from memory.work import lanes
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Decision
+from memory.versions.earlier_entries import LoggedEntries
+from memory.versions.models.checkpoints import Checkpoint, Origin
 from workers.commits.on_head import Draft, commit_on_head
 from workers.findings import Verdict
 from workers.gate import judging

@@ -11,10 +11,10 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.delivery import delivery_attempts
-from memory.models import Delivery, DeliveryAttempt
-from memory.privacy import encryption
-from memory.work import leases
+from memory.alerts.delivery import delivery_attempts
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.kernel import encryption
+from memory.kernel.work import leases
 from workers.delivery import outgoing
 
 logger = structlog.get_logger(__name__)

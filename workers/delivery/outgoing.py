@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memory.delivery import connections, destinations
-from memory.delivery.connections import Late, TooLong, Wire
-from memory.delivery.destinations import Destination
+from memory.alerts.delivery import connections, destinations
+from memory.alerts.delivery.connections import Late, TooLong, Wire
+from memory.alerts.delivery.destinations import Destination
 
 # Maximum size of the response's header, and of the excerpt from the response's body.
 READ_BYTES = 64 * 1024

@@ -17,15 +17,22 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from memory.constraints import applicability
-from memory.models import Backtest, BacktestUser, Checkpoint, MemoryUser
-from memory.models.backtests import BacktestState, UserState
-from memory.models.log import By
+from memory.constraints import (
+    applicability,
+    backtest_sampling,
+    backtests,
+    forecasts,
+    simulated_alerts,
+)
+from memory.constraints.models.backtests import Backtest, BacktestState, BacktestUser, UserState
+from memory.constraints.simulated_alerts import BacktestIssue, Evaluation, UserResult
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.log.models.entries import By
 from memory.privacy import redaction
 from memory.project import Outline
-from memory.temporal import backtest_sampling, backtests, forecasts, simulated_alerts, states
-from memory.temporal.simulated_alerts import BacktestIssue, Evaluation, UserResult
-from memory.work import leases, runs
+from memory.versions import runs, states
+from memory.versions.models.checkpoints import Checkpoint
 from workers.execution import forecasting
 from workers.execution.errors import error_json, user_error_json
 from workers.execution.loading import Compile, LoadPlan, compiling, loaded, plan_load

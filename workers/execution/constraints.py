@@ -6,16 +6,15 @@ from typing import Any
 
 from django.db import transaction
 
-from memory.alerting import reconcile
-from memory.alerting.failures import PROJECT
-from memory.alerting.findings import failure
-from memory.constraints import applicability
-from memory.models import Run
-from memory.models.runs import RunOutcome
-from memory.models.workspace_constraints import FOLDER
+from memory.alerts import reconcile
+from memory.alerts.failures import PROJECT
+from memory.alerts.findings import failure
+from memory.constraints import applicability, forecasts
+from memory.constraints.models.workspace_constraints import FOLDER
+from memory.kernel.work import hosts, leases
 from memory.project import Outline
-from memory.temporal import forecasts, history, states
-from memory.work import hosts, leases, runs
+from memory.versions import history, runs, states
+from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.errors import error_json, outcome_of, user_error_json
 from workers.execution.foreign import run_old_constraints
 from workers.execution.loading import LoadPlan, loaded, plan_load, plan_run

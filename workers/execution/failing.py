@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from memory import checkpoints
-from memory.alerting.findings import ConstraintFinding, failure
+from memory.alerts.findings import ConstraintFinding, failure
 from memory.constraints import applicability
 from memory.constraints.constraint_sources import may_be_critical, optional_fields_at
-from memory.models import Checkpoint, WorkspaceConstraint
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.project import Domain, Outline
 from memory.recall import retrieval
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
 from workers.execution.errors import user_error_json
 from workers.sandbox.results import ConstraintResult
 

@@ -13,14 +13,15 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from memory import checkpoints
-from memory.canonical import canonical_json, sha256
-from memory.models import Forecast, MemoryUser
+from memory.constraints import forecasts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.canonical import canonical_json, sha256
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import parse_python
+from memory.kernel.users import is_erased
+from memory.kernel.work import leases
 from memory.project import Outline
-from memory.temporal import forecasts
-from memory.texts import parse_python
-from memory.users import is_erased
-from memory.work import leases
+from memory.versions import checkpoints
 from workers.execution.errors import user_error_json
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.sandbox.interface import SandboxError

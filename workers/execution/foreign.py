@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memory import checkpoints
 from memory.project.legacy import LIVE, original_path, surroundings
+from memory.versions import checkpoints
 from workers.execution.loading import LoadPlan
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.results import ConstraintResult, FoundAlert, UserError
@@ -47,8 +47,8 @@ def read_objects(
 ) -> Mapping[str, Any]:
     """Execute modules of a foreign project and return the graph of the objects that they define.
 
-    `memory.project.foreign.read` interprets the graph. Raises ForeignCodeError if the code raises
-    an error, and SandboxError if the sandbox fails.
+    `memory.integrations.foreign.read` interprets the graph. Raises ForeignCodeError if the code
+    raises an error, and SandboxError if the sandbox fails.
     """
     answer = sandbox.run_foreign("read", files, modules, now=now, time_zone=time_zone)
     _raise_error(answer)

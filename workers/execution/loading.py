@@ -6,14 +6,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from memory import checkpoints
-from memory.alerting.failures import PROJECT
+from memory.alerts.failures import PROJECT
 from memory.constraints import applicability, workspace_constraints
 from memory.constraints.applicability import Applicability
-from memory.models import Checkpoint, MemoryUser, Workspace, WorkspaceConstraint
-from memory.models.workspace_constraints import FOLDER
+from memory.constraints.models.workspace_constraints import FOLDER, WorkspaceConstraint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.project import Outline
 from memory.project.paths import is_code
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
 from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Limits, Shape

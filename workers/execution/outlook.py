@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory.models import Alert, MemoryUser, Run
-from memory.models.alerts import LIVE_STATES, AlertState, severity_rank
-from memory.models.runs import RunOutcome
-from memory.temporal import forecasts
-from memory.work import runs
+from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertState, severity_rank
+from memory.constraints import forecasts
+from memory.kernel.models.users import MemoryUser
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import finding_of
 from workers.findings import MAX_ALERTS

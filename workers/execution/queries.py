@@ -3,10 +3,9 @@
 import time
 from typing import Any
 
-from memory.models import Run
-from memory.models.runs import RunOutcome
-from memory.temporal import history
-from memory.work import hosts, runs
+from memory.kernel.work import hosts
+from memory.versions import history, runs
+from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded, plan_load
 from workers.execution.results import failed
 from workers.policy.checks import check_query

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.alerting.failures import PROJECT
-from memory.alerting.findings import ConstraintFinding, failure
+from memory.alerts.failures import PROJECT
+from memory.alerts.findings import ConstraintFinding, failure
+from memory.alerts.models.alerts import AlertKind, Severity
 from memory.constraints.applicability import Applicability
 from memory.constraints.constraint_sources import may_be_critical
-from memory.models.alerts import AlertKind, Severity
-from memory.models.runs import RunOutcome
-from memory.work import runs
+from memory.versions import runs
+from memory.versions.models.runs import RunOutcome
 from workers.execution import failing
 from workers.execution.errors import error_json, outcome_of, user_error_json
 from workers.execution.loading import LoadPlan

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memory.texts import parse_python
+from memory.kernel.texts import parse_python
 from workers.repairs.run_time_errors import place_of, replace_expressions
 
 # Maximum number of mutants per constraint; mutants are created for the constraint's first alerts.

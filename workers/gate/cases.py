@@ -11,15 +11,15 @@ from typing import Protocol
 
 from django.utils import timezone
 
-from memory.canonical import sha256
-from memory.models import (
-    Checkpoint,
-    MemoryUser,
+from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
+from memory.kernel.canonical import sha256
+from memory.kernel.models.users import MemoryUser
 from memory.project import Change, Edit
 from memory.project.legacy import is_legacy
+from memory.versions.models.checkpoints import Checkpoint
 from workers.execution.loading import LoadPlan, allowance_of, bytecode_of, load, plan_load
 from workers.execution.outlook import foresee
 from workers.findings import Check, Verdict

@@ -7,11 +7,13 @@ from functools import lru_cache
 from django.db.models import Sum, TextField
 from django.db.models.functions import Cast, Coalesce, Length
 
-from memory import checkpoints
 from memory.constraints import applicability
-from memory.models import Checkpoint, LogEntry, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import parse_python
+from memory.log.models.entries import LogEntry
 from memory.project import Change, Outline, Record, RecordId
-from memory.texts import parse_python
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
 from workers.findings import Finding
 from workers.gate.lost_records import domain_of
 from workers.grounding import separate_process

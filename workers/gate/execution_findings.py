@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from memory.texts import shortened
+from memory.kernel.texts import shortened
 from workers.execution.errors import error_json, outcome_of, user_error_json
 from workers.execution.results import finding_of
 from workers.findings import Finding

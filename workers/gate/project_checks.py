@@ -7,9 +7,10 @@ from pathlib import PurePosixPath
 
 from django.utils import timezone
 
-from memory.canonical import canonical_json
-from memory.models import MemoryUser, Run
+from memory.kernel.canonical import canonical_json
+from memory.kernel.models.users import MemoryUser
 from memory.project.typed import encode
+from memory.versions.models.runs import Run
 from workers.execution.loading import bytecode_of, load, loaded, plan_run
 from workers.execution.outlook import alerts_of, day_of
 from workers.findings import Finding, Verdict

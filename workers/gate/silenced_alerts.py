@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
 
-from memory import checkpoints
-from memory.alerting.findings import HELD, RESOLVES, ConstraintFinding, most_severe
+from memory.alerts.findings import HELD, RESOLVES, ConstraintFinding, most_severe
+from memory.alerts.models.alerts import Alert, Severity, severity_rank
 from memory.constraints import applicability
-from memory.models import Alert
-from memory.models.alerts import Severity, severity_rank
+from memory.kernel.texts import parse_python
 from memory.project import (
     Add,
     Change,
@@ -33,7 +32,7 @@ from memory.project import (
     Update,
     WriteConstraint,
 )
-from memory.texts import parse_python
+from memory.versions import checkpoints
 from workers.execution.loading import LoadPlan, bytecode_of, load
 from workers.execution.results import findings_of
 from workers.findings import Finding

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from memory import checkpoints
-from memory.models import Checkpoint
 from memory.project import Change, EditError, Outline, WidenField
 from memory.project.outline import REQUIRED, Class
 from memory.project.render import render_state_stub
 from memory.project.types import format_type, is_wider, members_of, parse_type, union
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
 from workers.findings import Finding
 from workers.gate.type_error_fixes import fix_code
 from workers.sandbox.interface import SandboxError

@@ -3,10 +3,9 @@
 from django.db import transaction
 from django.utils import timezone
 
-from memory.models import WorkspaceConstraintVersion
-from memory.models.workspace_constraints import VersionState
-from memory.temporal import backtests
-from memory.work import leases
+from memory.constraints import backtests
+from memory.constraints.models.workspace_constraints import VersionState, WorkspaceConstraintVersion
+from memory.kernel.work import leases
 from workers.gate.cases import WorkspaceCase
 from workers.gate.judging import judge
 

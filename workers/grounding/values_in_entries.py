@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from memory.kernel.texts import with_few_marks
 from memory.project.values import PartialDate, Record, RecordId, Ref, Struct, Value
-from memory.texts import with_few_marks
 from workers.findings import Finding
 from workers.grounding.dates_in_text import Said, absolute_dates, masked, yearless_dates
 from workers.grounding.moments_in_text import moments_said

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from memory.llm.language_models import PROVIDERS, Connection, NotConfigured, Usage
-from memory.texts import one_line
+from memory.kernel.settings.language_models import PROVIDERS, Connection, NotConfigured, Usage
+from memory.kernel.texts import one_line
 from workers.llm.interface import (
     Assistant,
     CallFailed,

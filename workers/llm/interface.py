@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from memory.llm.language_models import LanguageModelError, Usage
-from memory.models.llm import LlmOutcome
+from memory.kernel.settings.language_models import LanguageModelError, Usage
+from memory.llm.models import LlmOutcome
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db import connection as db_connection
 
-from memory.llm import language_models, llm_calls
-from memory.llm.language_models import Usage
+from memory.kernel import tracing
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models
+from memory.kernel.settings.language_models import Usage
+from memory.llm import llm_calls
 from memory.llm.llm_budgets import TooManyCalls
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.models import LlmCall, Workspace
-from memory.models.llm import LlmOutcome
-from memory.operations import tracing
+from memory.llm.models import LlmCall, LlmOutcome
 from workers.llm.adapter import ProviderModel
 from workers.llm.interface import (
     Assistant,

@@ -15,8 +15,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from memory.models import LlmCall, LlmSpending
-from memory.models.llm import LlmOutcome
+from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
 
 
 def _calls() -> Iterator[Metric]:

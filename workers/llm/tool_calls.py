@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from memory.json_schema import misfit
+from memory.kernel.json_schema import misfit
 from workers.llm.interface import Tool, ToolCall
 
 # An escaped NUL in JSON. An even number of backslashes before the escape does not change its

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from memory.admission import refusals, usage
+from memory.kernel.admission import refusals, usage
 
 
 def _refused() -> Iterator[Metric]:

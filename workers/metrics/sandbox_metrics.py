@@ -12,7 +12,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from memory.operations import tracing
+from memory.kernel import tracing
 from workers.sandbox.results import SandboxError
 
 Parameters = ParamSpec("Parameters")

@@ -9,8 +9,7 @@ from django.db.models import Count, Min, Q
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from memory.models import Delivery, WebhookEndpoint
-from memory.models.webhooks import DeliveryState
+from memory.alerts.models.webhooks import Delivery, DeliveryState, WebhookEndpoint
 
 
 def _messages() -> Iterator[Metric]:

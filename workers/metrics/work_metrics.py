@@ -12,8 +12,8 @@ import structlog
 from django.db import Error
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from memory.kernel.work import stuck
 from memory.operations import alarms
-from memory.work import stuck
 
 logger = structlog.get_logger(__name__)
 

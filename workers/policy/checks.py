@@ -11,7 +11,7 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memory.texts import parse_python
+from memory.kernel.texts import parse_python
 from workers.policy.kinds_of_file import MANIFEST, PROJECT, QUERY, WORKSPACE, FileKind, kind_of
 from workers.policy.rules import Breach, check_tree
 

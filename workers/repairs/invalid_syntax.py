@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from memory.texts import parse_python
+from memory.kernel.texts import parse_python
 
 Rules: TypeAlias = Mapping[str, Callable[[str], str]]
 

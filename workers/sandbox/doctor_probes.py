@@ -8,7 +8,7 @@ from typing import Any
 import docker as engine
 from django.conf import settings
 
-from memory.workspace_settings.sandbox_limits import effective
+from memory.kernel.settings.sandbox_limits import effective
 from workers.sandbox.image import default_image
 from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits, Shape

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memory.workspace_settings.sandbox_limits import SandboxLimits, process_memory_most
+from memory.kernel.settings.sandbox_limits import SandboxLimits, process_memory_most
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE

@@ -13,7 +13,7 @@ import structlog
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from memory.workspace_settings.sandbox_limits import effective
+from memory.kernel.settings.sandbox_limits import effective
 from workers.sandbox.interface import Runner, Sandbox, SandboxError
 from workers.sandbox.limits import Allowance, Shape
 from workers.sandbox.pool import Pool

@@ -13,8 +13,8 @@ from celery.worker.consumer import Consumer
 from kombu import Queue
 from kombu.asynchronous import Hub
 
-from memory.work import hints
-from memory.work.hosts import SHARED_QUEUE
+from memory.kernel.work import hints
+from memory.kernel.work.hosts import SHARED_QUEUE
 from workers.service import turns
 from workers.service.hosting import Host
 

@@ -20,22 +20,22 @@ from django.db.models import F, IntegerField, Q, QuerySet, Value, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from memory import checkpoints, merging
-from memory.admission import pauses, usage
-from memory.alerting import lifecycle
-from memory.constraints import applicability
-from memory.database import clock, timeouts
+from memory.alerts import lifecycle
+from memory.constraints import applicability, forecasts
+from memory.integrations import merging
+from memory.kernel.admission import pauses, usage
+from memory.kernel.database import clock, timeouts
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.users import is_daily, next_daily_run, run_daily
+from memory.kernel.work import idempotency, leases
+from memory.kernel.work.hints import HINT_SECONDS, send_hint
+from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.llm import llm_calls
-from memory.models import Lane, MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from memory.operations import alarms
 from memory.privacy import retention
 from memory.project import Outline
-from memory.temporal import forecasts
-from memory.users import is_daily, next_daily_run, run_daily
-from memory.work import idempotency, leases, runs
-from memory.work.hints import HINT_SECONDS, send_hint
-from memory.work.kinds import KINDS, WorkKind
+from memory.versions import checkpoints, runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.execution import constraints
 
 logger = structlog.get_logger(__name__)

@@ -1,10 +1,10 @@
 """A worker as a sandbox host: it announces itself, has its own queue, and helps other hosts.
 
-All hints for a user go to the same host's queue (`memory.work.hosts`). A host with a free thread
-checks the other hosts' queues, and moves hints that have waited there too long to the shared queue.
-So no work waits for a host that is busy, slow or dead while another host is idle. A host whose
-engine doesn't respond reports this problem; until the engine responds again, the host takes no work
-and is sent none.
+All hints for a user go to the same host's queue (`memory.kernel.work.hosts`). A host with a free
+thread checks the other hosts' queues, and moves hints that have waited there too long to the shared
+queue. So no work waits for a host that is busy, slow or dead while another host is idle. A host
+whose engine doesn't respond reports this problem; until the engine responds again, the host takes
+no work and is sent none.
 """
 
 import re
@@ -17,9 +17,9 @@ from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
+from memory.kernel.work import hosts, leases
+from memory.kernel.work.hints import HINT_SECONDS, redis_client
 from memory.privacy import user_erasure
-from memory.work import hosts, leases
-from memory.work.hints import HINT_SECONDS, redis_client
 from workers.metrics import sandbox_metrics
 from workers.sandbox import runner
 

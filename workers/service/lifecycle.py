@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import Error
 from prometheus_client import REGISTRY
 
+from memory.kernel.work import leases
 from memory.operations import alarms
-from memory.work import leases
 from workers.metrics import pool_metrics
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner

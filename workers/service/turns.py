@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from memory.work.hints import send_hint
-from memory.work.kinds import KINDS
+from memory.kernel.work.hints import send_hint
+from memory.kernel.work.kinds import KINDS
 
 if TYPE_CHECKING:
     from celery import Task

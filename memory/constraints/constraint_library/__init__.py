@@ -7,7 +7,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory.texts import parse_python
+from memory.kernel.texts import parse_python
 
 _FOLDER = Path(__file__).parent
 

@@ -8,9 +8,15 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from memory.models import ApiKey, Workspace
-from memory.models.workspaces import Scope
-from memory.workspaces import OVERLAP, NotReplaced, UnknownUsers, create_key, persons, replace_key
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.workspaces import (
+    OVERLAP,
+    NotReplaced,
+    UnknownUsers,
+    create_key,
+    persons,
+    replace_key,
+)
 
 
 class Command(BaseCommand):

@@ -6,9 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from memory.models import Workspace
-from memory.models.workspaces import Scope
-from memory.workspaces import create_key
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.workspaces import create_key
 
 
 class Command(BaseCommand):

@@ -9,8 +9,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory.models import MemoryUser, UserErasure
+from memory.kernel.models.users import MemoryUser
 from memory.privacy import user_erasure
+from memory.privacy.models import UserErasure
 
 
 class Command(BaseCommand):

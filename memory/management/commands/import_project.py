@@ -7,11 +7,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memory import imports
-from memory.imports import ImportRefused
-from memory.models import MemoryUser
-from memory.models.runs import RunOutcome, RunStatus, RunTrigger
-from memory.work import hints
+from memory.integrations import imports
+from memory.integrations.imports import ImportRefused
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hints
+from memory.versions.models.runs import RunOutcome, RunStatus, RunTrigger
 
 
 class Command(BaseCommand):

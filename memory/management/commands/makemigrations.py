@@ -2,7 +2,7 @@
 
 from django.core.management.commands import makemigrations
 
-from memory.database.schema_changes import SchemaAutodetector
+from memory.kernel.database.schema_changes import SchemaAutodetector
 
 
 class Command(makemigrations.Command):

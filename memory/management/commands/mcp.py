@@ -30,9 +30,9 @@ class Command(BaseCommand):
             import httpx2
             from mcp.server.stdio import stdio_server
 
-            from memory.mcp import server
-            from memory.mcp.api import TIMEOUT_SECONDS, Api
-            from memory.mcp.tools import Caller
+            from memory.integrations.mcp import server
+            from memory.integrations.mcp.api import TIMEOUT_SECONDS, Api
+            from memory.integrations.mcp.tools import Caller
         except ImportError as error:
             raise CommandError(
                 f"A package for MCP is missing ({error}): install uac-server[mcp]."

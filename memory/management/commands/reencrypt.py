@@ -5,10 +5,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
-from memory.models import LlmCall, WebhookEndpoint, Workspace
-from memory.privacy import encryption
+from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.kernel import encryption
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall
 
-# All columns whose values are encrypted with `memory.privacy.encryption`.
+# All columns whose values are encrypted with `memory.kernel.encryption`.
 ENCRYPTED: dict[type[Workspace] | type[LlmCall] | type[WebhookEndpoint], tuple[str, ...]] = {
     Workspace: ("llm_api_key",),
     LlmCall: ("prompt", "answer"),

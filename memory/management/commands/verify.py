@@ -10,8 +10,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from memory.database.snapshots import snapshot
-from memory.models import MemoryUser, Workspace
+from memory.kernel.database.snapshots import snapshot
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.operations.verification import Discrepancy, problems, workspace_problems
 
 # Exit statuses: problems were found; the data could not be verified.

@@ -6,8 +6,10 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from memory.models import LogEntry, MemoryUser, SearchIndex
-from memory.work.hints import hint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work.hints import hint
+from memory.log.models.entries import LogEntry
+from memory.recall.models import SearchIndex
 
 # Indexing is requested for every TAIL entries, or for at least this many new characters.
 TAIL = 64

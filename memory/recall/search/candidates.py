@@ -12,8 +12,9 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Left
 from numpy.typing import NDArray
 
-from memory.database import timeouts
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.database import timeouts
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 from memory.project import RecordId
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.excerpts import MAX_TEXT_READ

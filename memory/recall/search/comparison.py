@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import structlog
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 from memory.recall.search import embeddings
 from memory.recall.search.candidates import RankedCorpus
 from memory.recall.search.embeddings import embedder

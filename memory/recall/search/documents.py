@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memory.models import LogEntry
-from memory.models.log import EntryKind
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.project.names import DEFAULT_DOMAIN, key_of_entry, spaced
 from memory.recall.search.passages import cut
 from memory.recall.search.segments import SPEAKER_PREFIX, Document

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from django.db.models.functions import Substr
 
-from memory.models import LogEntry
-from memory.models.log import EntryKind
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.recall.search.documents import text_of
 from memory.recall.search.passages import Passage
 from memory.recall.search.words import best_part

@@ -19,8 +19,8 @@ from typing import Any, Literal
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 
-from memory.models.log import EntryKind
-from memory.temporal.instants import MOMENT_FORMS, BadMoment, Span, is_day, span_in
+from memory.kernel.instants import MOMENT_FORMS, BadMoment, Span, is_day, span_in
+from memory.log.models.entries import EntryKind
 
 COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = ("eq", "ne", *COMPARISONS, "in", "contains")

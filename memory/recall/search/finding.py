@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
 
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 from memory.project import Outline
 from memory.recall.search import index, records
 from memory.recall.search.candidates import (

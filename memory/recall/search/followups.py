@@ -3,14 +3,14 @@
 No grammar of any language is used here: the fewer words a question has of its own, the more the
 words of the turns before it count. They always count for less than the question's own, so a
 complete question finds what it would find alone. A language model completes a question only if a
-request asks for it (`memory.api.completing`).
+request asks for it (`memory.recall.api.completing`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from memory.kernel.texts import with_few_marks
 from memory.recall.search.words import terms, written_words
-from memory.texts import with_few_marks
 
 USER, ASSISTANT = "user", "assistant"
 # Ways to complete a question: with words from earlier turns, or by a language model.

@@ -18,9 +18,10 @@ import numpy as np
 import structlog
 from django.db import connection
 
-from memory.admission.request_slots import Places
-from memory.admission.usage import Exceeded
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.admission.usage import Exceeded
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 from memory.recall.search import announcing, segments, vectors
 from memory.recall.search.announcing import TAIL
 from memory.recall.search.documents import READ, documents_of, text_of

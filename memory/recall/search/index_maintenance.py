@@ -20,7 +20,10 @@ from django.db.models import Max, Q, Sum
 from django.db.models.functions import Length
 from django.utils import timezone
 
-from memory.models import LogEntry, MemoryUser, SearchBlock, SearchIndex, SearchSegment
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.log.models.entries import LogEntry
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
 from memory.recall.search import segments, vectors
 from memory.recall.search.announcing import TAIL, TAIL_CHARACTERS
 from memory.recall.search.documents import CORPUS_OF, READ, documents_of, passages_of
@@ -29,7 +32,6 @@ from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFai
 from memory.recall.search.index import Range, uncovered_ranges
 from memory.recall.search.segments import VERSION, Document, Segment
 from memory.recall.search.vectors import Vectors
-from memory.work import leases
 
 logger = structlog.get_logger(__name__)
 

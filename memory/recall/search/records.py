@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from memory.models import Checkpoint, LogEntry, MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Outline
 from memory.project.names import spaced
 from memory.recall.search import index
@@ -22,6 +22,7 @@ from memory.recall.search.documents import NUMBERS, CorpusName, class_mark, key_
 from memory.recall.search.ranking import Corpus, Places, Postings
 from memory.recall.search.segments import Segment, corpus_of
 from memory.recall.search.words import identity, terms
+from memory.versions.models.checkpoints import Checkpoint
 
 # REFERRED is the weight a record's words have for the records that refer to that record. Only the
 # words of the MAX_REFERRED best records are used in this way.

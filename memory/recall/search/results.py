@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memory.models import LogEntry
+from memory.log.models.entries import LogEntry
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.followups import Question
 from memory.recall.search.passages import Passage

@@ -18,17 +18,19 @@ from functools import cached_property
 from django.db import connection
 from django.db.models import Q
 
-from memory import checkpoints, log, provenance
-from memory.canonical import canonical_json
-from memory.models import Checkpoint, EntryOutcome, LogEntry, MemoryUser
-from memory.models.log import STATEMENTS, EntryKind, Outcome
+from memory.kernel.canonical import canonical_json
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.models.entries import STATEMENTS, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline, RecordId
 from memory.project.edits import Retire
 from memory.project.names import DEFAULT_DOMAIN
 from memory.project.parse import find_sources
 from memory.recall.search.documents import key_of
-from memory.temporal.history import Known
-from memory.temporal.states import CannotBeTold
+from memory.versions import checkpoints, provenance
+from memory.versions.history import Known
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.states import CannotBeTold
 
 # The maximum number of a record's sources to compare: the newest ones.
 MAX_SOURCES = 1000
@@ -132,9 +134,11 @@ class Statuses:
         return {**self._of_statements(statements), **self._of_records(records)}
 
     def _of_statements(self, entries: Sequence[LogEntry]) -> dict[int, EntryStatus]:
-        told = {entry.seq: log.told_by(entry) for entry in entries}
+        told = {entry.seq: entry_log.told_by(entry) for entry in entries}
         newest = (
-            log.corrections(self._user, {*told.values()}, self._up_to, narrow=True) if told else {}
+            entry_log.corrections(self._user, {*told.values()}, self._up_to, narrow=True)
+            if told
+            else {}
         )
         found = {}
         for seq, about in told.items():

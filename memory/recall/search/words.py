@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import Stemmer
 
-from memory.texts import with_few_marks
+from memory.kernel.texts import with_few_marks
 
 # English words that carry no information about a topic; the last line has the endings of
 # contractions.

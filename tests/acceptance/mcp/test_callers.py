@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
-from memory.mcp.results import MAX_CHARACTERS
+from memory.integrations.mcp.results import MAX_CHARACTERS
 from tests.acceptance.mcp.conftest import Agents, told
 from tests.acceptance.mcp.test_events import Stream, stream
 from tests.acceptance.mcp.test_gate import ask

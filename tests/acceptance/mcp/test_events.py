@@ -209,7 +209,7 @@ def test_a_revoked_key_ends_its_streams(system: System, client: Client) -> None:
         system.manage(
             "shell",
             "-c",
-            "from django.utils import timezone; from memory.models import ApiKey;"
+            "from django.utils import timezone; from memory.kernel.models.workspaces import ApiKey;"
             f"ApiKey.objects.filter(prefix='{prefix}').update(revoked_at=timezone.now())",
         )
         last = opened.event()

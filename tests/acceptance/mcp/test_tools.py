@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
 from benchmarks.harness import Client
-from memory.mcp.tools import TOOLS
+from memory.integrations.mcp.tools import TOOLS
 from tests.acceptance.mcp.conftest import COMPLETED, SPENT, Agents, told, with_alerts
 from tests.system import Person, create_person, new_client, record
 from tests.waiting import polled

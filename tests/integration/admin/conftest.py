@@ -18,27 +18,28 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log, models
-from memory.alerting import reconcile
-from memory.alerting.findings import ConstraintFinding
-from memory.canonical import sha256
+from memory import models
+from memory.alerts import reconcile
+from memory.alerts.findings import ConstraintFinding
+from memory.alerts.models.alerts import Judge, Severity, Verdict
 from memory.constraints import workspace_constraints
-from memory.delivery import staff_mail
+from memory.constraints.models.workspace_constraints import VersionState
+from memory.kernel.canonical import sha256
+from memory.kernel.models.users import LaneName
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user
+from memory.kernel.work import hosts
+from memory.kernel.workspaces import create_key
 from memory.llm import llm_calls, track_records
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.log import Draft
-from memory.models.alerts import Judge, Severity, Verdict
-from memory.models.checkpoints import Origin
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.models.staff import AuditKind
-from memory.models.users import LaneName
-from memory.models.workspace_constraints import VersionState
-from memory.users import create_user
-from memory.work import hosts
-from memory.workspaces import create_key
+from memory.llm.models import LlmOutcome, LlmPurpose
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, Outcome
+from memory.staff import staff_mail
+from memory.staff.models import AuditKind
+from memory.versions.models.checkpoints import Origin
+from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 
 Rows: TypeAlias = Mapping[type[Model], Any]
 Populate: TypeAlias = Callable[..., Rows]
@@ -519,7 +520,7 @@ def _entries(user: models.MemoryUser, text: str, source: str) -> list[models.Log
             derived_from=[1],
         ),
     ]
-    return log.append(user, drafts, source=source)
+    return entry_log.append(user, drafts, source=source)
 
 
 def _checkpoint(user: models.MemoryUser, text: str) -> models.Checkpoint:

@@ -19,7 +19,9 @@ from django.contrib import admin
 from django.db import connection
 from django.urls import reverse
 
-from memory.models import MemoryUser, WebhookEndpoint, Workspace
+from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 
 WORKSPACES = 50
 

@@ -18,30 +18,21 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory.models import (
-    Alarm,
-    Alert,
-    ApiKey,
-    Heartbeat,
-    Lane,
-    LogEntry,
-    MailCursor,
-    MemoryUser,
-    Run,
-    SandboxHost,
-    StaffAccess,
-    StaffAudit,
-    StaffSubscription,
-    UserErasure,
-    WebhookEndpoint,
-    Workspace,
-    WorkspaceConstraint,
-)
-from memory.models.alerts import AlertState
-from memory.models.workspaces import Scope
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
+from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.work.kinds import KINDS
+from memory.kernel.workspaces import create_key
+from memory.log.models.entries import LogEntry
+from memory.privacy.models import UserErasure
 from memory.staff import access
-from memory.work.kinds import KINDS
-from memory.workspaces import create_key
+from memory.staff.models import StaffAccess, StaffAudit
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,

@@ -12,26 +12,18 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.alerting import lifecycle
-from memory.log import Draft
-from memory.models import (
-    Alert,
-    Checkpoint,
-    EntryOutcome,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    PausedConstraint,
-    Redaction,
-    StaffSubscription,
-    UserErasure,
-    Workspace,
-)
-from memory.models.alerts import AlertState
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
+from memory.alerts import lifecycle
+from memory.alerts.models.alerts import Alert, AlertState, PausedConstraint
+from memory.alerts.models.staff_mail import StaffSubscription
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
+from memory.log.models.merges import Merge
+from memory.log.models.redactions import Redaction
+from memory.privacy.models import UserErasure
+from memory.versions.models.checkpoints import Checkpoint
 from tests.integration.admin.conftest import (
     Populate,
     Rows,
@@ -438,7 +430,7 @@ def test_a_version_is_restored_after_it_is_said_what_that_leaves_out(
 ) -> None:
     for number in (1, 2):
         data = {"domain": "travel", "type": "Trip", "key": f"t{number}", "data": {"to": "Rome"}}
-        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
         tasks.work("records", user.pk)
     first, second = Checkpoint.objects.filter(user=user).order_by("version")
     [entry] = LogEntry.objects.filter(user=user, seq=2)

@@ -10,20 +10,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.models import (
-    Alert,
-    ApiKey,
-    LogEntry,
-    MemoryUser,
-    Run,
-    StaffAudit,
-    UserErasure,
-    Workspace,
-)
-from memory.models.alerts import AlertState
-from memory.models.staff import AuditKind
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.log.models.entries import LogEntry
 from memory.privacy import user_erasure
+from memory.privacy.models import UserErasure
 from memory.staff import audit
+from memory.staff.models import AuditKind, StaffAudit
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,

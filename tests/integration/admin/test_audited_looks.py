@@ -4,9 +4,9 @@ import pytest
 from django.db.models import Model
 from django.test import Client
 
-from memory.models import MemoryUser, StaffAudit
-from memory.models.staff import AuditKind
+from memory.kernel.models.users import MemoryUser
 from memory.staff import audit
+from memory.staff.models import AuditKind, StaffAudit
 from tests.integration.admin.conftest import MODELS, Rows, list_url, name_of, page_url
 
 pytestmark = pytest.mark.django_db

@@ -9,17 +9,19 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.models import (
+from memory.constraints import backtests
+from memory.constraints.models.backtests import (
     Backtest,
     BacktestFinding,
+    BacktestState,
     BacktestUser,
-    MemoryUser,
-    Workspace,
+)
+from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.models.backtests import BacktestState
-from memory.temporal import backtests
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Staff, list_url, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_workspace_constraints import act

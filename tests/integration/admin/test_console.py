@@ -12,15 +12,17 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log
-from memory.admission import pauses, usage
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser, Run, StaffAudit, Workspace
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.kernel.admission import pauses, usage
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
 from memory.recall import queries
-from memory.users import create_user
+from memory.staff.models import StaffAudit
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.conftest import finish_work
 from tests.integration.admin.conftest import act, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
@@ -45,7 +47,9 @@ def traveller(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser])
                 trip("Rome", key="c", cost=0, on="2027-01-02"),
             ],
         ):
-            log.append(user, [Draft(kind=EntryKind.RECORD, data=e) for e in entries], source="test")
+            entry_log.append(
+                user, [Draft(kind=EntryKind.RECORD, data=e) for e in entries], source="test"
+            )
             finish_work()
         return user
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.staticfiles import finders
 
 from memory.admin import display
-from memory.models import LogEntry
+from memory.log.models.entries import LogEntry
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 from tests.integration.admin.conftest import list_url, text_of
 
 pytestmark = pytest.mark.django_db

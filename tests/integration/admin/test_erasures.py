@@ -6,9 +6,11 @@ import pytest
 from django.contrib.admin.models import LogEntry as StaffAction
 from django.test import Client
 
-from memory.models import MemoryUser, StaffAudit, UserErasure, Workspace
-from memory.models.staff import AuditKind
-from memory.users import create_user
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.privacy.models import UserErasure
+from memory.staff.models import AuditKind, StaffAudit
 from tests.integration.admin.conftest import (
     Rows,
     Staff,

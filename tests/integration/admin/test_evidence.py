@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory import log
-from memory.alerting import reconcile
-from memory.alerting.findings import ConstraintFinding
-from memory.log import Draft
-from memory.models import Alert, LogEntry, MemoryUser, RecordLocation, Run
-from memory.models.alerts import Severity
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
+from memory.alerts import reconcile
+from memory.alerts.findings import ConstraintFinding
+from memory.alerts.models.alerts import Alert, Severity
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
-from memory.work import runs
+from memory.versions import runs
+from memory.versions.models.checkpoints import RecordLocation
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_run
 from tests.integration.admin.conftest import page_url, shown, text_of
 from tests.integration.commits.conftest import trip
@@ -34,7 +35,7 @@ SAID_AT = datetime.datetime(2026, 3, 14, 22, 30, tzinfo=datetime.UTC)
 def log_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
     """Append typed entries and settle them; return their numbers."""
     drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
-    seqs = [entry.seq for entry in log.append(user, drafts, source="test")]
+    seqs = [entry.seq for entry in entry_log.append(user, drafts, source="test")]
     tasks.work("records", user.pk)
     user.refresh_from_db()
     return seqs
@@ -43,9 +44,9 @@ def log_records(user: MemoryUser, *statements: dict[str, Any]) -> list[int]:
 def say(user: MemoryUser, words: str, fact: str) -> tuple[LogEntry, LogEntry]:
     """Append a message and the fact that a model found in it."""
     message = Draft(kind=EntryKind.MESSAGE, content=words, role="user", occurred_at=SAID_AT)
-    [said] = log.append(user, [message], source="test")
+    [said] = entry_log.append(user, [message], source="test")
     found = Draft(kind=EntryKind.FACT, content=fact, derived_from=[said.seq])
-    return said, log.append(user, [found], source="test")[0]
+    return said, entry_log.append(user, [found], source="test")[0]
 
 
 def propose(user: MemoryUser, *edits: dict[str, Any]) -> Run:

@@ -10,10 +10,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.admission.request_slots import Places
-from memory.api import computing
-from memory.models import MemoryUser
-from memory.users import create_user
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.http import computing
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import create_user
 from tests.integration.admin.conftest import Rows, page_url, text_of
 
 pytestmark = pytest.mark.django_db

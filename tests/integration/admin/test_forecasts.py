@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from memory.models import Forecast, MemoryUser
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.users import MemoryUser
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import list_url, page_url, shown
 

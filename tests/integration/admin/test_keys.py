@@ -10,13 +10,9 @@ from django.contrib.admin.models import LogEntry as StaffAction
 from django.test import Client
 from django.utils import timezone
 
-from memory.models import (
-    ApiKey,
-    MemoryUser,
-    Workspace,
-)
-from memory.models.workspaces import Scope
-from memory.workspaces import create_key, find_key
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.workspaces import create_key, find_key
 from tests.integration.admin.conftest import (
     Populate,
     Staff,

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory.models import Workspace
-from memory.workspace_settings import table
-from memory.workspace_settings.sandbox_limits import LIMITS
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import table
+from memory.kernel.settings.sandbox_limits import LIMITS
 from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits_as_delivered")]

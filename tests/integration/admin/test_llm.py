@@ -14,14 +14,15 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.admin import paging
+from memory.kernel import encryption
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import table
+from memory.kernel.settings.language_models import Usage
 from memory.llm import llm_calls, track_records
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.models import Lane, LlmCall, LlmSpending, MemoryUser, StaffAudit, Workspace
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.users import LaneName
-from memory.privacy import encryption
-from memory.workspace_settings import table
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
+from memory.staff.models import StaffAudit
 from tests.factories import make_session
 from tests.integration.admin.conftest import (
     Populate,

@@ -13,25 +13,22 @@ from django.utils import timezone
 
 from memory.admin import masking
 from memory.admin.alert_events import AlertEventInline
-from memory.models import (
-    Alarm,
-    Alert,
-    ApiKey,
-    Checkpoint,
-    Delivery,
-    DeliveryAttempt,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    RecordLocation,
-    Redaction,
-    Run,
-    SandboxHost,
-    UserErasure,
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.models.alerts import AlertState
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.operations import Alarm
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey
+from memory.llm.models import LlmCall
+from memory.log.models.entries import LogEntry
+from memory.log.models.redactions import Redaction
+from memory.privacy.models import UserErasure
+from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import (
     MODELS,
     Populate,

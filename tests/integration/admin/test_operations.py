@@ -12,15 +12,15 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.log import Draft
-from memory.models import Alarm, Lane, MemoryUser, Run
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunStatus
-from memory.models.users import LaneName
-from memory.models.workspaces import Workspace
+from memory.kernel.models.operations import Alarm
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.operations import alarms
-from memory.users import create_user
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 from tests.factories import make_checkpoint, make_run
 from tests.integration.admin.conftest import messages_of, shown
 from workers.service import dispatching
@@ -41,7 +41,7 @@ def act(client: Client, action: str, *chosen: str) -> list[str]:
 @pytest.fixture
 def lane(user: MemoryUser, settings: Settings) -> Lane:
     """Typed records that fail again and again."""
-    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
     lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
     lane.attempts, lane.last_error = settings.UAC_STUCK_ATTEMPTS, "SandboxError: <b>no engine</b>"
     lane.run_after = timezone.now() + HOUR

@@ -9,14 +9,16 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log
-from memory.admission import pauses
-from memory.checkpoints import read_file
-from memory.log import Draft
-from memory.models import Alert, MemoryUser, Run, StaffAudit
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
+from memory.alerts.models.alerts import Alert
+from memory.kernel.admission import pauses
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.privacy import redaction
+from memory.staff.models import StaffAudit
+from memory.versions.checkpoints import read_file
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.integration.admin.conftest import shown, text_of
 from tests.integration.commits.conftest import trip
 
@@ -66,7 +68,7 @@ Write = Callable[..., Any]
 def trips(user: MemoryUser, work: Callable[[], None]) -> MemoryUser:
     """A user with a trip that costs 840."""
     data = trip("Rome", key="a", cost=840.5, on="2026-05-02")
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
     work()
     user.refresh_from_db()
     return user
@@ -257,7 +259,7 @@ def test_of_such_a_beginning_only_the_condition_is_to_be_written(
     # Given records that have to say a text, a day, a number and a part of one
     data = {"city": "Oslo", "day": "2026-05-02", "stars": 4, "price": 99.5}
     hotel = {"domain": "stays", "type": "Hotel", "key": "a", "data": data}
-    log.append(trips, [Draft(kind=EntryKind.RECORD, data=hotel)], source="test")
+    entry_log.append(trips, [Draft(kind=EntryKind.RECORD, data=hotel)], source="test")
     work()
     # When a query that names them first is taken for a beginning, and says what must not be
     console = reverse("admin:memory_memoryuser_console", args=[trips.pk])
@@ -321,7 +323,7 @@ def test_one_that_fails_says_so_on_its_page_and_in_the_list(
     write()
     assert "fails" not in shown(admin_client.get(address(trips, name="dear")))
     without = trip("Oslo", key="b", cost=None, on="2026-05-03")
-    log.append(trips, [Draft(kind=EntryKind.RECORD, data=without)], source="test")
+    entry_log.append(trips, [Draft(kind=EntryKind.RECORD, data=without)], source="test")
     work()
 
     page = shown(admin_client.get(address(trips, name="dear")))

@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from memory import models
 from memory.admin.project import project_url
-from memory.models.alerts import AlertState, Severity
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.users import create_user
+from memory.alerts.models.alerts import AlertState, Severity
+from memory.kernel.users import create_user
+from memory.log.models.entries import EntryKind
+from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
     CONSTRAINT,
@@ -457,11 +457,11 @@ def test_alerts_come_live_before_resolved_and_grave_before_slight(
 
 
 def test_what_is_long_is_cut_and_says_so(admin_client: Client, rows: Rows) -> None:
-    from memory import log
+    from memory.log import entry_log
 
-    [entry] = log.append(
+    [entry] = entry_log.append(
         rows[models.MemoryUser],
-        [log.Draft(kind=EntryKind.MESSAGE, content="a" * 100_250)],
+        [entry_log.Draft(kind=EntryKind.MESSAGE, content="a" * 100_250)],
         source="test",
     )
 

@@ -14,31 +14,21 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log
 from memory.admin.console import console_url
 from memory.admin.own_constraints import own_constraint_url
 from memory.admin.project import project_url
-from memory.log import Draft
-from memory.models import (
-    Alert,
-    AlertFeedback,
-    Backtest,
-    Checkpoint,
-    Forecast,
-    Lane,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    Pause,
-    PausedConstraint,
-    Run,
-)
-from memory.models.alerts import Severity
-from memory.models.backtests import BacktestState
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunStatus, RunTrigger
-from memory.models.users import LaneName
-from memory.work import progress
+from memory.alerts.models.alerts import Alert, AlertFeedback, PausedConstraint, Severity
+from memory.constraints.models.backtests import Backtest, BacktestState
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.llm.models import LlmCall
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.staff import progress
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.factories import make_checkpoint, make_run
 from tests.integration.admin.conftest import Populate, Rows, page_url, rows_at, shown, text_of
 
@@ -253,7 +243,7 @@ def test_what_was_told_late_says_of_which_day_it_is(
     # On the 17th in UTC, on the 18th in Berlin, where she lives.
     then = datetime.datetime(2026, 6, 17, 23, tzinfo=datetime.UTC)
     now = timezone.now()
-    log.append(user, [message("long ago", then), message("just now", now)], source="key:x")
+    entry_log.append(user, [message("long ago", then), message("just now", now)], source="key:x")
 
     address = page_url(user) if place == "page" else url("timeline", user)
     response = admin_client.get(address)

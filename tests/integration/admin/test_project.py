@@ -11,22 +11,17 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log
 from memory.admin.diffs import side_by_side
-from memory.canonical import sha256
-from memory.log import Draft
-from memory.models import (
-    Blob,
-    Checkpoint,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    StaffAccess,
-    StaffAudit,
-    Workspace,
-)
-from memory.models.log import EntryKind
+from memory.kernel.canonical import sha256
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
+from memory.staff.models import StaffAccess, StaffAudit
+from memory.versions.models.checkpoints import Blob, Checkpoint
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, messages_of, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE
@@ -49,7 +44,7 @@ def say(user: MemoryUser, work: Callable[[], None]) -> Say:
     """Append typed entries and process them; return the resulting version."""
 
     def do(*entries: dict[str, Any]) -> Checkpoint:
-        log.append(
+        entry_log.append(
             user, [Draft(kind=EntryKind.RECORD, data=data) for data in entries], source="test"
         )
         work()

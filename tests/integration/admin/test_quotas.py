@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory import log
-from memory.admission import usage
-from memory.models import MemoryUser, Workspace, WorkspaceUse
-from memory.models.log import EntryKind
-from memory.workspace_settings import table
+from memory.kernel.admission import usage
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace, WorkspaceUse
+from memory.kernel.settings import table
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind
 from tests.integration.admin.conftest import list_url, page_url, shown
 
 pytestmark = pytest.mark.django_db
@@ -28,8 +29,8 @@ def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
 def test_what_is_used_is_shown_beside_what_may_be(
     admin_client: Client, workspace: Workspace, user: MemoryUser
 ) -> None:
-    record = log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
-    log.append(user, [record] * 3, source="test")
+    record = entry_log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
+    entry_log.append(user, [record] * 3, source="test")
     usage.count_when_due()
 
     assert (

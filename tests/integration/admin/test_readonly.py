@@ -6,7 +6,10 @@ import pytest
 from django.db.models import Model
 from django.test import Client
 
-from memory.models import ApiKey, LogEntry, MemoryUser, StaffAudit, Workspace
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.log.models.entries import LogEntry
+from memory.staff.models import StaffAudit
 from tests.integration.admin.conftest import (
     IMMUTABLE,
     MODELS,

@@ -3,7 +3,9 @@
 import pytest
 from django.test import Client
 
-from memory.models import LogEntry, Merge, Redaction
+from memory.log.models.entries import LogEntry
+from memory.log.models.merges import Merge
+from memory.log.models.redactions import Redaction
 from tests.integration.admin.conftest import (
     Rows,
     Staff,

@@ -15,8 +15,10 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
 
 from memory.admin import paging
-from memory.models import LogEntry, MemoryUser, Run
-from memory.models.staff import StaffAccess
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
+from memory.staff.models import StaffAccess
+from memory.versions.models.runs import Run
 from tests.conftest import cloned_database
 from tests.integration.admin.conftest import list_url, shown
 from tests.integration.admin.filling import fill, pages, tidy, whole_tables

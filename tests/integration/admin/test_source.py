@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 
 from memory.admin import source
-from memory.models import Alert, Blob, Run
-from memory.models.alerts import AlertKind
+from memory.alerts.models.alerts import Alert, AlertKind
+from memory.versions.models.checkpoints import Blob
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import Populate, Rows, page_url, text_of
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory.models import Alert
-from memory.models.alerts import AlertState
+from memory.alerts.models.alerts import Alert, AlertState
 from tests.integration.admin.conftest import Populate, Rows, list_url, messages_of, shown, text_of
 
 pytestmark = pytest.mark.django_db

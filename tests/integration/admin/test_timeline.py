@@ -15,19 +15,15 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Checkpoint,
-    LogEntry,
-    MemoryUser,
-    Run,
-    Workspace,
-)
-from memory.models.runs import RunKind, RunTrigger
+from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import LogEntry
 from memory.staff import timeline
 from memory.staff.timeline import KINDS, BadPlace, TimelineEvent, TimelinePage
-from memory.users import create_user
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, page_url, shown, text_of
 from tests.integration.admin.test_hostile import HOSTILE

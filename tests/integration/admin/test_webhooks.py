@@ -9,9 +9,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.delivery import webhook_endpoints
-from memory.models import Delivery, WebhookEndpoint, Workspace
-from memory.models.webhooks import DeliveryState
+from memory.alerts.delivery import webhook_endpoints
+from memory.alerts.models.webhooks import Delivery, DeliveryState, WebhookEndpoint
+from memory.kernel.models.workspaces import Workspace
 from tests.integration.admin.conftest import (
     Rows,
     act,

@@ -8,18 +8,15 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from memory import log
+from memory.alerts.models.alerts import Alert, AlertState
 from memory.constraints import constraint_library
-from memory.log import Draft
-from memory.models import (
-    Alert,
-    Backtest,
-    MemoryUser,
-    Workspace,
-    WorkspaceConstraint,
-)
-from memory.models.alerts import AlertState
-from memory.models.log import EntryKind
+from memory.constraints.models.backtests import Backtest
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from tests.integration.admin.conftest import Staff, add_url, list_url, messages_of, page_url, shown
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
 from workers.service import dispatching
@@ -57,7 +54,7 @@ def lease(client: Client, workspace: Workspace) -> WorkspaceConstraint:
 def test_from_the_editor_to_an_alert_and_back(
     admin_client: Client, workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=rental())], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=rental())], source="test")
     work()
     constraint = lease(admin_client, workspace)
     version = constraint.versions.get()

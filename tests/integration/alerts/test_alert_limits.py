@@ -7,13 +7,13 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory.alerting import lifecycle, paused_constraints, reconcile
-from memory.alerting.findings import ConstraintFinding, failure
-from memory.alerting.paused_constraints import NotPaused
-from memory.models import Alert, MemoryUser, PausedConstraint, Run
-from memory.models.alerts import AlertKind, AlertState, Severity
-from memory.models.runs import RunTrigger
-from memory.workspace_settings import alert_settings
+from memory.alerts import lifecycle, paused_constraints, reconcile
+from memory.alerts.findings import ConstraintFinding, failure
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedConstraint, Severity
+from memory.alerts.paused_constraints import NotPaused
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.settings import alert_settings
+from memory.versions.models.runs import Run, RunTrigger
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import ALLERGY, BOTH, PASSPORT, finding, record, run_finds
 
@@ -157,7 +157,7 @@ def test_one_that_comes_and_goes_is_paused_at_its_fifth_opening_and_stays_open(
 
 
 def test_another_user_and_another_constraint_go_on(user: MemoryUser) -> None:
-    from memory.users import create_user
+    from memory.kernel.users import create_user
 
     other = create_user(user.workspace, "bob", metadata=None)
     run_finds(user, *found(*range(6)))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
-from memory.alerting import (
+from memory.alerts import (
     alert_redaction,
     duplicates,
     feedback,
@@ -24,25 +24,30 @@ from memory.alerting import (
     reconcile,
     transitions,
 )
-from memory.alerting.findings import REDACTED, ConstraintFinding
-from memory.delivery import webhook_messages
-from memory.models import (
+from memory.alerts.delivery import webhook_messages
+from memory.alerts.findings import REDACTED, ConstraintFinding
+from memory.alerts.models.alerts import (
+    LIVE_STATES,
     Alert,
     AlertEvent,
     AlertFeedback,
-    Delivery,
-    MemoryUser,
-    Merge,
+    AlertKind,
+    AlertState,
+    Judge,
     PausedConstraint,
-    WebhookEndpoint,
-    Workspace,
+    Severity,
+    Verdict,
 )
-from memory.models.alerts import LIVE_STATES, AlertKind, AlertState, Judge, Severity, Verdict
+from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
+from memory.constraints import forecasts
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.merges import Merge
 from memory.operations import verification
 from memory.privacy import user_erasure
 from memory.recall import retrieval
-from memory.temporal import forecasts, rollback
-from memory.users import create_user
+from memory.versions import rollback
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import finding, record
 from tests.integration.alerts.test_staff_mail import subscribe, tick

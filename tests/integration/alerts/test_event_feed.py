@@ -7,17 +7,18 @@ import time
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from memory import checkpoints, log, reopening
-from memory.alerting import alert_events, lifecycle
-from memory.checkpoints import Decision
-from memory.log import Draft
-from memory.models import Alert, AlertEvent, EventCounter, Lane, MemoryUser, Workspace
-from memory.models.alerts import AlertEventKind
-from memory.models.log import EntryKind, Outcome
-from memory.models.users import LaneName
-from memory.reopening import Selection
-from memory.users import create_user
-from memory.work import leases
+from memory.alerts import alert_events, lifecycle
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, EventCounter
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, Outcome
+from memory.versions import checkpoints, reopening
+from memory.versions.checkpoints import Decision
+from memory.versions.reopening import Selection
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
 from workers import tasks
@@ -136,7 +137,7 @@ def settle(user: MemoryUser, *outcomes: Outcome) -> None:
 
 
 def say(user: MemoryUser, number: int) -> None:
-    log.append(
+    entry_log.append(
         user, [Draft(kind=EntryKind.MESSAGE, content="x") for _ in range(number)], source="test"
     )
 

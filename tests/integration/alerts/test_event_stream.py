@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from memory.mcp import events
-from memory.models import MemoryUser, WebhookEndpoint
-from memory.users import create_user
+from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.integrations.mcp import events
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import create_user
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
 

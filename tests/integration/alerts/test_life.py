@@ -10,11 +10,12 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.alerting import lifecycle, reconcile
-from memory.alerting.findings import ConstraintFinding, failure
-from memory.alerting.lifecycle import AlertNotOpen
-from memory.models import Alert, MemoryUser, Run
-from memory.models.alerts import AlertKind, AlertState, Severity
+from memory.alerts import lifecycle, reconcile
+from memory.alerts.findings import ConstraintFinding, failure
+from memory.alerts.lifecycle import AlertNotOpen
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState, Severity
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint, make_run
 
 pytestmark = pytest.mark.django_db
@@ -273,7 +274,7 @@ def test_resolved_by_hand_it_says_by_whom_and_why_and_cannot_be_closed_twice(
 
 
 def test_users_do_not_touch_each_others_alerts(user: MemoryUser) -> None:
-    from memory.users import create_user
+    from memory.kernel.users import create_user
 
     other = create_user(user.workspace, "bob", metadata=None)
     run_finds(user, finding(record("m-1")))

@@ -10,8 +10,10 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory.models import Alert, MemoryUser, Workspace
-from memory.users import create_user
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from tests.integration.alerts.test_duplicates import (
     ALLERGY,
     ASPIRIN,

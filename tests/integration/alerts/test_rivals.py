@@ -6,9 +6,10 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
-from memory.alerting import lifecycle
-from memory.models import Alert, AlertEvent, Workspace
-from memory.users import create_user
+from memory.alerts import lifecycle
+from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.rivals import run_at_once
 

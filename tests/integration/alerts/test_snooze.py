@@ -6,11 +6,11 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from memory.alerting import lifecycle
-from memory.alerting.findings import failure
-from memory.alerting.lifecycle import AlertNotOpen, SnoozeRefused
-from memory.models import Alert, MemoryUser
-from memory.models.alerts import AlertState, Severity
+from memory.alerts import lifecycle
+from memory.alerts.findings import failure
+from memory.alerts.lifecycle import AlertNotOpen, SnoozeRefused
+from memory.alerts.models.alerts import Alert, AlertState, Severity
+from memory.kernel.models.users import MemoryUser
 from tests.integration.alerts.test_life import (
     ALLERGY,
     PASSPORT,

@@ -15,19 +15,14 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.alerting import lifecycle
-from memory.delivery import staff_mail
-from memory.models import (
-    Alert,
-    MailCursor,
-    MemoryUser,
-    StaffAccess,
-    StaffSubscription,
-    Workspace,
-)
-from memory.models.alerts import Severity
-from memory.models.staff_mail import MailMode
-from memory.users import create_user
+from memory.alerts import lifecycle
+from memory.alerts.models.alerts import Alert, Severity
+from memory.alerts.models.staff_mail import MailCursor, MailMode, StaffSubscription
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.staff import staff_mail
+from memory.staff.models import StaffAccess
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.mail_server import MailServer, mail_server
 from tests.rivals import run_at_once

@@ -3,8 +3,7 @@
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import Workspace
-from memory.models.workspaces import Scope
+from memory.kernel.models.workspaces import Scope, Workspace
 from tests.conftest import new_client
 
 

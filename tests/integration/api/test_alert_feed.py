@@ -14,16 +14,17 @@ from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.admission import request_slots
-from memory.admission.request_slots import Places
-from memory.alerting import alert_events, lifecycle
-from memory.api import waiting
-from memory.delivery import entry_events
-from memory.models import Alert, AlertEvent, EntryOutcome, MemoryUser, Workspace
-from memory.models.alerts import Severity
-from memory.models.workspaces import Scope
-from memory.users import create_user
-from memory.work import hints
+from memory.alerts import alert_events, lifecycle
+from memory.alerts.delivery import entry_events
+from memory.alerts.models.alerts import Alert, AlertEvent, Severity
+from memory.kernel.admission import request_slots
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.http import waiting
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import hints
+from memory.log.models.entries import EntryOutcome
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds

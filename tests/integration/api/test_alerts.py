@@ -6,10 +6,10 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.alerting import feedback
-from memory.alerting.findings import failure
-from memory.models import Alert, MemoryUser, PausedConstraint
-from memory.models.alerts import Judge, Verdict
+from memory.alerts import feedback
+from memory.alerts.findings import failure
+from memory.alerts.models.alerts import Alert, Judge, PausedConstraint, Verdict
+from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds

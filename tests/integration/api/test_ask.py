@@ -8,12 +8,13 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.models import LlmCall, MemoryUser, Run, Workspace
-from memory.models.llm import LlmPurpose
-from memory.models.runs import RunKind
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.llm.models import LlmCall, LlmPurpose
 from memory.recall.search.followups import MAX_CHARACTERS, MAX_TURNS
-from memory.users import create_user
-from memory.work import runs
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind
 from tests.conftest import finish_work, new_client
 from tests.integration.commits.conftest import trip
 from tests.llm_server import (
@@ -212,7 +213,7 @@ def test_whoever_waits_gets_the_answer(
 ) -> None:
     model(queries("len(trips)"), answers(1))
     monkeypatch.setattr(
-        "memory.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
+        "memory.kernel.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
     )
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
@@ -441,7 +442,7 @@ def test_what_the_provider_does_wrong_is_told_plainly_with_its_words_apart(
     if kind == "TimedOut":
         settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
     monkeypatch.setattr(
-        "memory.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
+        "memory.kernel.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
     )
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})

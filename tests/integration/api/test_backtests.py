@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import Backtest, MemoryUser, WorkspaceConstraintVersion
+from memory.constraints.models.backtests import Backtest
+from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
+from memory.kernel.models.users import MemoryUser
 from tests.integration.api.test_workspace_constraints import LEASE, URL, log
 from tests.integration.work.test_workspace_constraints import SOURCE, rental
 from workers import tasks

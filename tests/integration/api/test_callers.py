@@ -8,7 +8,8 @@ from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Run
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import shown
 from tests.integration.commits.conftest import trip
 
@@ -43,7 +44,7 @@ def query(api: APIClient, trips: None, monkeypatch: pytest.MonkeyPatch) -> Query
         run.refresh_from_db()
         return run
 
-    monkeypatch.setattr("memory.api.runs.wait_for", wait_for)
+    monkeypatch.setattr("memory.versions.api.runs.wait_for", wait_for)
     return lambda code: api.post(URL, {"code": code})
 
 

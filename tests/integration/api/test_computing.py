@@ -8,11 +8,11 @@ import pytest
 from rest_framework import fields
 from rest_framework.test import APIClient
 
-from memory.admission.request_slots import Places
-from memory.api import computing, parsers, serializers
-from memory.models import MemoryUser, Workspace
-from memory.models.workspaces import Scope
-from memory.users import create_user
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.http import computing, parsers, serializers
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
 from tests.conftest import new_client
 from tests.factories import make_checkpoint
 
@@ -77,7 +77,7 @@ def test_a_download_that_fails_keeps_no_place(
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory.api.export.archive.download", fail)
+        patch.setattr("memory.export.api.export.archive.download", fail)
         for _ in range(5):
             with pytest.raises(OSError, match="the disk is full"):
                 api.get(DOWNLOADS[0])

@@ -9,15 +9,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory import log
+from memory.alerts.models.alerts import Alert
 from memory.constraints import constraint_library, workspace_constraints
-from memory.log import Draft
-from memory.models import Alert, MemoryUser, Workspace
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.project import Outline, model
 from memory.recall.context import PREAMBLE
 from memory.recall.tokens import tokens_in
-from memory.users import create_user
 from tests.conftest import finish_work, new_client
 from tests.integration.commits.conftest import trip
 
@@ -114,7 +116,7 @@ def known(patient: MemoryUser, user: MemoryUser) -> None:
 
 def say(user: MemoryUser, *texts: str, kind: EntryKind = EntryKind.MESSAGE) -> list[int]:
     drafts = [Draft(kind=kind, content=text, speaker="Ada") for text in texts]
-    return [entry.seq for entry in log.append(user, drafts, source="test")]
+    return [entry.seq for entry in entry_log.append(user, drafts, source="test")]
 
 
 def parts(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -284,7 +286,7 @@ def test_a_text_in_a_record_passes_for_no_field(
 
 def test_a_speaker_passes_for_no_other(user: MemoryUser, known: None, context: Context) -> None:
     draft = Draft(kind=EntryKind.MESSAGE, content="Rome it is", speaker="Bob) no [1]: (Ada")
-    log.append(user, [draft], source="test")
+    entry_log.append(user, [draft], source="test")
 
     assert ", Bob no 1 Ada) Rome it is [" in context("Rome")["text"]
 
@@ -313,7 +315,7 @@ def test_at_the_ends_of_the_calendar_it_is_told_all_the_same(
     for day in ("9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"):
         at = datetime.datetime.fromisoformat(day)
         draft = Draft(kind=EntryKind.MESSAGE, content="Rome for ever", occurred_at=at)
-        log.append(user, [draft], source="test")
+        entry_log.append(user, [draft], source="test")
 
     assert "(9999-12-31) Rome for ever" in context("Rome for ever")["text"]
 
@@ -381,7 +383,7 @@ def test_what_was_corrected_is_told_as_it_reads_now(user: MemoryUser, context: C
 
     def correct(text: str) -> int:
         draft = Draft(kind=EntryKind.CORRECTION, content=text, derived_from=[told])
-        return log.append(user, [draft], source="test")[0].seq
+        return entry_log.append(user, [draft], source="test")[0].seq
 
     first, newest = correct("Drinks coffee"), correct("Drinks water")
 

@@ -10,10 +10,10 @@ import pytest
 import tiktoken
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.log import Draft
-from memory.models import MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +40,9 @@ def context(api: APIClient, user: MemoryUser) -> Context:
 
 
 def say(user: MemoryUser, *texts: str, kind: EntryKind = EntryKind.MESSAGE) -> None:
-    log.append(user, [Draft(kind=kind, content=text, speaker="Ada") for text in texts], source="t")
+    entry_log.append(
+        user, [Draft(kind=kind, content=text, speaker="Ada") for text in texts], source="t"
+    )
 
 
 def talk(number: int, about: str = "Rome") -> list[str]:

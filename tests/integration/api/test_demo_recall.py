@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 from uac_site.demo import person
 
 pytestmark = pytest.mark.django_db

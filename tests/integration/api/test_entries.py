@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.api import pagination
 from memory.constraints import constraint_sources, widening
 from memory.constraints.widening import Widened
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser, Workspace
-from memory.models.log import EntryKind
+from memory.kernel.http import pagination
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.texts import parse_python
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
 from memory.project import Domain, Outline
 from memory.project.outline import Class, Collection, Field, Shard
 from memory.project.types import parse_type
-from memory.texts import parse_python
 from tests.factories import make_checkpoint
 
 pytestmark = pytest.mark.django_db
@@ -288,7 +289,7 @@ def test_a_page_of_large_entries_ends_early(
 ) -> None:
     sizes = [400, 400, 400, 5000, 10, 10]
     drafts = [Draft(kind=EntryKind.MESSAGE, content="x" * size) for size in sizes]
-    log.append(user, drafts, source="test")
+    entry_log.append(user, drafts, source="test")
     monkeypatch.setattr(pagination, "PAGE_BYTES", 1000)
 
     pages, address = [], "/v1/users/ada/entries/?page_size=3"

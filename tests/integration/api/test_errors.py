@@ -10,9 +10,10 @@ from django.db import DatabaseError, connection
 from django.test import Client
 from rest_framework.test import APIClient
 
-from memory.api import users
-from memory.api.problems import CONTENT_TYPE, NAMESPACE, PROBLEMS
-from memory.models import MemoryUser, Workspace
+from memory.kernel.http import users
+from memory.kernel.http.problems import CONTENT_TYPE, NAMESPACE, PROBLEMS
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from tests.conftest import new_client
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 from tests.integration.api.test_backtests import OWN_SOURCE, OWN_TESTS
 from tests.integration.api.test_workspace_constraints import log
 from tests.integration.work.test_workspace_constraints import rental

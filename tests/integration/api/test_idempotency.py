@@ -13,8 +13,13 @@ from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.models import Alert, Checkpoint, IdempotencyKey, LogEntry, MemoryUser, Run
-from memory.work import hints, idempotency
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hints, idempotency
+from memory.log.models.entries import LogEntry
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.rivals import Rival, run_at_once
 from tests.waiting import eventually

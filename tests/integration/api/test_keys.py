@@ -14,14 +14,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log, workspaces
 from memory.admin.api_keys import ApiKeyForm
-from memory.api.openapi import EXAMPLES, operations
-from memory.models import ApiKey, MemoryUser, Workspace
-from memory.models.log import EntryKind
-from memory.models.workspaces import Scope
-from memory.users import create_user
-from memory.workspaces import NotReplaced, create_key, replace_key
+from memory.kernel import workspaces
+from memory.kernel.http.openapi import EXAMPLES, operations
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.workspaces import NotReplaced, create_key, replace_key
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind
 from tests.conftest import new_client
 from tests.integration.api.test_openapi import generated
 
@@ -212,8 +213,8 @@ def test_a_key_for_certain_users_is_so_for_mem0s_client(
     user: MemoryUser, bob: MemoryUser, api: APIClient
 ) -> None:
     mem0 = new_client(bob.workspace, *Scope, scheme="Token", user_pks=[bob.pk])
-    (told,) = log.append(
-        user, [log.Draft(kind=EntryKind.FACT, content="Ada likes tea.")], source="test"
+    (told,) = entry_log.append(
+        user, [entry_log.Draft(kind=EntryKind.FACT, content="Ada likes tea.")], source="test"
     )
     address = f"/mem0/v1/memories/{told.pk}/"
 

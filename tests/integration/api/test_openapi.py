@@ -12,9 +12,9 @@ from drf_spectacular.validation import validate_schema
 from rest_framework.renderers import JSONRenderer
 from rest_framework.test import APIClient
 
-from memory.api import urls
-from memory.api.openapi import operations
-from memory.api.renderers import PIECE, PiecewiseJSONRenderer
+from memory import urls
+from memory.kernel.http.openapi import operations
+from memory.kernel.http.renderers import PIECE, PiecewiseJSONRenderer
 
 
 def generated() -> dict[str, Any]:

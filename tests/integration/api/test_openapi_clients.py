@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.api.openapi import operations
+from memory.kernel.http.openapi import operations
 from tests.integration.api.test_openapi import generated, hold
 
 SCHEMAS = "#/components/schemas/"

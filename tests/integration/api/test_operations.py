@@ -8,10 +8,13 @@ from cryptography.fernet import Fernet
 from django.test import override_settings
 from rest_framework.test import APIClient
 
-from memory.models import IdempotencyKey, MemoryUser, Run, UserErasure, WebhookEndpoint
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.work import leases
-from memory.work.runs import NotToBeCancelled, Result, cancel, claim, finish, queue
+from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.privacy.models import UserErasure
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.versions.runs import NotToBeCancelled, Result, cancel, claim, finish, queue
 
 pytestmark = pytest.mark.django_db
 

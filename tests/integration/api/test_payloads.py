@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 
 pytestmark = pytest.mark.django_db
 

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import pytest
 from rest_framework.test import APIClient
 
-from memory.admission import processor_shares, refusals
-from memory.api import processor_shares as throttle
-from memory.models import LogEntry, MemoryUser, Workspace
-from memory.users import create_user
+from memory.kernel.admission import processor_shares, refusals
+from memory.kernel.http import processor_shares as throttle
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import LogEntry
 from tests.conftest import new_client
 
 pytestmark = pytest.mark.django_db

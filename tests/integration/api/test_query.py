@@ -9,9 +9,10 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.admission import request_slots, usage
-from memory.models import MemoryUser, Run
-from memory.work import hints
+from memory.kernel.admission import request_slots, usage
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hints
+from memory.versions.models.runs import Run
 from tests.integration.commits.conftest import trip
 
 pytestmark = pytest.mark.django_db

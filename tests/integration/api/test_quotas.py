@@ -8,15 +8,16 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.admission import refusals, usage
-from memory.admission.usage import PENDING, TOTALS
-from memory.models import Backtest, MemoryUser, Run, Workspace, WorkspaceUse
-from memory.models.backtests import BacktestState
-from memory.models.log import EntryKind
-from memory.models.runs import RunStatus, RunTrigger
+from memory.constraints.models.backtests import Backtest, BacktestState
+from memory.kernel.admission import refusals, usage
+from memory.kernel.admission.usage import PENDING, TOTALS
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace, WorkspaceUse
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind
 from memory.privacy import redaction, user_erasure
-from memory.users import create_user
+from memory.versions.models.runs import Run, RunStatus, RunTrigger
 from tests.conftest import new_client
 from tests.factories import make_checkpoint, make_run
 
@@ -104,8 +105,8 @@ def test_the_logs_of_a_workspace_are_bounded_together(
     api: APIClient, user: MemoryUser, workspace: Workspace, quota: dict[str, int], told: str
 ) -> None:
     other = create_user(workspace, "bob", metadata=None)
-    long = log.Draft(kind=EntryKind.MESSAGE, content="x" * 300_000)
-    log.append(other, [long] * 4, source="test")
+    long = entry_log.Draft(kind=EntryKind.MESSAGE, content="x" * 300_000)
+    entry_log.append(other, [long] * 4, source="test")
     allow(workspace, **quota)
     usage.count_when_due()
 
@@ -117,7 +118,9 @@ def test_the_logs_of_a_workspace_are_bounded_together(
 
 
 def test_what_is_redacted_takes_no_room(user: MemoryUser, workspace: Workspace) -> None:
-    log.append(user, [log.Draft(kind=EntryKind.MESSAGE, content="x" * 10_000)], source="test")
+    entry_log.append(
+        user, [entry_log.Draft(kind=EntryKind.MESSAGE, content="x" * 10_000)], source="test"
+    )
     user.refresh_from_db()
     before = user.log_bytes
 

@@ -11,9 +11,10 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.admission import rates, refusals
-from memory.models import MemoryUser, Workspace
-from memory.work import hints
+from memory.kernel.admission import rates, refusals
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.work import hints
 from tests.conftest import new_client
 from tests.integration.operation.test_hints import hanging_redis, impatient, no_redis
 from tests.waiting import scaled
@@ -198,8 +199,8 @@ def test_what_the_server_says_holds_where_nothing_is_chosen(
 PROCESS = """
 import sys, uuid
 import django; django.setup()
-from memory.workspace_settings import quotas; from memory.admission import rates
-from memory.models import Workspace
+from memory.kernel.settings import quotas; from memory.kernel.admission import rates
+from memory.kernel.models.workspaces import Workspace
 rates.QUICK_SECONDS = 30
 workspace = Workspace(public_id=uuid.UUID(sys.argv[1]), writes_per_minute=int(sys.argv[2]))
 given = sum(rates.take(workspace, quotas.WRITES).wait is None for _ in range(int(sys.argv[3])))

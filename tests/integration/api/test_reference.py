@@ -4,7 +4,7 @@ import re
 
 from django.test import Client
 
-from memory.api.openapi import operations
+from memory.kernel.http.openapi import operations
 
 
 def test_the_front_door_leads_to_the_reference_of_the_api() -> None:

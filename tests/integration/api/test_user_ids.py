@@ -12,11 +12,10 @@ from django.test import Client
 from django.urls import URLPattern
 from rest_framework.test import APIClient
 
-from memory.api.urls import USER, urlpatterns
-from memory.models import ApiKey, MemoryUser, Workspace
-from memory.models.users import USER_ENDPOINTS, USER_ID_IN_PATH
-from memory.models.workspaces import Scope
-from memory.users import create_user
+from memory.kernel.models.users import USER_ENDPOINTS, USER_ID_IN_PATH, MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.users import create_user
+from memory.urls import USER, urlpatterns
 from tests.conftest import new_client
 
 pytestmark = pytest.mark.django_db

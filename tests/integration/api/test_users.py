@@ -5,8 +5,7 @@ from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.models import Lane, MemoryUser
-from memory.models.users import LaneName
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
 
 pytestmark = pytest.mark.django_db
 

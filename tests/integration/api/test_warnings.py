@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Run
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.runs import Run
 from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import SandboxError
 

@@ -7,8 +7,9 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.constraints import constraint_library
-from memory.models import ApiKey, MemoryUser, Workspace, WorkspaceConstraint
-from memory.models.workspaces import Scope
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
 from tests.conftest import new_client
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
 from workers.service import dispatching

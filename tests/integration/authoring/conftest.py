@@ -13,9 +13,8 @@ import pytest
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
 from tests.edits import note
 from tests.llm_server import (
     KEY,

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.llm import track_records
-from memory.log import coverage
-from memory.models import Lane, LlmCall, LogEntry, MemoryUser, Run, Workspace
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind
+from memory.llm.models import LlmCall, LlmPurpose
+from memory.log.entry_log import coverage
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 from memory.privacy import redaction
-from memory.work import runs
+from memory.versions import runs
+from memory.versions.models.runs import Run
 from tests.edits import note, retire, update
 from tests.integration.authoring.conftest import (
     Fields,

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
-from memory.log import coverage
-from memory.models import EntryOutcome, Lane, LlmCall, LogEntry, MemoryUser
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
-from memory.work import leases
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.work import leases
+from memory.llm.models import LlmCall
+from memory.log.entry_log import coverage
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
 from tests.edits import note
 from tests.integration.authoring.conftest import (
     Meanwhile,

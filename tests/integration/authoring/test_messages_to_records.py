@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from memory.models import LlmCall, LogEntry, MemoryUser
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.llm.models import LlmCall, LlmPurpose
+from memory.log.models.entries import EntryKind, LogEntry
 from tests.edits import add, define
 from tests.integration.authoring.conftest import (
     Fields,

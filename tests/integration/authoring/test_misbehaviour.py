@@ -12,13 +12,15 @@ import pytest
 from django.test.utils import override_settings
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.log import coverage
-from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.users import create_user
+from memory.llm.models import LlmCall
+from memory.log import entry_log
+from memory.log.entry_log import coverage
+from memory.log.models.entries import EntryKind
 from memory.operations.verification import problems
-from memory.users import create_user
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.edits import dismiss, note, retire
 from tests.integration.authoring.conftest import (
@@ -390,7 +392,7 @@ def test_one_entry_fails_and_the_others_pass(
     work(script=script)
     # Then that one is rejected with the reason, and the others are covered
     assert outcomes() == {1: "covered", 2: "rejected", 3: "covered", 4: "covered"}
-    rejected = log.outcomes(user, [2])[2]
+    rejected = entry_log.outcomes(user, [2])[2]
     assert "refused to answer" in rejected.reason
 
 
@@ -542,7 +544,7 @@ def test_failure_of_ours_comes_again_and_again(
     # Then it is looked for, and the others are not kept back
     work(script=taking_notes)
     assert outcomes() == {1: "covered", 2: "rejected", 3: "covered"}
-    assert "ZeroDivisionError" in log.outcomes(user, [2])[2].reason
+    assert "ZeroDivisionError" in entry_log.outcomes(user, [2])[2].reason
 
 
 def entry_lines(request: Request) -> list[str]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from memory.models import MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind
 from memory.project import DefineClass, FieldSpec, Project, apply
 from tests.edits import dismiss
 from tests.factories import make_checkpoint

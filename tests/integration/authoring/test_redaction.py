@@ -2,10 +2,12 @@
 
 import pytest
 
-from memory.models import LlmCall, MemoryUser, Run
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.llm.models import LlmCall
+from memory.log.models.entries import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
+from memory.versions.models.runs import Run
 from tests.edits import note
 from tests.integration.authoring.conftest import (
     Meanwhile,

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory import checkpoints
-from memory.log import coverage
-from memory.models import Checkpoint, LlmCall, MemoryUser, Run, Workspace
-from memory.models.checkpoints import Origin
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunTrigger
-from memory.work import runs
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall, LlmPurpose
+from memory.log.entry_log import coverage
+from memory.log.models.entries import EntryKind
+from memory.versions import checkpoints, runs
+from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
 from tests.edits import add, define, note, retire, update
 from tests.integration.authoring.conftest import (
     Fields,

@@ -7,17 +7,18 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import reopening
+from memory.kernel.models.users import LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
 from memory.llm import llm_turns, track_records
-from memory.log import coverage
-from memory.models import LlmCall, MemoryUser, Run, Workspace
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome
-from memory.models.users import LaneName
-from memory.reopening import Selection
-from memory.temporal import rollback
-from memory.users import create_user
-from memory.work import lanes, leases
+from memory.llm.models import LlmCall
+from memory.log import lanes
+from memory.log.entry_log import coverage
+from memory.log.models.entries import EntryKind
+from memory.versions import reopening, rollback
+from memory.versions.models.runs import Run, RunKind, RunOutcome
+from memory.versions.reopening import Selection
 from tests.edits import dismiss, note
 from tests.factories import make_session
 from tests.integration.authoring.conftest import (

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from memory import checkpoints
-from memory.models import EntryOutcome, MemoryUser, Run
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, EntryOutcome
+from memory.versions import checkpoints
+from memory.versions.models.runs import Run
 from tests import steps
 from tests.steps import head_of, not_none
 

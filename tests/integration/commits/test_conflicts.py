@@ -4,8 +4,8 @@ import datetime
 
 import pytest
 
-from memory.models import Alert, MemoryUser
-from memory.models.alerts import AlertState
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.kernel.models.users import MemoryUser
 from tests.edits import add, define, retire
 from tests.integration.commits.conftest import Propose, Records, Work, checks
 from tests.integration.commits.test_proposals import ALL_CHECKS

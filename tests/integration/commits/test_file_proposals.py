@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import checkpoints
-from memory.models import Checkpoint, EntryOutcome, MemoryUser, Run
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryOutcome
 from memory.operations.verification import problems
 from memory.project.edits import MAX_SOURCE
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run
 from tests.edits import retire
 from tests.integration.commits.conftest import (
     BUDGET,

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.api.workspace_constraint_serializers import (
-    NewVersionSerializer,
-)
-from memory.models import MemoryUser, Run
-from memory.models.runs import RunTrigger
+from memory.constraints.api.workspace_constraint_serializers import NewVersionSerializer
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.runs import Run, RunTrigger
 from tests.integration.commits.conftest import (
     BUDGET,
     BUDGET_TESTS,

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import checkpoints
-from memory.models import Blob, Bytecode, Checkpoint, Lane, MemoryUser
-from memory.models.checkpoints import Origin
-from memory.models.users import LaneName
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.work import leases
 from memory.operations.verification import problems
 from memory.project import Add, DefineClass, FieldSpec, Project, apply
-from memory.work import leases
+from memory.versions import checkpoints
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, Origin
 from tests.integration.commits.conftest import Append, trip
 from tests.steps import head_of, not_none
 from workers import tasks

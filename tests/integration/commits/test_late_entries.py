@@ -16,16 +16,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
-from memory import copies, log, provenance
-from memory.log import Draft
-from memory.models import Alert, EntryOutcome, MemoryUser, RecordLocation, Workspace
-from memory.models.log import EntryKind, Outcome
-from memory.models.workspaces import Scope
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log import copies, entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
 from memory.operations.verification import problems
 from memory.privacy import redaction
 from memory.project import RecordId
-from memory.temporal import history, rollback
-from memory.users import create_user
+from memory.versions import history, provenance, rollback
+from memory.versions.models.checkpoints import RecordLocation
 from tests.conftest import finish_work, new_client
 from tests.edits import retire, update
 from tests.integration.commits.conftest import Propose, Records, constraint
@@ -57,7 +59,7 @@ def said(day: int, key: str = "t", *, retired: bool = False, **data: Any) -> Dra
 
 def settle(user: MemoryUser, *drafts: Draft) -> list[int]:
     """Append typed entries and settle them together; return their numbers."""
-    entries = log.append(user, drafts, source="test")
+    entries = entry_log.append(user, drafts, source="test")
     tasks.work("records", user.pk)
     user.refresh_from_db()
     return [entry.seq for entry in entries]
@@ -182,7 +184,7 @@ def test_what_a_correction_set_is_not_overwritten_by_what_occurred_before(
     user: MemoryUser, say: Say, propose: Propose, fields_of: Records
 ) -> None:
     first = say(1, to="Rome", cost=100)
-    (fact,) = log.append(
+    (fact,) = entry_log.append(
         user,
         [
             Draft(
@@ -210,7 +212,7 @@ def test_what_somebody_retired_by_an_edit_is_ended_with_all_it_was_based_on(
 ) -> None:
     newest = say(9, to="Rome")
     said_so = Draft(kind=EntryKind.FACT, content="The trip to Rome is off.", occurred_at=on(4))
-    (fact,) = log.append(user, [said_so], source="test")
+    (fact,) = entry_log.append(user, [said_so], source="test")
     run = propose(retire("travel.trips.t", fact.seq))
     assert run.outcome == "ok", run.output
 
@@ -421,7 +423,7 @@ def test_copies_of_a_merged_user_are_folded_by_their_times(
 def test_entries_in_order_cost_no_query_each(user: MemoryUser) -> None:
     def queries(day: int, number: int) -> int:
         drafts = [said(day, f"k{one}", to=str(day)) for one in range(number)]
-        log.append(user, drafts, source="test")
+        entry_log.append(user, drafts, source="test")
         with CaptureQueriesContext(connection) as captured:
             tasks.work("records", user.pk)
         return len(captured)
@@ -503,7 +505,7 @@ def test_late_entries_are_compared_with_few_queries(user: MemoryUser) -> None:
 
     def queries(day: int, number: int) -> int:
         drafts = [said(day, f"k{one}", to="y") for one in range(number)]
-        log.append(user, drafts, source="test")
+        entry_log.append(user, drafts, source="test")
         with CaptureQueriesContext(connection) as captured:
             tasks.work("records", user.pk)
         return len(captured)

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.models import Alert, EntryOutcome, MemoryUser, Run
-from memory.models.alerts import AlertKind, AlertState
-from memory.models.runs import RunTrigger
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.models.entries import EntryOutcome
 from memory.operations.verification import problems
+from memory.versions.models.runs import Run, RunTrigger
 from tests.edits import add, define, dismiss, note, retire, update
 from tests.integration.commits.conftest import (
     BUDGET,
@@ -73,7 +74,7 @@ def test_entries_that_take_long_to_read_refuse_the_proposal_that_cites_them(
     assert run.outcome == "rejected"
     assert not checks(run)["grounding"]
     assert "takes more than 1 s: propose fewer edits at a time" in not_none(run.error)["message"]
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
 
 
 def test_more_text_than_is_read_for_one_proposal_is_not_read(
@@ -244,7 +245,7 @@ def test_edits_cover_the_entries_that_they_cite(
         (1, "covered", ""),
         (2, "dismissed", "small talk"),
     ]
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
     assert list(problems(user)) == []
 
 
@@ -303,7 +304,7 @@ def test_what_a_model_proposes_is_a_version_of_the_model(
     run = propose(ROME, dismiss(2), considered=[1, 2], trigger=RunTrigger.MODEL)
 
     assert (run.outcome, user.head and user.head.origin) == ("ok", "llm")
-    assert log.coverage(user).pending == 0
+    assert entry_log.coverage(user).pending == 0
 
 
 @pytest.mark.usefixtures("said")
@@ -316,7 +317,7 @@ def test_a_model_settles_what_it_was_asked_about_alone(
 
     # Then a model may never have seen the other, which waits for its turn
     assert run.outcome == "ok"
-    assert log.coverage(user).pending == pending
+    assert entry_log.coverage(user).pending == pending
 
 
 def refused_as_settled(run: Run, *seqs: int) -> bool:
@@ -336,7 +337,7 @@ def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
     assert refused_as_settled(again, 1)
     assert again.runner == ""  # nothing was executed for it
     assert list(fields_of("notes.notes")) == ["note-1"]
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
     # Other authors may cite settled entries, and say that they considered them.
     assert propose(ROME, considered=[1]).outcome == "ok"
 
@@ -378,7 +379,7 @@ def test_a_dry_run_is_judged_and_leaves_nothing(
     assert "execution" in checks(good)
     assert (bad.outcome, checks(bad)["grounding"]) == ("rejected", False)
     assert user.head is None
-    assert log.coverage(user).pending == 2
+    assert entry_log.coverage(user).pending == 2
     assert propose(ROME, considered=[1], trigger=trigger).outcome == "ok"
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from memory import log
-from memory.checkpoints import HeadMoved
-from memory.models import Checkpoint, Lane, MemoryUser, Run
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.users import LaneName
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.log import entry_log
 from memory.operations.verification import problems
-from memory.work import runs
+from memory.versions import runs
+from memory.versions.checkpoints import HeadMoved
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.commits.conftest import Append, Records, trip
 from tests.steps import head_of, propose
@@ -65,7 +65,7 @@ def test_the_loser_of_a_race_builds_again_on_the_new_head(
     assert len(fields_of("notes.notes")) == 1
     head = head_of(user)
     assert (head.version, head.origin) == (2, "records")
-    assert log.coverage(user).covered == 2
+    assert entry_log.coverage(user).covered == 2
     assert list(problems(user)) == []
 
 
@@ -82,7 +82,7 @@ def test_who_always_loses_gives_up_for_now_and_loses_nothing(
     lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
     assert "HeadMoved" in lane.last_error
     assert lane.due_at is not None
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
 
     Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now())
     tasks.work("records", user.pk)
@@ -105,9 +105,9 @@ def test_a_worker_whose_lease_was_taken_writes_nothing(
     tasks.work("records", user.pk)
 
     assert not Checkpoint.objects.filter(user=user).exists()
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
     tasks.work("records", user.pk)
-    assert log.coverage(user).covered == 1
+    assert entry_log.coverage(user).covered == 1
     assert Checkpoint.objects.filter(user=user).count() == 1
 
 

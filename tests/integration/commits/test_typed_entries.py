@@ -8,20 +8,13 @@ import pytest
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from memory import log
-from memory.models import (
-    AlertEvent,
-    Bytecode,
-    Checkpoint,
-    EntryOutcome,
-    Lane,
-    MemoryUser,
-    RecordLocation,
-)
-from memory.models.users import LaneName
+from memory.alerts.models.alerts import AlertEvent
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.log import entry_log, lanes
+from memory.log.models.entries import EntryOutcome
 from memory.operations.verification import problems
 from memory.project import compile_record
-from memory.work import lanes
+from memory.versions.models.checkpoints import Bytecode, Checkpoint, RecordLocation
 from tests.integration.commits.conftest import Append, Records, Source, trip
 from tests.steps import append_texts, head_of
 from workers import tasks
@@ -64,7 +57,7 @@ def test_a_batch_is_one_checkpoint(user: MemoryUser, checkpoint: Append) -> None
     checkpoint(*(trip(f"city {number}") for number in range(20)))
 
     assert Checkpoint.objects.filter(user=user).count() == 1
-    assert log.coverage(user).covered == 20
+    assert entry_log.coverage(user).covered == 20
 
 
 def test_the_same_key_updates_and_keeps_what_is_not_said(
@@ -149,7 +142,7 @@ def test_what_contradicts_is_rejected_and_the_rest_goes_through(
     assert "travel.trips contains Trip records" in verdicts()[seqs[1]][1]
     assert "control characters" in verdicts()[seqs[2]][1]
     assert list(fields_of("travel.trips")) == ["a", "d"]
-    counts = log.coverage(user)
+    counts = entry_log.coverage(user)
     assert (counts.covered, counts.rejected, counts.pending) == (2, 2, 0)
 
 
@@ -224,7 +217,7 @@ def test_messages_wait_and_are_counted(user: MemoryUser, checkpoint: Append) -> 
     append_texts(user, "hello")
     checkpoint(trip())
 
-    counts = log.coverage(user)
+    counts = entry_log.coverage(user)
     assert (counts.total, counts.pending, counts.covered) == (2, 1, 1)
 
 
@@ -363,7 +356,7 @@ def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(
     assert lane.attempts == 1
     assert lane.lease_expires_at is None
     assert verdicts() == {}
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
 
     Lane.objects.filter(pk=lane.pk).update(run_after=timezone.now())
     tasks.work("records", user.pk)

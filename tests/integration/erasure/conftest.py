@@ -8,9 +8,10 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, UserErasure, Workspace
-from memory.models.workspaces import Scope
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
 from memory.privacy import user_erasure
+from memory.privacy.models import UserErasure
 from tests.conftest import new_client
 from tests.integration.races.conftest import just_before as just_before
 from tests.rows import as_text

@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log, users
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser, UserErasure, Workspace
-from memory.models.log import EntryKind
-from memory.models.workspaces import Scope
+from memory.kernel import users
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 from memory.privacy import user_erasure
-from memory.users import create_user
+from memory.privacy.models import UserErasure
 from tests.conftest import new_client
 from tests.integration.erasure.conftest import finish, found
 from tests.integration.erasure.test_registry import plant
@@ -26,7 +28,7 @@ WHY = f"{USER}?reason=asked+for+by+mail"
 def test_it_is_answered_with_an_erasure_that_ends_as_a_tombstone(
     api: APIClient, user: MemoryUser
 ) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")] * 3, source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")] * 3, source="test")
 
     answer = api.delete(WHY)
 
@@ -85,7 +87,7 @@ def test_from_the_request_on_there_is_no_such_user(api: APIClient, user: MemoryU
 
 
 def test_the_name_is_free_for_somebody_else(api: APIClient, user: MemoryUser) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
     api.delete(WHY)
 
     created = api.post("/v1/users/", {"user_id": "ada"})
@@ -180,7 +182,7 @@ def test_whoever_holds_the_user_still_can_write_nothing(api: APIClient, user: Me
     held: Any = user  # as a request does that had read it before
 
     with pytest.raises(MemoryUser.DoesNotExist):
-        log.append(held, [draft], source="test")
+        entry_log.append(held, [draft], source="test")
     with pytest.raises(MemoryUser.DoesNotExist):
         users.change_user(held, metadata={"a": 1})
     assert not LogEntry.objects.filter(user=user).exists()
@@ -188,7 +190,7 @@ def test_whoever_holds_the_user_still_can_write_nothing(api: APIClient, user: Me
 
 
 def test_verify_finds_what_is_left_of_somebody_erased(user: MemoryUser) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="x")], source="test")
     row = user_erasure.ask(user, by="key:x", reason="asked for")
     assert list(problems(user)) == []  # it is under way
 

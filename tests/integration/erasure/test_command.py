@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from memory.models import MemoryUser, UserErasure
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import create_user
 from memory.privacy import user_erasure
-from memory.users import create_user
+from memory.privacy.models import UserErasure
 from tests.integration.erasure.conftest import finish
 
 pytestmark = pytest.mark.django_db

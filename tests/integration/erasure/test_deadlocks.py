@@ -14,25 +14,20 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user, is_erased
+from memory.kernel.work import leases
 from memory.llm import llm_calls
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession
-from memory.models import (
-    IdempotencyKey,
-    Lane,
-    LlmCall,
-    MemoryUser,
-    Run,
-    SearchSegment,
-    Workspace,
-)
-from memory.models.llm import LlmPurpose
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.users import LaneName
+from memory.llm.models import LlmCall, LlmPurpose
+from memory.recall.models import SearchSegment
 from memory.recall.search import index_maintenance
 from memory.recall.search.announcing import want
-from memory.users import create_user, is_erased
-from memory.work import leases, runs
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.rivals import Rival, at_once, at_the_lock
 from workers import tasks
 

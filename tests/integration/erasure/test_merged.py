@@ -6,13 +6,16 @@ import pytest
 from django.core.management import call_command
 from rest_framework.test import APIClient
 
-from memory import log, merging
-from memory.log import Draft
-from memory.models import MemoryUser, UserErasure, Workspace
-from memory.models.log import EntryKind
+from memory.integrations import merging
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import user_erasure
-from memory.users import create_user
+from memory.privacy.models import UserErasure
 from tests.integration.erasure.conftest import MARKER, finish, found
 from workers import tasks
 
@@ -25,7 +28,7 @@ USER = "/v1/users/ada/"
 def anonymous(workspace: Workspace) -> MemoryUser:
     """A user with messages, before it is known who it is."""
     somebody = create_user(workspace, "anon-1", metadata=None)
-    log.append(somebody, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="key:x")
+    entry_log.append(somebody, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="key:x")
     return somebody
 
 

@@ -9,28 +9,23 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from rest_framework.test import APIClient
 
-from memory import log
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user, is_erased
+from memory.kernel.work import leases
 from memory.llm import llm_calls
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.log import Draft
-from memory.models import (
-    Checkpoint,
-    Lane,
-    LlmCall,
-    MemoryUser,
-    Run,
-    SandboxHost,
-    UserErasure,
-    Workspace,
-)
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.users import LaneName
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.privacy import erasure_registry, user_erasure
-from memory.users import create_user, is_erased
-from memory.work import leases, runs
+from memory.privacy.models import UserErasure
+from memory.versions import runs
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.integration.erasure.conftest import MARKER, finish, found, go_on
 from tests.rivals import run_at_once, run_until_killed
 from tests.waiting import eventually, scaled
@@ -42,7 +37,7 @@ JustBefore = Callable[[object, str, Callable[[], object]], None]
 
 def append(user: MemoryUser, key: str = "a") -> None:
     data = {"domain": "health", "type": "Medication", "key": key, "data": {"name": MARKER}}
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
 
 
 def erase(user: MemoryUser) -> None:
@@ -212,7 +207,7 @@ KILLED = """
 import os, signal, sys
 import django
 django.setup()
-from memory.privacy import user_erasure as erasing; from memory.work import leases
+from memory.privacy import user_erasure as erasing; from memory.kernel.work import leases
 after = int(sys.argv[2])
 write = leases.write
 def counted(*arguments, **columns):

@@ -12,19 +12,14 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 from django.utils import timezone
 
-from memory.models import (
-    Alert,
-    AlertEvent,
-    EventCounter,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    UserErasure,
-    WebhookEndpoint,
-)
+from memory.alerts.models.alerts import Alert, AlertEvent, EventCounter
+from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.users import create_user
+from memory.log.models.entries import LogEntry
 from memory.privacy import erasure_registry, user_erasure
 from memory.privacy.erasure_registry import REGISTRY, Method
-from memory.users import create_user
+from memory.privacy.models import UserErasure
 from tests.integration.erasure.conftest import MARKER, finish, found
 
 pytestmark = pytest.mark.django_db

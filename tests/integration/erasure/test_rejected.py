@@ -5,17 +5,13 @@ from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.models import (
-    AlertEvent,
-    Delivery,
-    DeliveryAttempt,
-    MemoryUser,
-    WebhookEndpoint,
-    Workspace,
-)
+from memory.alerts.models.alerts import AlertEvent
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from memory.operations import verification
 from memory.privacy import user_erasure
-from memory.users import create_user
 from tests.factories import reject
 from tests.integration.erasure.conftest import MARKER, finish, found
 

@@ -8,19 +8,21 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from memory import log, merging
-from memory.checkpoints import Redacted
-from memory.log import Draft
-from memory.models import Alert, EntryOutcome, LlmCall, LogEntry, MemoryUser, Run, Workspace
-from memory.models.alerts import AlertState, Severity
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunStatus
+from memory.alerts.models.alerts import Alert, AlertState, Severity
+from memory.integrations import merging
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import overrides
+from memory.kernel.users import create_user
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.operations.verification import problems
 from memory.privacy import redaction, retention
-from memory.temporal import history
-from memory.users import create_user
-from memory.workspace_settings import overrides
+from memory.versions import history
+from memory.versions.checkpoints import Redacted
+from memory.versions.models.runs import Run, RunStatus
 from tests.factories import make_checkpoint, make_run
 from tests.integration.erasure.conftest import found
 from workers import tasks
@@ -55,9 +57,9 @@ def say(
     """Append an entry that was recorded so many days ago."""
     now = ago(days)
     with monkeypatch.context() as then:
-        then.setattr("memory.log.timezone.now", lambda: now)
+        then.setattr("memory.log.entry_log.timezone.now", lambda: now)
         draft = Draft(kind=kind, content=WORDS, derived_from=derived_from)
-        (entry,) = log.append(user, [draft], source="test")
+        (entry,) = entry_log.append(user, [draft], source="test")
     if decided:
         EntryOutcome.objects.create(user=user, seq=entry.seq, outcome=Outcome.COVERED)
     return entry

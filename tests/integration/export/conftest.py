@@ -16,10 +16,10 @@ import pytest
 from django.db import connections
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Workspace
-from memory.models.workspaces import Scope
-from memory.users import create_user
-from memory.workspaces import create_key
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.workspaces import create_key
 from tests.conftest import finish_work, new_client
 from tests.services import SERVICES
 from tests.waiting import scaled

@@ -10,13 +10,14 @@ from urllib.parse import quote
 import pytest
 from rest_framework.test import APIClient
 
-from memory.canonical import git_blob_id, sha256
-from memory.models import Blob, Checkpoint, MemoryUser, Workspace
-from memory.models.workspaces import Scope
+from memory.kernel.canonical import git_blob_id, sha256
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.workspaces import create_key
 from memory.privacy import redaction
-from memory.temporal import rollback
-from memory.users import create_user
-from memory.workspaces import create_key
+from memory.versions import rollback
+from memory.versions.models.checkpoints import Blob, Checkpoint
 from tests.factories import make_checkpoint
 from tests.integration.export.conftest import Run, assert_green, record, run_python
 

@@ -8,8 +8,9 @@ import pytest
 from django.conf import LazySettings
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Workspace
-from memory.workspaces import create_key
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.workspaces import create_key
 from tests.integration.export.conftest import record
 
 pytestmark = pytest.mark.django_db

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import imports
+from memory.alerts.models.alerts import Alert, AlertState
 from memory.export import archive
-from memory.models import Alert, MemoryUser, Run, Workspace
-from memory.models.alerts import AlertState
-from memory.models.runs import RunTrigger
+from memory.integrations import imports
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from memory.operations.verification import problems
 from memory.project import render
 from memory.recall import retrieval
-from memory.users import create_user
+from memory.versions.models.runs import Run, RunTrigger
 from tests.integration.export.conftest import assert_green, record
 from tests.integration.imports.test_imports import PAPER
 from tests.steps import settle_records

@@ -19,32 +19,25 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log, merging
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.constraints.models.backtests import Backtest
 from memory.export import subject
+from memory.integrations import merging
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user
 from memory.llm import llm_calls
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.log import Draft
-from memory.models import (
-    Backtest,
-    Delivery,
-    DeliveryAttempt,
-    LogEntry,
-    MemoryUser,
-    Redaction,
-    StaffAccess,
-    StaffAudit,
-    WebhookEndpoint,
-    Workspace,
-)
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.staff import AuditKind
-from memory.models.workspaces import Scope
+from memory.llm.models import LlmOutcome, LlmPurpose
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.redactions import Redaction
 from memory.privacy import redaction
 from memory.privacy.erasure_registry import REGISTRY
-from memory.temporal.history import BeingRedacted
-from memory.users import create_user
+from memory.staff.models import AuditKind, StaffAccess, StaffAudit
+from memory.versions.history import BeingRedacted
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.admin.conftest import _populate
@@ -169,7 +162,7 @@ def test_a_person_gets_log_project_and_an_index(
         Draft(kind=EntryKind.MESSAGE, content="I like Rome, größer als alles"),
         Draft(kind=EntryKind.MESSAGE, content=MARKER),
     ]
-    log.append(user, drafts, source="test")
+    entry_log.append(user, drafts, source="test")
     work()
     redaction.redact(user, [3], by="key:x", reason="asked for")
     assert manager.get(ADDRESS).status_code == 503
@@ -190,7 +183,7 @@ def test_a_person_gets_log_project_and_an_index(
     assert b"Rome" in files["project/domains/travel/state.py"]
     readme = files["README.md"].decode()
     assert "# Stored data about ada" in readme
-    assert f"| `log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
+    assert f"| `entry_log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
     assert MARKER.encode() not in b"".join(files.values())
 
 
@@ -209,12 +202,12 @@ def test_all_of_it_is_of_one_moment(
 ) -> None:
     def append() -> None:
         data = trip("Oslo", key="oslo")
-        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
         tasks.work("records", user.pk)
         connection.close()
 
     data = trip("Rome", key="rome")
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
     tasks.work("records", user.pk)
     read = subject.rows
 
@@ -236,7 +229,7 @@ def test_all_of_it_is_of_one_moment(
 def test_a_long_log_is_not_held_in_memory(live_database: str, user: MemoryUser) -> None:
     for _ in range(20):
         said = [Draft(kind=EntryKind.MESSAGE, content="x" * 4000) for _ in range(250)]
-        log.append(user, said, source="test")
+        entry_log.append(user, said, source="test")
 
     tracemalloc.start()
     try:
@@ -255,7 +248,7 @@ def test_what_is_kept_of_those_who_were_merged_into_somebody_is_in_it(
 ) -> None:
     anon, other = (create_user(user.workspace, name, metadata=None) for name in ("anon", "other"))
     for into, one in ((anon, other), (user, anon)):
-        log.append(one, [Draft(kind=EntryKind.MESSAGE, content=f"I am {one}")], source="test")
+        entry_log.append(one, [Draft(kind=EntryKind.MESSAGE, content=f"I am {one}")], source="test")
         tasks.work("merges", merging.merge(into, one, by="key:x").pk)
 
     files = written(user)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Run, Workspace
-from memory.models.workspaces import Scope
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.workspaces import create_key
 from memory.privacy import redaction
-from memory.workspaces import create_key
+from memory.versions.models.runs import Run
 from tests.integration.export.conftest import assert_green, record
 
 pytestmark = pytest.mark.django_db

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.alerting import lifecycle
-from memory.models import Alert, MemoryUser
-from memory.models.alerts import AlertKind, AlertState
+from memory.alerts import lifecycle
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState
+from memory.kernel.models.users import MemoryUser
 from memory.recall import context, retrieval
 from memory.recall.search.followups import Question
-from memory.temporal import history
+from memory.versions import history
 from tests.factories import make_run
 from tests.integration.commits.conftest import BUDGET, BUDGET_TESTS, Append, Work, trip
 from tests.steps import head_of

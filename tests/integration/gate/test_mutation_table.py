@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 from django.test.utils import override_settings
 
-from memory.models import Alert, Checkpoint, EntryOutcome, MemoryUser, Workspace
-from memory.models.runs import RunTrigger
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import EntryOutcome
 from memory.project import Change
-from memory.users import create_user
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import RunTrigger
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.edits import define, update
 from tests.integration.commits.conftest import (

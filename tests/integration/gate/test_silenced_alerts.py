@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from benchmarks.weak_state import DRUG as ALLERGY
-from memory.alerting import lifecycle
-from memory.models import Alert, AlertEvent, MemoryUser, Run
-from memory.models.alerts import AlertEventKind, AlertState
-from memory.models.log import EntryKind
-from memory.models.runs import RunTrigger
+from memory.alerts import lifecycle
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind
+from memory.versions.models.runs import Run, RunTrigger
 from tests.edits import add, retire, update
 from tests.integration.commits.conftest import (
     BUDGET,

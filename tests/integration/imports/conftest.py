@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from memory import imports
-from memory.models import MemoryUser, Run
-from memory.models.runs import RunTrigger
+from memory.integrations import imports
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.runs import Run, RunTrigger
 from workers import tasks
 
 Import = Callable[..., Run]

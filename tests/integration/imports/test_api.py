@@ -10,8 +10,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Run
-from memory.work import hints
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hints
+from memory.versions.models.runs import Run
 from workers import tasks
 
 pytestmark = pytest.mark.django_db

@@ -7,15 +7,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memory import checkpoints, log
-from memory.log import Draft
-from memory.models import Alert, Checkpoint, EntryOutcome, LogEntry, MemoryUser, Run
-from memory.models.alerts import AlertKind, AlertState
-from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunTrigger
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.operations.verification import problems
-from memory.work import runs
+from memory.versions import checkpoints, runs
+from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.integration.commits.conftest import Records
 from tests.integration.imports.conftest import Import, report
 from workers import tasks
@@ -216,7 +216,7 @@ def test_a_live_old_constraint_sees_what_is_learned_later(
     work()
     # When the passport is renewed by an edit of ours,
     said = Draft(kind=EntryKind.MESSAGE, content="My passport now runs until 2036-01-01.")
-    (entry,) = log.append(user, [said], source="test")
+    (entry,) = entry_log.append(user, [said], source="test")
     user.refresh_from_db()
     renewed = {
         "op": "update",
@@ -465,7 +465,7 @@ def test_entries_that_come_in_meanwhile_delay_an_import_and_lose_nothing(
     def judge(*args: Any, **options: Any) -> Verdict:
         if not wrote:
             wrote.extend(
-                log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="test")
+                entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hi")], source="test")
             )
         return real(*args, **options)
 

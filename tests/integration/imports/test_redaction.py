@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from memory import log
-from memory.log import Draft
-from memory.models import Alert, MemoryUser, Redaction
-from memory.models.log import EntryKind
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
+from memory.log.models.redactions import Redaction
 from memory.operations.verification import problems
 from memory.privacy import redaction
 from tests.integration.imports.conftest import Import
@@ -27,7 +29,7 @@ def test_an_import_is_redacted_with_its_records_and_old_constraints(
     files["constraints/passport.py"] += f"# {MARKER}\n"
     import_files(files)
     own = {"domain": "travel", "type": "Stay", "key": "a", "data": {"where": "Bonn"}}
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=own)], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=own)], source="test")
     work()
     assert Alert.objects.get(user=user).message == MARKER
 

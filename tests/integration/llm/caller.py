@@ -48,9 +48,9 @@ def _report_refusals(folder: Path) -> None:
 
 
 def _ask(workspace_pk: str) -> None:
+    from memory.kernel.models.workspaces import Workspace
     from memory.llm.llm_calls import CallSession
-    from memory.models import Workspace
-    from memory.models.llm import LlmPurpose
+    from memory.llm.models import LlmPurpose
     from workers.llm.interface import User
     from workers.llm.metered import MeteredModel
 

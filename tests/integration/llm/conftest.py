@@ -10,9 +10,10 @@ import time_machine
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.llm.llm_calls import CallSession
-from memory.models import MemoryUser, Workspace
-from memory.models.llm import LlmPurpose
+from memory.llm.models import LlmPurpose
 from tests.llm_server import KEY, LlmServer, Protocol, Reply, llm_server
 from workers.llm.interface import Message, ModelAnswer, System, Tool, ToolResult, User
 from workers.llm.metered import MeteredModel

@@ -4,8 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from memory.models import LlmCall, LlmSpending, MemoryUser, Workspace
-from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Connect, answer_calls
 from tests.llm_server import KEY, Called, Protocol, Said, called, llm_server, said
 from tests.steps import not_none

@@ -12,12 +12,12 @@ import time_machine
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import NotConfigured, Usage
 from memory.llm import llm_budgets, llm_calls, llm_spending
-from memory.llm.language_models import NotConfigured, Usage
 from memory.llm.llm_budgets import BudgetExhausted, TooManyCalls
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.models import LlmCall, LlmSpending, Workspace
-from memory.models.llm import LlmOutcome, LlmPurpose
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 from tests.integration.llm.conftest import NOON, QUESTION, Ask, Connect
 from tests.llm_server import Said, hangs, llm_server, said, status
 from tests.waiting import eventually

@@ -7,9 +7,10 @@ from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
+from memory.kernel import encryption
+from memory.kernel.models.workspaces import Workspace
 from memory.llm import llm_calls
-from memory.models import LlmCall, Workspace
-from memory.privacy import encryption
+from memory.llm.models import LlmCall
 from tests.integration.llm.conftest import QUESTION, REMEMBER, Ask, Connect, answer_calls
 from tests.llm_server import called, llm_server, said, status
 from workers.llm.interface import ModelRefused, ProviderUnavailable

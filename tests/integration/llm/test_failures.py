@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory.models import LlmCall, LlmSpending
-from memory.models.llm import LlmOutcome
+from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
 from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Ask, Connect, answer_calls
 from tests.llm_server import (
     KEY,

@@ -8,11 +8,12 @@ from django.db import connection
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import Usage
 from memory.llm import llm_calls
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession
-from memory.models import MemoryUser, Workspace
-from memory.models.llm import LlmPurpose
+from memory.llm.models import LlmPurpose
 from tests.integration.llm.conftest import QUESTION, Ask, Connect
 from tests.llm_server import llm_server, said, status
 from workers.llm import metrics

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from django.utils import timezone
 
-from memory.models import LlmCall, LlmSpending, Workspace
-from memory.models.llm import LlmOutcome
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
 from tests.integration.llm.conftest import QUESTION, Connect
 from tests.llm_server import KEY, LlmServer, Request, Said, hangs, llm_server, said
 from tests.rivals import run_at_once

@@ -11,11 +11,11 @@ from cryptography.fernet import Fernet
 from django.core.exceptions import ValidationError
 from pytest_django.fixtures import Settings
 
-from memory.llm import language_models
-from memory.llm.language_models import NotConfigured, Usage
-from memory.models import LlmCall, Workspace
-from memory.privacy import encryption
-from memory.workspace_settings import overrides
+from memory.kernel import encryption
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models, overrides
+from memory.kernel.settings.language_models import NotConfigured, Usage
+from memory.llm.models import LlmCall
 from tests.integration.llm.conftest import QUESTION, Ask, Connect
 from tests.llm_server import KEY, llm_server, said
 

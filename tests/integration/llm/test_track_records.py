@@ -13,13 +13,15 @@ from django.db import connection, transaction
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from memory.llm import track_records
+from memory.llm.models import LlmCall
 from memory.llm.track_records import TrackRecord
-from memory.models import Checkpoint, LlmCall, MemoryUser, Workspace
-from memory.models.checkpoints import Origin
 from memory.privacy import retention
-from memory.temporal import states
-from memory.users import create_user
+from memory.versions import states
+from memory.versions.models.checkpoints import Checkpoint, Origin
 from tests.factories import make_checkpoint, make_session
 from tests.llm_server import KEY
 from tests.steps import not_none

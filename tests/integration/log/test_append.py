@@ -7,16 +7,15 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from memory import log
-from memory.log import Draft, IdempotencyConflict
-from memory.models import LogEntry, MemoryUser
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
+from memory.kernel.models.users import LaneName, MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft, IdempotencyConflict
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 
 pytestmark = pytest.mark.django_db
 
-PAYLOAD = dict.fromkeys((*log.PAYLOAD_FIELDS, "salt"))
+PAYLOAD = dict.fromkeys((*entry_log.PAYLOAD_FIELDS, "salt"))
 
 
 def message(text: str, **fields: Any) -> Draft:
@@ -24,8 +23,8 @@ def message(text: str, **fields: Any) -> Draft:
 
 
 def test_entries_are_numbered_from_one_in_the_order_given(user: MemoryUser) -> None:
-    first = log.append(user, [message("a"), message("b")], source="test")
-    second = log.append(user, [message("c")], source="test")
+    first = entry_log.append(user, [message("a"), message("b")], source="test")
+    second = entry_log.append(user, [message("c")], source="test")
 
     assert [entry.seq for entry in (*first, *second)] == [1, 2, 3]
     assert [entry.content for entry in LogEntry.objects.filter(user=user)] == ["a", "b", "c"]
@@ -33,20 +32,22 @@ def test_entries_are_numbered_from_one_in_the_order_given(user: MemoryUser) -> N
 
 
 def test_a_failed_append_takes_no_number(user: MemoryUser) -> None:
-    log.append(user, [message("a", idempotency_key="k")], source="test")
+    entry_log.append(user, [message("a", idempotency_key="k")], source="test")
 
     with pytest.raises(IdempotencyConflict):
-        log.append(user, [message("new"), message("other", idempotency_key="k")], source="test")
+        entry_log.append(
+            user, [message("new"), message("other", idempotency_key="k")], source="test"
+        )
 
-    (next_one,) = log.append(user, [message("b")], source="test")
+    (next_one,) = entry_log.append(user, [message("b")], source="test")
     assert next_one.seq == 2
     assert not LogEntry.objects.filter(user=user, content="new").exists()
 
 
 def test_an_idempotency_key_appends_once(user: MemoryUser) -> None:
     draft = message("a", idempotency_key="k", metadata={"b": 1, "a": 2})
-    (first,) = log.append(user, [draft], source="test")
-    (again,) = log.append(user, [draft], source="another key of the workspace")
+    (first,) = entry_log.append(user, [draft], source="test")
+    (again,) = entry_log.append(user, [draft], source="another key of the workspace")
 
     assert again.pk == first.pk
     assert LogEntry.objects.filter(user=user).count() == 1
@@ -55,7 +56,7 @@ def test_an_idempotency_key_appends_once(user: MemoryUser) -> None:
 def test_an_idempotency_key_twice_in_one_request_appends_once(user: MemoryUser) -> None:
     draft = message("a", idempotency_key="k")
 
-    first, second = log.append(user, [draft, draft], source="test")
+    first, second = entry_log.append(user, [draft, draft], source="test")
 
     assert first.seq == second.seq == 1
     assert LogEntry.objects.filter(user=user).count() == 1
@@ -72,10 +73,10 @@ def test_an_idempotency_key_twice_in_one_request_appends_once(user: MemoryUser) 
     ],
 )
 def test_an_idempotency_key_with_another_body_is_refused(user: MemoryUser, other: Draft) -> None:
-    log.append(user, [message("a", idempotency_key="k")], source="test")
+    entry_log.append(user, [message("a", idempotency_key="k")], source="test")
 
     with pytest.raises(IdempotencyConflict, match="entry 1"):
-        log.append(user, [other], source="test")
+        entry_log.append(user, [other], source="test")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_an_idempotency_key_with_another_body_is_refused(user: MemoryUser, other
     ],
 )
 def test_data_comes_back_exactly(user: MemoryUser, data: dict[str, Any]) -> None:
-    log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
 
     stored = LogEntry.objects.get(user=user).data
     assert repr(stored) == repr(data)
@@ -103,10 +104,10 @@ def test_a_typed_entry_makes_the_records_lane_due_and_others_that_of_the_model(
     def due() -> set[str]:
         return set(user.lanes.filter(due_at__isnull=False).values_list("name", flat=True))
 
-    log.append(user, [message("a")], source="test")
+    entry_log.append(user, [message("a")], source="test")
     assert due() == {LaneName.STRUCTURE}
 
-    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="test")
     assert due() == {LaneName.STRUCTURE, LaneName.RECORDS}
 
 
@@ -125,7 +126,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED.keys())
 def test_the_database_refuses_to_change_the_log(user: MemoryUser, statement: str) -> None:
-    log.append(user, [message("a")], source="test")
+    entry_log.append(user, [message("a")], source="test")
 
     with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
@@ -136,7 +137,7 @@ def test_the_database_refuses_to_change_the_log(user: MemoryUser, statement: str
 
 @pytest.mark.parametrize("seq", [1, 3, 5])
 def test_the_database_refuses_a_gap(user: MemoryUser, seq: int) -> None:
-    (entry,) = log.append(user, [message("a")], source="test")
+    (entry,) = entry_log.append(user, [message("a")], source="test")
     entry.pk, entry.seq = None, seq
 
     with pytest.raises(DatabaseError), transaction.atomic():
@@ -148,19 +149,19 @@ def test_the_database_refuses_a_gap(user: MemoryUser, seq: int) -> None:
 def test_a_redaction_empties_the_payload_once_and_the_chain_still_verifies(
     user: MemoryUser,
 ) -> None:
-    log.append(user, [message("a"), message("secret"), message("c")], source="test")
+    entry_log.append(user, [message("a"), message("secret"), message("c")], source="test")
     entry = LogEntry.objects.filter(user=user, seq=2)
 
     entry.update(**PAYLOAD, redacted_at=timezone.now())
 
     user.refresh_from_db()
-    assert list(log.broken_links(user)) == []
+    assert list(entry_log.broken_links(user)) == []
     with pytest.raises(DatabaseError), transaction.atomic():
         entry.update(redacted_at=timezone.now())
 
 
 def test_a_redaction_cannot_change_anything_else(user: MemoryUser) -> None:
-    log.append(user, [message("a")], source="test")
+    entry_log.append(user, [message("a")], source="test")
 
     with pytest.raises(DatabaseError), transaction.atomic():
         LogEntry.objects.filter(user=user).update(
@@ -176,7 +177,7 @@ def test_entries_without_a_time_are_in_order_even_if_the_clock_goes_back(
     for seconds in (0, -1, 1):
         at = now + datetime.timedelta(seconds=seconds)
         monkeypatch.setattr(timezone, "now", lambda at=at: at)
-        (entry,) = log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
+        (entry,) = entry_log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
         found.append((entry.occurred_at - now, entry.recorded_at - now))
 
     second = datetime.timedelta(seconds=1)

@@ -2,10 +2,10 @@
 
 import functools
 
-from memory import log
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 from tests.rivals import at_once
 
@@ -17,7 +17,9 @@ def message(text: str) -> Draft:
 def test_concurrent_appends_leave_no_gap(live_database: str, user: MemoryUser) -> None:
     def write(writer: int) -> None:
         for number in range(20):
-            log.append(user, [message(f"{writer}/{number}")] * (1 + number % 3), source="test")
+            entry_log.append(
+                user, [message(f"{writer}/{number}")] * (1 + number % 3), source="test"
+            )
 
     writers = at_once(*(functools.partial(write, number) for number in range(8)))
 

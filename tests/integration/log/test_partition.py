@@ -8,11 +8,12 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
-from memory import log
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser, Workspace
-from memory.models.log import EntryKind
-from memory.users import create_user
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from tests.services import SERVICES
 
 PARTITIONS = 8
@@ -31,7 +32,7 @@ def people(workspace: Workspace) -> list[MemoryUser]:
         Draft(kind=EntryKind.MESSAGE, content=f"{number}", role="user") for number in range(20)
     ]
     for person in people:
-        log.append(person, drafts, source="test")
+        entry_log.append(person, drafts, source="test")
     return people
 
 

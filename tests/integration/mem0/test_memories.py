@@ -8,14 +8,15 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.log import Draft
-from memory.mem0 import events, memories
-from memory.models import EntryOutcome, Lane, LogEntry, MemoryUser, UserErasure, Workspace
-from memory.models.log import EntryKind, Outcome
-from memory.models.workspaces import Scope
+from memory.integrations.mem0 import events, memories
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.operations.verification import problems
-from memory.users import create_user
+from memory.privacy.models import UserErasure
 from tests.integration.mem0.conftest import Call, caller, client_of
 
 pytestmark = pytest.mark.django_db
@@ -140,7 +141,7 @@ def test_an_event_is_the_messages_of_one_addition(call: Call, user: MemoryUser) 
         for said in (["a", "b"], ["c"])
     )
     fact = Draft(kind=EntryKind.FACT, content="A fact.", derived_from=[2])
-    log.append(user, [fact], source="memorize")
+    entry_log.append(user, [fact], source="memorize")
     for seq, outcome in ((1, Outcome.COVERED), (2, Outcome.COVERED), (3, Outcome.REJECTED)):
         EntryOutcome.objects.create(user=user, seq=seq, outcome=outcome, reason="r" * (seq == 3))
     # When the events are asked for
@@ -193,7 +194,7 @@ def test_an_update_that_changes_nothing_appends_nothing(call: Call) -> None:
 
 def test_corrections_that_stand_by_themselves_are_memories(call: Call, user: MemoryUser) -> None:
     draft = Draft(kind=EntryKind.CORRECTION, content="It was Porto.")
-    (entry,) = log.append(user, [draft], source="product")
+    (entry,) = entry_log.append(user, [draft], source="product")
 
     call("PUT", f"v1/memories/{entry.pk}/", {"text": "It was Faro."})
 

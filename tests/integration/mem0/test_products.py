@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from memory import log
-from memory.log import Draft
-from memory.models import ApiKey, EntryOutcome, LogEntry, MemoryUser, Workspace
-from memory.models.log import EntryKind, Outcome
-from memory.models.workspaces import Scope
-from memory.users import create_user
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from tests.integration.mem0.conftest import Call, caller, client_of
 
 pytestmark = pytest.mark.django_db
@@ -326,7 +326,7 @@ def test_without_a_model_what_is_pending_is_said_and_found(
     for seq in (2, 3):
         EntryOutcome.objects.create(user=user, seq=seq, outcome=Outcome.COVERED)
     fact = Draft(kind=EntryKind.FACT, content="The user drinks tea.", derived_from=[2])
-    log.append(user, [fact], source="memorize")
+    entry_log.append(user, [fact], source="memorize")
     assert set(found(call, filters={"user_id": "ada"})) == {"Tea is nice.", "The user drinks tea."}
 
 

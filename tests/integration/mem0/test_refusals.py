@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser, Workspace
-from memory.models.log import EntryKind
-from memory.models.workspaces import Scope
-from memory.users import create_user
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from tests.integration.api.bad_input.conftest import nothing_written
 from tests.integration.mem0.conftest import Call, caller, client_of
 
@@ -25,7 +25,7 @@ FIND = {"query": "x", "filters": {"user_id": "ada"}}
 @pytest.fixture
 def memory(user: MemoryUser) -> str:
     """The id of one of Ada's memories."""
-    (entry,) = log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
+    (entry,) = entry_log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
     return str(entry.pk)
 
 
@@ -183,7 +183,7 @@ def test_a_message_or_a_record_is_no_memory(call: Call, user: MemoryUser) -> Non
         Draft(kind=EntryKind.MESSAGE, content="x"),
         Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}}),
     ]
-    for entry in log.append(user, drafts, source="test"):
+    for entry in entry_log.append(user, drafts, source="test"):
         call("GET", f"v1/memories/{entry.pk}/", status=404)
         call("DELETE", f"v1/memories/{entry.pk}/", status=404)
 

@@ -3,20 +3,20 @@
 import contextlib
 from collections.abc import Callable
 
-from memory import log
-from memory.log import Draft
-from memory.mem0 import memories
-from memory.models import LogEntry, MemoryUser
-from memory.models.log import EntryKind
+from memory.integrations.mem0 import memories
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
-from memory.users import create_user
 from tests.rivals import at_once, run_at_once
 
 
 def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:
     # Given memories, each of which somebody updates while another deletes it
     drafts = [Draft(kind=EntryKind.FACT, content=f"secret {number}") for number in range(20)]
-    told = [str(entry.pk) for entry in log.append(user, drafts, source="test")]
+    told = [str(entry.pk) for entry in entry_log.append(user, drafts, source="test")]
 
     def each(do: Callable[[str], object]) -> None:
         for memory_id in told:
@@ -45,7 +45,7 @@ def test_callers_who_name_the_same_memories_in_another_order_do_not_wait_for_eac
     # Given memories of two users
     other = create_user(user.workspace, "bob", metadata=None)
     first, second = (
-        str(log.append(one, [Draft(kind=EntryKind.FACT, content="x")], source="test")[0].pk)
+        str(entry_log.append(one, [Draft(kind=EntryKind.FACT, content="x")], source="test")[0].pk)
         for one in (user, other)
     )
     done = []

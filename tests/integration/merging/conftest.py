@@ -2,8 +2,10 @@
 
 import pytest
 
-from memory.models import LogEntry, MemoryUser, Workspace
-from memory.users import create_user
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import LogEntry
 
 
 @pytest.fixture

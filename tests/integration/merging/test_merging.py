@@ -10,39 +10,28 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import checkpoints, copies, log, merging
-from memory.admission import usage
-from memory.alerting import lifecycle, paused_constraints, reconcile
-from memory.alerting.lifecycle import AlertNotOpen
-from memory.checkpoints import Decision
-from memory.log import Draft
-from memory.merging import MergeRefused
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Checkpoint,
-    CopiedEntries,
-    EntryOutcome,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Merge,
-    PausedConstraint,
-    Redaction,
-    Run,
-    Workspace,
-)
-from memory.models.alerts import AlertState
-from memory.models.checkpoints import Origin
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.users import LaneName
-from memory.models.workspaces import Scope
+from memory.alerts import lifecycle, paused_constraints, reconcile
+from memory.alerts.lifecycle import AlertNotOpen
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertState, PausedConstraint
+from memory.integrations import merging
+from memory.integrations.merging import MergeRefused
+from memory.kernel.admission import usage
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import UserMerged, create_user
+from memory.kernel.work import leases
+from memory.log import copies, entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.merges import CopiedEntries, Merge
+from memory.log.models.redactions import Redaction
 from memory.operations.verification import problems
 from memory.privacy import redaction
-from memory.temporal.history import BeingRedacted
-from memory.users import UserMerged, create_user
-from memory.work import lanes, leases, runs
+from memory.versions import checkpoints, runs
+from memory.versions.checkpoints import Decision
+from memory.versions.history import BeingRedacted
+from memory.versions.models.checkpoints import Checkpoint, Origin
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.conftest import new_client
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
@@ -58,7 +47,7 @@ Fields = Callable[[str], dict[str, Any]]
 
 
 def told(user: MemoryUser, *drafts: Draft) -> list[LogEntry]:
-    return log.append(user, drafts, source="key:x")
+    return entry_log.append(user, drafts, source="key:x")
 
 
 def said(content: str, **fields: Any) -> Draft:
@@ -113,7 +102,7 @@ def test_entries_follow_in_order_as_they_were(user: MemoryUser, anon: MemoryUser
 
     assert contents(user) == ["I am Ada", "hello", "bye"]
     copy = LogEntry.objects.get(user=user, seq=2)
-    for name in (*log.PAYLOAD_FIELDS, "kind", "occurred_at"):
+    for name in (*entry_log.PAYLOAD_FIELDS, "kind", "occurred_at"):
         assert getattr(copy, name) == getattr(original, name), name
     assert copy.recorded_at > original.recorded_at
     assert contents(anon) == ["hello", "bye"]  # nothing of it changed
@@ -207,7 +196,7 @@ def test_typed_entries_of_both_become_one_project(
     assert {key: one["to"] for key, one in trips.items()} == {
         "rome": "Rome", "oslo": "Oslo", "trip-3": "Pisa",
     }  # fmt: skip
-    assert log.coverage(user).pending == 0
+    assert entry_log.coverage(user).pending == 0
     assert sound(user, anon)
 
 

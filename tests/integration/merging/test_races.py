@@ -10,14 +10,16 @@ from collections.abc import Iterable
 import pytest
 from django.db import connection
 
-from memory import log, merging
-from memory.log import Draft
-from memory.mem0 import memories
-from memory.models import LogEntry, MemoryUser, Merge
-from memory.models.log import EntryKind
+from memory.integrations import merging
+from memory.integrations.mem0 import memories
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import UserMerged
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.merges import Merge
 from memory.operations.verification import problems
 from memory.privacy import redaction
-from memory.users import UserMerged
 from tests.integration.merging.conftest import contents
 from tests.rivals import Rival, at_once, run_at_once
 from tests.waiting import scaled
@@ -27,7 +29,9 @@ pytestmark = pytest.mark.usefixtures("live_database")
 
 
 def say(user: MemoryUser, *texts: str) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content=text) for text in texts], source="t")
+    entry_log.append(
+        user, [Draft(kind=EntryKind.MESSAGE, content=text) for text in texts], source="t"
+    )
 
 
 def finish(row: Merge) -> None:
@@ -133,7 +137,7 @@ def test_deleting_the_memories_of_both_sides_at_once_does_not_deadlock(
     user: MemoryUser, anon: MemoryUser
 ) -> None:
     facts = [Draft(kind=EntryKind.FACT, content=f"fact {number}") for number in range(10)]
-    log.append(anon, facts, source="test")
+    entry_log.append(anon, facts, source="test")
     finish(merging.merge(user, anon, by="test"))
     barrier = threading.Barrier(2)
     errors: list[Exception] = []
@@ -162,7 +166,7 @@ KILLED = """
 import os, signal, sys
 import django
 django.setup()
-from memory.work import leases; from memory import merging
+from memory.kernel.work import leases; from memory.integrations import merging
 from workers import tasks
 merging.BATCH = 4
 write, left = leases.write, [int(sys.argv[2])]

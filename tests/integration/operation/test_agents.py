@@ -14,10 +14,11 @@ from django.core.wsgi import get_wsgi_application
 from pytest_django.fixtures import Settings
 from starlette.types import ASGIApp, Message
 
-from memory.api.problems import CONTENT_TYPE
-from memory.mcp import web
-from memory.models import MemoryUser, Workspace
-from memory.workspaces import create_key
+from memory.integrations.mcp import web
+from memory.kernel.http.problems import CONTENT_TYPE
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.workspaces import create_key
 
 CALL: dict[str, Any] = {
     "jsonrpc": "2.0",

@@ -15,28 +15,22 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import log
+from memory.alerts.models.staff_mail import StaffSubscription
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user
+from memory.kernel.work import hosts
+from memory.kernel.work.hints import HINT_SECONDS, redis_client
 from memory.llm import llm_calls, llm_failures, llm_turns, track_records
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.log import Draft
-from memory.models import (
-    Alarm,
-    Heartbeat,
-    Lane,
-    LlmCall,
-    MemoryUser,
-    SandboxHost,
-    StaffSubscription,
-    Workspace,
-)
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.log import entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.operations import alarms
-from memory.users import create_user
-from memory.work import hosts, lanes
-from memory.work.hints import HINT_SECONDS, redis_client
 from tests.factories import make_session
 from tests.llm_server import KEY
 
@@ -75,7 +69,7 @@ def host_beat(name: str) -> None:
 
 
 def waiting_for(user: MemoryUser, minutes: float) -> None:
-    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
     since = timezone.now() - minutes * MINUTE
     Lane.objects.filter(user=user, name=LaneName.RECORDS).update(due_at=since, run_after=since)
 
@@ -511,7 +505,7 @@ def refused(user: MemoryUser, model: str, settings: Settings) -> list[MemoryUser
         make_session(one, model=model, refusals=4, at=timezone.now() - 5 * MINUTE)
     for one in people:
         fact = Draft(kind=EntryKind.FACT, content="tea", metadata={"urgent": True})
-        log.append(one, [fact], source="t")
+        entry_log.append(one, [fact], source="t")
         due = lanes.due(LaneName.STRUCTURE).filter(user=one)
         assert llm_turns.claim(due, user.workspace_id) is None
     return people

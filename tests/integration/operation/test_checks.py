@@ -25,8 +25,8 @@ from django.utils import timezone
 from psycopg import sql
 from pytest_django.fixtures import Settings
 
-from memory.models import StaffSubscription
-from memory.work.hints import redis_client
+from memory.alerts.models.staff_mail import StaffSubscription
+from memory.kernel.work.hints import redis_client
 from tests.services import SERVICES, own_redis_server
 from tests.waiting import scaled
 from uac_site import checks, service_checks

@@ -9,15 +9,13 @@ from django.db import IntegrityError, models, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from memory.models import (
-    Alert,
-    Backtest,
-    Delivery,
-    EntryOutcome,
-    LlmCall,
-    Run,
-    SearchSegment,
-)
+from memory.alerts.models.alerts import Alert
+from memory.alerts.models.webhooks import Delivery
+from memory.constraints.models.backtests import Backtest
+from memory.llm.models import LlmCall
+from memory.log.models.entries import EntryOutcome
+from memory.recall.models import SearchSegment
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import Rows, populate_once  # noqa: F401 - a fixture
 
 NOW = Now()

@@ -9,9 +9,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from memory.models import Lane, Workspace
-from memory.users import create_user, find_user
-from memory.work import leases
+from memory.kernel.models.users import Lane
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user, find_user
+from memory.kernel.work import leases
 from tests.services import SERVICES
 from tests.waiting import scaled
 

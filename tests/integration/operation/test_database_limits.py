@@ -15,15 +15,15 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.database import timeouts
-from memory.log import Draft
-from memory.models import Lane, LogEntry, MemoryUser, Workspace
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
+from memory.kernel.database import timeouts
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.workspaces import create_key
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations import alarms
 from memory.recall.search import filters
-from memory.workspaces import create_key
 from tests.services import SERVICES
 from tests.waiting import scaled
 from workers import tasks
@@ -247,7 +247,9 @@ def test_a_database_that_takes_no_writes_is_not_taken_for_a_fault_of_ours(
 def test_a_worker_that_runs_into_a_limit_has_the_work_done_later(
     held: None, live_database: str, user: MemoryUser, work: Callable[[], None]
 ) -> None:
-    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}})], source="t")
+    entry_log.append(
+        user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {}})], source="t"
+    )
     lanes = Lane.objects.filter(user=user, name=LaneName.RECORDS)
     with other(live_database, LOCK, user.pk), pytest.raises(OperationalError):
         tasks.work("records", user.pk)

@@ -13,11 +13,12 @@ from kombu.exceptions import OperationalError
 from pytest_django.fixtures import DjangoCaptureOnCommitCallbacks, Settings
 from structlog.testing import capture_logs
 
-from memory.admission import rates, refusals
-from memory.models import MemoryUser
-from memory.models.runs import RunKind, RunOutcome
-from memory.work import hints, runs
-from memory.work.hints import QUICK_SECONDS
+from memory.kernel.admission import rates, refusals
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hints
+from memory.kernel.work.hints import QUICK_SECONDS
+from memory.versions import runs
+from memory.versions.models.runs import RunKind, RunOutcome
 from tests.factories import make_checkpoint, make_run
 from tests.steps import not_none
 from tests.waiting import scaled

@@ -12,10 +12,11 @@ from prometheus_client import REGISTRY
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory.models import MemoryUser, Run, SandboxHost
-from memory.models.runs import RunKind, RunTrigger
-from memory.work import hints, hosts
-from memory.work.runs import queue
+from memory.kernel.models.hosts import SandboxHost
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hints, hosts
+from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.runs import queue
 from tests.factories import make_checkpoint
 from tests.integration.sandbox.engine import engine_at
 from workers.sandbox import docker, runner

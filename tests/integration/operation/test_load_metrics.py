@@ -8,12 +8,13 @@ from django.test import override_settings
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from memory import log
-from memory.admission import refusals, usage
-from memory.models import MemoryUser, Workspace
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind
-from memory.work import hints
+from memory.kernel.admission import refusals, usage
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.work import hints
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind
+from memory.versions.models.runs import RunKind
 from tests.factories import make_checkpoint, make_run
 from uac_site.embedded.process import free_port
 from workers.metrics import load_metrics
@@ -46,8 +47,8 @@ def served() -> dict[tuple[str, ...], float]:
 def test_refusals_and_what_waits_are_told_by_workspace(
     user: MemoryUser, workspace: Workspace
 ) -> None:
-    record = log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
-    log.append(user, [record] * 3, source="test")
+    record = entry_log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
+    entry_log.append(user, [record] * 3, source="test")
     make_run(make_checkpoint(user), kind=RunKind.QUERY)
     for _ in range(2):
         refusals.count(workspace, "max_users")

@@ -9,7 +9,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 
-from memory.database.schema_changes import SchemaAutodetector
+from memory.kernel.database.schema_changes import SchemaAutodetector
 from tests.migration_rules import violations
 
 pytestmark = pytest.mark.django_db

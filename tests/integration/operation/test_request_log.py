@@ -12,10 +12,10 @@ from django.db import transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
-from memory.admission.request_slots import Places
-from memory.api import computing
-from memory.models import MemoryUser
-from memory.users import create_user
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.http import computing
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import create_user
 from tests.conftest import new_client
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,12 @@ from django.db.models import QuerySet
 from django.forms.models import model_to_dict
 from pytest_django import DjangoAssertNumQueries
 
-from memory.database.statements import Parameter, Statement
-from memory.models import Checkpoint, MemoryUser, Run, Workspace
-from memory.models.runs import RunKind
-from memory.users import WITH_HEAD, create_user, find_user
+from memory.kernel.database.statements import Parameter, Statement
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import WITH_HEAD, create_user, find_user
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind
 from tests.factories import make_checkpoint, make_run
 
 pytestmark = pytest.mark.django_db

@@ -10,30 +10,22 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory import log
-from memory.delivery import delivery_attempts, outbox
-from memory.log import Draft
-from memory.models import (
-    Alarm,
-    Backtest,
-    Delivery,
-    DeliveryAttempt,
-    Forecast,
-    Lane,
-    MemoryUser,
-    Run,
-    StaffSubscription,
-    WebhookEndpoint,
-)
-from memory.models.backtests import BacktestState
-from memory.models.leased import LeasedWork, MortalWork
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.models.users import LaneName
-from memory.models.webhooks import DeliveryState
-from memory.work import lanes, leases, runs, stuck
-from memory.work.kinds import KINDS
-from memory.work.stuck import WorkStatus
+from memory.alerts.delivery import delivery_attempts, outbox
+from memory.alerts.models.staff_mail import StaffSubscription
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
+from memory.constraints.models.backtests import Backtest, BacktestState
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.leased import LeasedWork, MortalWork
+from memory.kernel.models.operations import Alarm
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.work import leases, stuck
+from memory.kernel.work.kinds import KINDS
+from memory.kernel.work.stuck import WorkStatus
+from memory.log import entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint, make_run
 from workers.service import dispatching
 
@@ -47,7 +39,7 @@ def standing(name: str) -> WorkStatus:
 
 
 def appended(user: MemoryUser) -> Lane:
-    log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
+    entry_log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")
     return Lane.objects.get(user=user, name=LaneName.RECORDS)
 
 
@@ -107,7 +99,9 @@ def test_a_lane_waits_since_its_oldest_entry_came(user: MemoryUser) -> None:
     appended(user)
     lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.RECORDS))
     assert lane is not None
-    newer = log.append(user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t")[0]
+    newer = entry_log.append(
+        user, [Draft(kind=EntryKind.RECORD, data={"type": "Trip"})], source="t"
+    )[0]
     lane.cursor_seq = 1
 
     assert lanes.release(lane) is True

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from memory.operations import tracing
+from memory.kernel import tracing
 from tests.services import SERVICES
 
 ASKED = """

@@ -10,10 +10,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from psycopg import sql
 
-from memory import log
-from memory.log import Draft
-from memory.models import MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.privacy import redaction
 from tests.integration.commits.conftest import trip
 from tests.services import SERVICES
@@ -28,7 +28,7 @@ def lived(live_database: str, user: MemoryUser, work: Callable[[], None]) -> Mem
             Draft(kind=EntryKind.RECORD, data=trip(to, key=to.lower())),
             Draft(kind=EntryKind.MESSAGE, content=f"I like {to}"),
         ]
-        log.append(user, drafts, source="test")
+        entry_log.append(user, drafts, source="test")
         work()
     user.refresh_from_db()
     assert user.head is not None
@@ -113,7 +113,7 @@ def test_a_server_that_goes_on_writing_is_not_accused(
                 Draft(kind=EntryKind.RECORD, data=trip("Rome", key=f"{name}-{number}")),
                 Draft(kind=EntryKind.MESSAGE, content="I like Rome"),
             ]
-            (_, said) = log.append(user, drafts, source="test")
+            (_, said) = entry_log.append(user, drafts, source="test")
             tasks.work("records", user.pk)
             if number % 5 == 0:
                 redaction.redact(user, [said.seq], by="test", reason="")

@@ -9,15 +9,21 @@ from django.db import transaction
 from django.test.utils import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 
-from memory import log, merging
-from memory.alerting import reconcile
-from memory.delivery import webhook_endpoints
-from memory.log import Draft
-from memory.models import Alert, Delivery, MemoryUser, Run, SearchSegment, Workspace
-from memory.models.log import EntryKind
+from memory.alerts import reconcile
+from memory.alerts.delivery import webhook_endpoints
+from memory.alerts.models.alerts import Alert
+from memory.alerts.models.webhooks import Delivery
+from memory.integrations import merging
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.privacy import redaction
+from memory.recall.models import SearchSegment
 from memory.recall.search import announcing
-from memory.users import create_user
+from memory.versions.models.runs import Run
 from tests.conftest import cloned_database
 from tests.factories import make_run, reject
 from tests.integration.alerts.test_life import finding, record
@@ -51,10 +57,10 @@ def _live(user: MemoryUser) -> None:
     webhook_endpoints.create(user.workspace, "https://example.com/")
     for to in ("Rome", "Oslo"):
         data = trip(to, key=to.lower())
-        log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+        entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
         tasks.work("records", user.pk)
     said = [Draft(kind=EntryKind.MESSAGE, content=f"said {n}") for n in range(announcing.TAIL)]
-    log.append(user, said, source="test")
+    entry_log.append(user, said, source="test")
     redaction.redact(user, [GONE], by="test", reason="")
     tasks.work("redactions", user.pk)
     announcing.want(user.pk)
@@ -67,11 +73,13 @@ def _live(user: MemoryUser) -> None:
         reconcile.apply(run, [found], completed=[found.constraint], existing=[])
     # Another user, whose rows could be mixed up with the first one's.
     bob = create_user(user.workspace, "bob", metadata=None)
-    log.append(bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test")
+    entry_log.append(
+        bob, [Draft(kind=EntryKind.RECORD, data=trip("Bonn", key="bonn"))], source="test"
+    )
     tasks.work("records", bob.pk)
     # And somebody who turned out to be him.
     anon = create_user(user.workspace, "anon", metadata=None)
-    log.append(
+    entry_log.append(
         anon, [Draft(kind=EntryKind.MESSAGE, content=f"said {n}") for n in "abc"], source="t"
     )
     tasks.work("merges", merging.merge(bob, anon, by="test").pk)

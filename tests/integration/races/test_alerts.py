@@ -10,10 +10,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from memory.alerting import lifecycle, reconcile
-from memory.alerting.lifecycle import AlertNotOpen
-from memory.models import Alert, AlertEvent, MemoryUser
-from memory.models.alerts import AlertState
+from memory.alerts import lifecycle, reconcile
+from memory.alerts.lifecycle import AlertNotOpen
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertState
+from memory.kernel.models.users import MemoryUser
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.rivals import Act, at_the_lock
 

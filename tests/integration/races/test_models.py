@@ -10,20 +10,22 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory import log
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
 from memory.llm import llm_calls, track_records
-from memory.llm.language_models import Usage
 from memory.llm.llm_calls import Attempt
 from memory.llm.llm_calls import CallSession as Calls
-from memory.log import Draft
-from memory.models import Checkpoint, Lane, LlmCall, MemoryUser, Run, Workspace
-from memory.models.leased import LeasedWork
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.users import LaneName
+from memory.llm.models import LlmCall, LlmPurpose
+from memory.log import entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.operations.verification import problems
-from memory.users import create_user
-from memory.work import lanes, leases
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run
 from tests.factories import make_session
 from tests.integration.admin.test_llm import change
 from tests.integration.authoring.conftest import (
@@ -66,7 +68,7 @@ def test_what_a_successor_has_structured_meanwhile_is_not_proposed_again(
     assert len(server.requests) == 3
     assert Run.objects.filter(user=user).count() == 1
     assert Checkpoint.objects.filter(user=user).count() == 1
-    assert log.coverage(user).covered == 1
+    assert entry_log.coverage(user).covered == 1
     assert list(problems(user)) == []
 
 
@@ -81,7 +83,7 @@ def test_workers_that_claim_at_once_after_the_stop_make_no_call(
     for person in people:
         make_session(person, refusals=4)
         fact = Draft(kind=EntryKind.FACT, content="tea", metadata={"urgent": True})
-        log.append(person, [fact], source="test")
+        entry_log.append(person, [fact], source="test")
     with llm_server(script=taking_notes) as server:
         settings.UAC_LLM_MODEL = "openai:the-model"
         settings.UAC_LLM_BASE_URL = server.url_of("openai")
@@ -93,7 +95,7 @@ def test_workers_that_claim_at_once_after_the_stop_make_no_call(
     assert server.requests == []
     assert LlmCall.objects.count() == len(people)
     for person in people:
-        assert log.coverage(person).pending == 1
+        assert entry_log.coverage(person).pending == 1
         lane = Lane.objects.get(user=person, name=LaneName.STRUCTURE)
         assert lane.last_error.startswith(track_records.STOPPED)
         assert (lane.attempts, lane.lease_expires_at) == (0, None)
@@ -155,7 +157,7 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
     people = {name: create_user(workspace, name, time_zone="UTC", metadata=None) for name in names}
     for name, person in people.items():
         fact = Draft(kind=EntryKind.FACT, content=f"{name} likes tea", metadata={"urgent": True})
-        log.append(person, [fact], source="test")
+        entry_log.append(person, [fact], source="test")
     end = threading.Event()
 
     def answer(request: Request) -> Reply:

@@ -8,30 +8,24 @@ import time_machine
 from django.db import transaction
 from django.utils import timezone
 
-from memory import log, users
-from memory.delivery import webhook_endpoints
-from memory.log import Draft
-from memory.models import (
-    Alert,
-    BacktestFinding,
-    Checkpoint,
-    Delivery,
-    DeliveryAttempt,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Run,
-    Workspace,
-)
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunStatus, RunTrigger
-from memory.models.users import LaneName
+from memory.alerts.delivery import webhook_endpoints
+from memory.alerts.models.alerts import Alert
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
+from memory.constraints import backtests
+from memory.constraints.models.backtests import BacktestFinding
+from memory.kernel import users
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import UserExists, create_user
+from memory.log import entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 from memory.recall.search import announcing, index, index_maintenance
 from memory.recall.search.finding import find
-from memory.temporal import backtests, rollback
-from memory.users import UserExists, create_user
-from memory.work import lanes, runs
+from memory.versions import rollback, runs
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.commits.conftest import append, checkpoint, trip
@@ -79,7 +73,7 @@ def test_what_is_restored_while_a_checkpoint_is_committed_stands_and_the_entry_i
     assert [one.origin for one in Checkpoint.objects.filter(user=user).order_by("version")] == [
         *("records", "records", "restored", "records")
     ]
-    assert log.coverage(user).pending == 0
+    assert entry_log.coverage(user).pending == 0
     assert list(problems(user)) == []
 
 
@@ -95,7 +89,7 @@ def test_an_entry_that_comes_while_the_lane_is_given_back_is_not_forgotten(
     if lane_of(user).due_at is not None:
         tasks.work("records", user.pk)
 
-    assert log.coverage(user).covered == 2
+    assert entry_log.coverage(user).covered == 2
     assert lane_of(user).due_at is None
 
 
@@ -227,7 +221,7 @@ def test_segments_that_are_merged_during_a_search_are_read_once(
 
     def say(content: str) -> None:
         draft = Draft(kind=EntryKind.MESSAGE, content=content, session_id=content)
-        log.append(user, [draft], source="test")
+        entry_log.append(user, [draft], source="test")
 
     # Given segments, one of which is large enough to be merged with what is appended next
     for number in range(5):

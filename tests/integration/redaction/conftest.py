@@ -8,8 +8,7 @@ from django.apps import apps
 from django.db import connection
 from rest_framework.test import APIClient
 
-from memory.models import Workspace
-from memory.models.workspaces import Scope
+from memory.kernel.models.workspaces import Scope, Workspace
 from tests.conftest import new_client
 from tests.rows import as_text
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.log import Draft
-from memory.models import LogEntry, MemoryUser, Workspace
-from memory.models.log import EntryKind
-from memory.models.workspaces import Scope
-from memory.users import create_user
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
 from tests.conftest import new_client
 from tests.integration.redaction.conftest import MARKER, USER, Say
 
@@ -22,7 +22,9 @@ ENTRY = f"{USER}entries/1/"
 @pytest.fixture
 def said(user: MemoryUser) -> LogEntry:
     """The entry to redact."""
-    (entry,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
+    (entry,) = entry_log.append(
+        user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test"
+    )
     return entry
 
 
@@ -30,7 +32,7 @@ def test_it_tells_what_it_took_along_and_how_far_it_is(
     api: APIClient, user: MemoryUser, say: Say, work: Callable[[], None]
 ) -> None:
     say("Medication", "a", name=MARKER)
-    log.append(
+    entry_log.append(
         user, [Draft(kind=EntryKind.FACT, content=MARKER, derived_from=[1])], source="memorize"
     )
 
@@ -109,7 +111,7 @@ def test_what_cannot_be_redacted_says_why(api: APIClient, said: LogEntry) -> Non
 def test_nobody_redacts_in_another_workspace(api: APIClient, said: LogEntry) -> None:
     other = Workspace.objects.create(name="other")
     theirs = create_user(other, "bob", metadata=None)
-    log.append(theirs, [Draft(kind=EntryKind.MESSAGE, content="theirs")], source="test")
+    entry_log.append(theirs, [Draft(kind=EntryKind.MESSAGE, content="theirs")], source="test")
 
     assert api.delete("/v1/users/bob/entries/1/").status_code == 404
 

@@ -7,12 +7,13 @@ import pytest
 import time_machine
 from django.db import DatabaseError, connection, transaction
 
-from memory import log
-from memory.log import Draft
-from memory.models import Blob, Checkpoint, MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind
 from memory.operations.verification import problems
 from memory.privacy import redaction
+from memory.versions.models.checkpoints import Blob, Checkpoint
 from tests.integration.commits.conftest import trip
 from workers import tasks
 
@@ -47,7 +48,7 @@ def checkpoint(user: MemoryUser) -> Settle:
 
     def do(*statements: dict[str, object]) -> None:
         drafts = [Draft(kind=EntryKind.RECORD, data=statement) for statement in statements]
-        log.append(user, drafts, source="test")
+        entry_log.append(user, drafts, source="test")
         tasks.work("records", user.pk)
 
     return do
@@ -113,15 +114,17 @@ def test_verify_finds_a_newest_version_with_a_file_that_was_redacted(
 
 
 def test_no_entry_is_redacted_before_it_was_recorded(user: MemoryUser) -> None:
-    log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
-    empty = ", ".join(f"{name} = NULL" for name in (*log.PAYLOAD_FIELDS, "salt"))
+    entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
+    empty = ", ".join(f"{name} = NULL" for name in (*entry_log.PAYLOAD_FIELDS, "salt"))
 
     statement = f"UPDATE memory_logentry SET redacted_at = '1970-01-01', {empty}"
     assert refused(statement, "append-only")
 
 
 def test_a_redaction_is_taken_although_the_clock_was_set_back(user: MemoryUser) -> None:
-    (entry,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test")
+    (entry,) = entry_log.append(
+        user, [Draft(kind=EntryKind.MESSAGE, content="hello")], source="test"
+    )
 
     with time_machine.travel(entry.recorded_at - datetime.timedelta(hours=1)):
         redaction.redact(user, [1], by="test", reason="")

@@ -2,12 +2,14 @@
 
 import threading
 
-from memory import log
-from memory.log import Draft
-from memory.models import Checkpoint, LogEntry, MemoryUser, Redaction
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.redactions import Redaction
 from memory.operations.verification import problems
 from memory.privacy import redaction
+from memory.versions.models.checkpoints import Checkpoint
 from tests.integration.redaction.conftest import MARKER, found
 from tests.rivals import run_at_once, run_until_killed
 from tests.waiting import eventually
@@ -16,7 +18,7 @@ from workers import tasks
 
 def append(user: MemoryUser, key: str, name: str) -> int:
     data = {"domain": "health", "type": "Medication", "key": key, "data": {"name": name}}
-    (entry,) = log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
+    (entry,) = entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=data)], source="test")
     tasks.work("records", user.pk)
     return entry.seq
 
@@ -61,7 +63,7 @@ def test_entries_that_come_in_at_the_same_time_are_not_lost(
     tasks.work("records", user.pk)
 
     assert found() == []
-    assert log.coverage(user).pending == 0
+    assert entry_log.coverage(user).pending == 0
     user.refresh_from_db()
     assert user.head is not None
     [domain] = user.head.outline["domains"]
@@ -75,7 +77,7 @@ import django
 django.setup()
 from django.conf import settings
 settings.UAC_SANDBOX_RUNNER = "process"
-from memory.alerting import alert_redaction
+from memory.alerts import alert_redaction
 from workers import tasks
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)

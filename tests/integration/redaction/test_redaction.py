@@ -10,34 +10,24 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.checkpoints import Redacted
-from memory.delivery import outbox
-from memory.log import Draft
-from memory.models import (
-    Alert,
-    Checkpoint,
-    Delivery,
-    EntryOutcome,
-    LlmCall,
-    LogEntry,
-    MemoryUser,
-    RecordLocation,
-    Redaction,
-    Run,
-    WebhookEndpoint,
-    Workspace,
-)
-from memory.models.alerts import AlertState
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.alerts.delivery import outbox
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
 from memory.operations import verification
 from memory.privacy import redaction
 from memory.recall import retrieval
 from memory.recall.search.finding import find
-from memory.temporal import rollback
-from memory.work import runs
+from memory.versions import rollback, runs
+from memory.versions.checkpoints import Redacted
+from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
 from workers import tasks
 from workers.gate import judging
@@ -155,7 +145,7 @@ def test_what_was_said_is_gone_from_every_table(
     assert row.version is not None
     version = Checkpoint.objects.get(user=user, version=row.version)
     assert (version.origin, version.pk) == ("redaction", MemoryUser.objects.get(pk=user.pk).head_id)
-    coverage = log.coverage(user)
+    coverage = entry_log.coverage(user)
     assert (coverage.pending, coverage.rejected) == (0, 0)
     # The alert about another record is reworded; that about this one is resolved.
     states = dict(Alert.objects.filter(user=user).values_list("message", "state"))
@@ -184,7 +174,7 @@ def test_what_was_said_is_gone_from_every_table(
 def test_calls_of_models_say_nothing_any_more_but_what_they_cost(
     user: MemoryUser, workspace: Workspace, work: Work
 ) -> None:
-    (said,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
+    (said,) = entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
     call = {
         "workspace": workspace,
         "user": user,
@@ -219,7 +209,7 @@ def test_calls_of_models_say_nothing_any_more_but_what_they_cost(
 def test_facts_go_with_the_message_that_they_were_derived_from(
     api: APIClient, user: MemoryUser, work: Work
 ) -> None:
-    said, other = log.append(
+    said, other = entry_log.append(
         user,
         [
             Draft(kind=EntryKind.MESSAGE, content=f"I take {MARKER}."),
@@ -227,7 +217,7 @@ def test_facts_go_with_the_message_that_they_were_derived_from(
         ],
         source="test",
     )
-    fact, mixed, tea = log.append(
+    fact, mixed, tea = entry_log.append(
         user,
         [
             Draft(kind=EntryKind.FACT, content=f"Takes {MARKER}.", derived_from=[said.seq]),
@@ -240,7 +230,7 @@ def test_facts_go_with_the_message_that_they_were_derived_from(
         ],
         source="memorize",
     )
-    (further,) = log.append(
+    (further,) = entry_log.append(
         user,
         [Draft(kind=EntryKind.FACT, content=f"{MARKER} daily", derived_from=[fact.seq])],
         source="memorize",
@@ -325,7 +315,7 @@ def test_a_constraint_that_rests_on_it_goes(
     api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Medication", "aspirin", name="Aspirin", dose=200)
-    (said,) = log.append(user, [Draft(kind=EntryKind.FACT, content=MARKER)], source="test")
+    (said,) = entry_log.append(user, [Draft(kind=EntryKind.FACT, content=MARKER)], source="test")
     put(api, work, CONSTRAINT.replace("above a hundred", MARKER), sources=[said.seq])
 
     redact(user, said.seq)
@@ -345,7 +335,7 @@ def test_a_constraint_that_it_changed_is_as_it_was(
 ) -> None:
     say("Medication", "aspirin", name="Aspirin", dose=200)
     put(api, work)
-    (said,) = log.append(user, [Draft(kind=EntryKind.FACT, content=MARKER)], source="test")
+    (said,) = entry_log.append(user, [Draft(kind=EntryKind.FACT, content=MARKER)], source="test")
     put(api, work, CONSTRAINT.replace("above a hundred", MARKER), sources=[said.seq])
 
     redact(user, said.seq)
@@ -482,7 +472,7 @@ def test_a_checkpoint_of_the_entry_that_is_being_made_loses(
     assert found() == []
     assert keys(api) == ["aspirin"]
     assert EntryOutcome.objects.get(user=user, seq=2).reason == "redacted"
-    assert log.coverage(user).pending == 0
+    assert entry_log.coverage(user).pending == 0
     assert list(verification.problems(user)) == []
 
 
@@ -518,7 +508,7 @@ def test_who_is_killed_in_the_middle_has_done_nothing_and_it_is_done_again(
     redact(user, secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory.alerting.alert_redaction.redact", lambda *_: 1 / 0)
+        patch.setattr("memory.alerts.alert_redaction.redact", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tasks.work("redactions", user.pk)
     user.refresh_from_db()
@@ -541,7 +531,7 @@ def test_what_the_gate_refuses_goes_all_the_same_and_the_staff_can_see_it(
 ) -> None:
     """Given a constraint that cannot be imported without the one record that it reads."""
     say("Medication", "aspirin", name="Aspirin", dose=1)
-    (said,) = log.append(
+    (said,) = entry_log.append(
         user, [Draft(kind=EntryKind.FACT, content=f"Weighs 70, {MARKER}")], source="test"
     )
     edits = [
@@ -657,7 +647,7 @@ def test_asked_again_it_is_done_once(user: MemoryUser, say: Say, work: Work) -> 
     assert redact(user, secret).seq == first.seq
     work()
     assert redact(user, secret).seq == first.seq
-    assert log.coverage(MemoryUser.objects.get(pk=user.pk)).total == 3
+    assert entry_log.coverage(MemoryUser.objects.get(pk=user.pk)).total == 3
 
     # Of two entries, one of which is redacted already, the other one is.
     second = redact(user, secret, other)
@@ -696,7 +686,7 @@ def test_two_redactions_are_served_by_one_version(
 def test_what_is_not_there_cannot_be_redacted(
     user: MemoryUser, seqs: list[int], refusal: str
 ) -> None:
-    log.append(user, [Draft(kind=EntryKind.FACT, content="x")] * 2, source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.FACT, content="x")] * 2, source="test")
 
     with pytest.raises(redaction.RedactionRefused, match=refusal):
         redact(user, *seqs)
@@ -706,7 +696,7 @@ def test_what_is_not_there_cannot_be_redacted(
 
 
 def test_that_something_was_redacted_cannot_be_redacted(user: MemoryUser) -> None:
-    log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
+    entry_log.append(user, [Draft(kind=EntryKind.FACT, content="x")], source="test")
     told = redact(user, 1)
 
     with pytest.raises(redaction.RedactionRefused, match="cannot itself be redacted"):
@@ -717,7 +707,7 @@ def test_what_is_not_in_the_project_stops_nothing(
     api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     say("Medication", "aspirin", name="Aspirin", dose=1)
-    (said,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
+    (said,) = entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
 
     redact(user, said.seq)
 

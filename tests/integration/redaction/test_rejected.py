@@ -8,22 +8,17 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.delivery import outbox
-from memory.log import Draft
-from memory.models import (
-    AlertEvent,
-    Delivery,
-    DeliveryAttempt,
-    EntryOutcome,
-    MemoryUser,
-    WebhookEndpoint,
-    Workspace,
-)
-from memory.models.log import EntryKind
+from memory.alerts.delivery import outbox
+from memory.alerts.models.alerts import AlertEvent
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome
 from memory.operations import verification
 from memory.privacy import redaction
-from memory.users import create_user
 from tests.factories import reject
 from tests.integration.redaction.conftest import MARKER, found
 
@@ -118,7 +113,7 @@ def test_a_message_whose_reasons_may_quote_the_entry_is_emptied(
     user: MemoryUser, work: Work
 ) -> None:
     # Given a later rejection for a reason in a model's words.
-    (said,) = log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
+    (said,) = entry_log.append(user, [Draft(kind=EntryKind.MESSAGE, content=MARKER)], source="test")
     (seq,) = reject(user)
     EntryOutcome.objects.filter(user=user, seq=seq).update(reason="not like the other")
     Delivery.objects.update(payload=f"it contradicts {MARKER}")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from memory.integrations.foreign import ForeignError, Plan, layout, read, translate
 from memory.project import Project, RecordId, render
-from memory.project.foreign import ForeignError, Plan, layout, read, translate
 from memory.project.typed import encode
 from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error
 from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint

@@ -9,13 +9,14 @@ import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.models import LogEntry, MemoryUser, SearchIndex, SearchSegment
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.recall.models import SearchIndex, SearchSegment
 from memory.recall.search import announcing, index, index_maintenance
 from memory.recall.search.finding import find
 from memory.recall.search.results import Found
-from memory.work import leases
 from workers import tasks
 
 NOON = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
@@ -37,8 +38,8 @@ def say(user: MemoryUser) -> Say:
 
     def do(content: str | None, kind: EntryKind = EntryKind.MESSAGE, **fields: Any) -> LogEntry:
         fields = {"occurred_at": NOON, "session_id": "one", **fields}
-        draft = log.Draft(kind=kind, content=content, **fields)
-        return log.append(user, [draft], source="test")[0]
+        draft = entry_log.Draft(kind=kind, content=content, **fields)
+        return entry_log.append(user, [draft], source="test")[0]
 
     return do
 
@@ -49,12 +50,12 @@ def say_all(user: MemoryUser) -> SayAll:
 
     def do(contents: Sequence[str]) -> None:
         drafts = [
-            log.Draft(
+            entry_log.Draft(
                 kind=EntryKind.MESSAGE, content=content, session_id=f"{content[:50]} {number}"
             )
             for number, content in enumerate(contents)
         ]
-        log.append(user, drafts, source="test")
+        entry_log.append(user, drafts, source="test")
 
     return do
 

@@ -8,14 +8,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory.admission.request_slots import Places
-from memory.models import MemoryUser, SearchIndex, Workspace
-from memory.models.log import EntryKind
-from memory.models.workspaces import Scope
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.workspaces import create_key
+from memory.log.models.entries import EntryKind
+from memory.recall.models import SearchIndex
 from memory.recall.search import index, index_maintenance
 from memory.recall.search.documents import documents_of
-from memory.users import create_user
-from memory.workspaces import create_key
 from tests.conftest import finish_work
 from tests.integration.search.conftest import Say, index_all, redact
 

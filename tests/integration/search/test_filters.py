@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memory.models import LogEntry, MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.recall.search.filters import BadFilter, condition
 from tests.integration.search.conftest import NOON, Find, Say, SayAll, index_all
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from memory.models import MemoryUser, Workspace
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import EntryKind
 from memory.recall.search import excerpts, index_maintenance
 from memory.recall.search.documents import CorpusName
 from memory.recall.search.finding import MAX_MISSED, MAX_TERMS, find
 from memory.recall.search.words import best_part
-from memory.users import create_user
 from tests.integration.search.conftest import (
     NOON,
     Find,

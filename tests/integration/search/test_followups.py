@@ -10,19 +10,20 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.api.turns import MAX_BYTES, MAX_MESSAGES
-from memory.mcp import tools
-from memory.models import MemoryUser, Workspace
-from memory.models.log import EntryKind
+from memory.integrations.mcp import tools
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind
+from memory.recall.api.turns import MAX_BYTES, MAX_MESSAGES
 from memory.recall.search.finding import find
 from memory.recall.search.followups import Turn, complete
-from memory.users import create_user
 from tests.snippets import requests_in
 from tests.unit.search.test_followups import turns_of
 
 if TYPE_CHECKING:
-    from memory.mcp.api import Api
+    from memory.integrations.mcp.api import Api
 
 pytestmark = pytest.mark.django_db
 
@@ -353,11 +354,11 @@ def ada(populate_module: Callable[[Callable[[], MemoryUser]], MemoryUser]) -> Me
         workspace = Workspace.objects.create(name="follow-ups")
         user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)
         messages = [
-            log.Draft(kind=EntryKind.MESSAGE, content=said, role="user", session_id=name)
+            entry_log.Draft(kind=EntryKind.MESSAGE, content=said, role="user", session_id=name)
             for name, said in sentences().items()
         ]
-        records = [log.Draft(kind=EntryKind.RECORD, data=trip) for trip in TRIPS]
-        log.append(user, [*messages, *records], source="test")
+        records = [entry_log.Draft(kind=EntryKind.RECORD, data=trip) for trip in TRIPS]
+        entry_log.append(user, [*messages, *records], source="test")
         return user
 
     return populate_module(make)
@@ -445,10 +446,12 @@ def test_person_named_before_the_question_is_no_named_speaker(
 ) -> None:
     settings.UAC_EMBEDDINGS = "off"
     drafts = [
-        log.Draft(kind=EntryKind.MESSAGE, content=content, speaker=speaker, session_id=content)
+        entry_log.Draft(
+            kind=EntryKind.MESSAGE, content=content, speaker=speaker, session_id=content
+        )
         for speaker, content in (("Ada", "Dinner in May cost 40"), ("Bob", "Dinner in May cost 55"))
     ]
-    log.append(user, drafts, source="test")
+    entry_log.append(user, drafts, source="test")
     turns = turns_of("u: How much did the dinner with Bob cost in April?")
 
     question = complete("And in May?", turns)

@@ -9,21 +9,22 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.admission import pauses, request_slots
-from memory.admission.request_slots import Places
-from memory.api.completing import WAIT_SECONDS
+from memory.kernel.admission import pauses, request_slots
+from memory.kernel.admission.request_slots import Places
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
+from memory.kernel.workspaces import create_key
 from memory.llm import llm_budgets
-from memory.models import LlmCall, LlmSpending, LogEntry, MemoryUser, Run, Workspace
-from memory.models.llm import LlmPurpose
-from memory.models.log import EntryKind
-from memory.models.runs import RunKind, RunOutcome, RunTrigger
-from memory.models.workspaces import Scope
+from memory.llm.models import LlmCall, LlmPurpose, LlmSpending
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction, user_erasure
+from memory.recall.api.completing import WAIT_SECONDS
 from memory.recall.search.followups import MAX_COMPLETED, MAX_TURNS
-from memory.users import create_user
-from memory.work import leases, runs
-from memory.workspaces import create_key
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
 from tests.conftest import new_client
 from tests.llm_server import (
     Called,
@@ -81,23 +82,23 @@ def llm_worker(monkeypatch: pytest.MonkeyPatch) -> None:
         assert seconds == WAIT_SECONDS
         tasks.work("questions", str(run))
 
-    monkeypatch.setattr("memory.work.hints.wait_done", wait)
+    monkeypatch.setattr("memory.kernel.work.hints.wait_done", wait)
 
 
 @pytest.fixture
 def no_worker(llm_worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no worker execute the run that a request waits for."""
-    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: None)
+    monkeypatch.setattr("memory.kernel.work.hints.wait_done", lambda run, seconds: None)
 
 
 @pytest.fixture
 def told(user: MemoryUser) -> MemoryUser:
     """Ada, with messages about two places."""
     drafts = [
-        log.Draft(kind=EntryKind.MESSAGE, content=content, role="user", session_id=content)
+        entry_log.Draft(kind=EntryKind.MESSAGE, content=content, role="user", session_id=content)
         for content in (IN_ROME, IN_OSLO)
     ]
-    log.append(user, drafts, source="test")
+    entry_log.append(user, drafts, source="test")
     return user
 
 
@@ -371,7 +372,7 @@ def test_what_is_given_up_while_a_worker_has_it_is_not_sent(
     server = model(completes())
     claimed: list[Run] = []
     monkeypatch.setattr(
-        "memory.work.hints.wait_done",
+        "memory.kernel.work.hints.wait_done",
         lambda run, seconds: claimed.extend(filter(None, [runs.claim(str(run))])),
     )
 
@@ -388,7 +389,9 @@ def test_a_request_waits_for_as_long_as_it_says(
 ) -> None:
     model()
     waited: list[float] = []
-    monkeypatch.setattr("memory.work.hints.wait_done", lambda run, seconds: waited.append(seconds))
+    monkeypatch.setattr(
+        "memory.kernel.work.hints.wait_done", lambda run, seconds: waited.append(seconds)
+    )
 
     for path in ("search", "context"):
         answer = api.post(f"/v1/users/ada/{path}/?wait=0.5", BY_MODEL)
@@ -424,7 +427,7 @@ def test_another_workspaces_slow_model_holds_up_nobody(
         else:
             tasks.work("questions", str(run))
 
-    monkeypatch.setattr("memory.work.hints.wait_done", wait)
+    monkeypatch.setattr("memory.kernel.work.hints.wait_done", wait)
 
     assert "not respond in time" in ask()["completion"]["problem"]
     assert answers[1]["completion"] == {"by": "model", "problem": None}
@@ -500,7 +503,7 @@ def test_a_redaction_closes_what_waits_and_the_context_is_of_what_is_left(
         redaction.redact(told, [1], by="staff:eve", reason="she asked for it")
         tasks.work("redactions", told.pk)
 
-    monkeypatch.setattr("memory.work.hints.wait_done", redact_meanwhile)
+    monkeypatch.setattr("memory.kernel.work.hints.wait_done", redact_meanwhile)
 
     answer = ask("/v1/users/ada/context/")
 
@@ -519,6 +522,6 @@ def test_who_is_erased_meanwhile_is_not_found(
         user_erasure.ask(told, by="staff:eve", reason="she asked for it")
         Run.objects.all().delete()
 
-    monkeypatch.setattr("memory.work.hints.wait_done", erase)
+    monkeypatch.setattr("memory.kernel.work.hints.wait_done", erase)
 
     assert api.post(SEARCH, BY_MODEL).status_code == 404

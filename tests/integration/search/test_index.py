@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 from django.db import connection
 
-from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
 from memory.recall.search import announcing, index, index_maintenance, segments
 from memory.recall.search.words import identity, terms
-from memory.work import leases
 from tests.integration.search.conftest import (
     Find,
     Say,

@@ -11,8 +11,9 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, SearchBlock, SearchIndex, SearchSegment
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind
+from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
 from memory.recall.search import (
     announcing,
     comparison,

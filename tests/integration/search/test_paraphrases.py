@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from memory.models import LogEntry, Workspace
-from memory.models.log import EntryKind
-from memory.users import create_user
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import EntryKind, LogEntry
 from tests.conftest import new_client
 from tests.paraphrases import TEXT, read_people
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import LogEntry
 from tests.integration.search.conftest import index_all, redact
 
 pytestmark = pytest.mark.django_db

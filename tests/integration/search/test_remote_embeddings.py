@@ -16,22 +16,24 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.delivery import connections, destinations
+from memory.alerts.delivery import connections, destinations
+from memory.integrations.mcp import results
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.language_models import Usage
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
 from memory.llm import llm_budgets, llm_calls, llm_failures, llm_spending
-from memory.llm.language_models import Usage
-from memory.mcp import results
-from memory.models import LlmCall, LlmSpending, MemoryUser, SearchBlock, SearchIndex, Workspace
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.models.log import EntryKind
+from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind
 from memory.operations import alarms, verification
+from memory.recall.models import SearchBlock, SearchIndex
 from memory.recall.search import announcing, embeddings, index_maintenance, vectors
 from memory.recall.search.embeddings import provider_api, question_cache, remote
 from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 from memory.recall.search.finding import find
 from memory.recall.search.results import Meaning
-from memory.users import create_user
-from memory.work import leases
 from tests.embeddings_server import (
     DIMENSIONS,
     EmbeddingsRequest,
@@ -458,10 +460,10 @@ def user_of(workspace: Workspace) -> MemoryUser:
     """Another user, with two messages."""
     made = create_user(workspace, "eve", time_zone="UTC", metadata=None)
     drafts = [
-        log.Draft(kind=EntryKind.MESSAGE, content=said, occurred_at=NOON)
+        entry_log.Draft(kind=EntryKind.MESSAGE, content=said, occurred_at=NOON)
         for said in ("The engine is loud", "The wheel is flat")
     ]
-    log.append(made, drafts, source="test")
+    entry_log.append(made, drafts, source="test")
     return made
 
 

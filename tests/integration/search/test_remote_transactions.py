@@ -2,7 +2,7 @@
 
 from django.db import connection
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 from tests.embeddings_server import EmbeddingsRequest, embedded
 from tests.integration.search.conftest import Find, Say, index_all
 from tests.integration.search.test_remote_embeddings import Serve, fresh, serve, use

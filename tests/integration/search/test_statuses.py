@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind
 from memory.privacy.redaction import redact
 from tests.integration.search.conftest import Say
 

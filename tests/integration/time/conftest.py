@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from memory.temporal import forecasts
+from memory.constraints import forecasts
 from workers import tasks
 
 

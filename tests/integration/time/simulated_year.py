@@ -37,7 +37,8 @@ from tests.integration.time.year_people import (
 )
 
 if TYPE_CHECKING:
-    from memory.models import MemoryUser, Workspace
+    from memory.kernel.models.users import MemoryUser
+    from memory.kernel.models.workspaces import Workspace
     from memory.project import Project
 
 THREADS = 4
@@ -158,13 +159,11 @@ def version_of(person: Person) -> "Project":
 
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
     """Make these projects the users' next versions, compiled as by the gate; queue their runs."""
-    from memory import checkpoints
-    from memory.canonical import git_blob_id, sha256
-    from memory.models import Blob, Checkpoint
-    from memory.models.checkpoints import Origin
+    from memory.kernel.canonical import git_blob_id, sha256
+    from memory.kernel.users import next_daily_run
     from memory.project import render
-    from memory.users import next_daily_run
-    from memory.work import runs
+    from memory.versions import checkpoints, runs
+    from memory.versions.models.checkpoints import Blob, Checkpoint, Origin
     from workers.sandbox.runner import open_sandbox
 
     with open_sandbox() as sandbox:
@@ -227,7 +226,7 @@ def ticks_of(people: Sequence[Person], days: int, late: datetime.date) -> list[d
 
 def join(workspace: "Workspace", people: Sequence[Person]) -> None:
     """Create users for these people, with their records and constraints."""
-    from memory.users import create_user
+    from memory.kernel.users import create_user
 
     settle(
         [
@@ -242,7 +241,7 @@ def join(workspace: "Workspace", people: Sequence[Person]) -> None:
 
 def simulate(workspace: "Workspace", users: int, days: int, threads: int = THREADS) -> Measured:
     """Simulate `users` users for `days` days; the rows are by constraint."""
-    from memory.models import Forecast
+    from memory.constraints.models.forecasts import Forecast
 
     started = time.monotonic()
     people = [Person.made_up(number, users) for number in range(users)]
@@ -303,8 +302,7 @@ def live(
 
 def count_runs(workspace: "Workspace") -> Counter[str]:
     """Return how often each user's constraints ran, keyed by `user_id`."""
-    from memory.models import Run
-    from memory.models.runs import RunKind
+    from memory.versions.models.runs import Run, RunKind
 
     ran = Run.objects.filter(user__workspace=workspace, kind=RunKind.CONSTRAINTS)
     return Counter(ran.values_list("user__user_id", flat=True))
@@ -351,7 +349,7 @@ def events_since(
     workspace: "Workspace", seq: int, tick: datetime.datetime
 ) -> list[tuple[int, Event]]:
     """Return the events after `seq` in the alerts feed, as read at a tick, except escalations."""
-    from memory.models import AlertEvent
+    from memory.alerts.models.alerts import AlertEvent
 
     events = AlertEvent.objects.filter(workspace=workspace, seq__gt=seq).order_by("seq")
     return [

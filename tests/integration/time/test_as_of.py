@@ -8,22 +8,16 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import checkpoints
-from memory.checkpoints import Decision
-from memory.models import (
-    Alert,
-    Checkpoint,
-    EntryOutcome,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    RecordLocation,
-    Run,
-)
-from memory.models.log import Outcome
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.work import leases
+from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.operations import verification
 from memory.privacy import redaction
-from memory.work import leases
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Decision
+from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+from memory.versions.models.runs import Run
 from tests.edits import rename_field
 from tests.factories import redacted
 from tests.integration.alerts.test_duplicates import OURS

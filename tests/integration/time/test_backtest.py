@@ -10,34 +10,24 @@ import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.constraints import workspace_constraints
+from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.constraints import backtest_reports, backtest_sampling, backtests, workspace_constraints
+from memory.constraints.models.backtests import Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.constraints.workspace_constraints import NotApprovable
-from memory.log import Draft
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Backtest,
-    BacktestFinding,
-    BacktestUser,
-    Blob,
-    Bytecode,
-    Checkpoint,
-    EntryOutcome,
-    Lane,
-    MemoryUser,
-    Workspace,
-    WorkspaceConstraintVersion,
-)
-from memory.models.log import By, EntryKind
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.workspaces import Scope
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
+from memory.kernel.work.kinds import KINDS
+from memory.kernel.workspaces import create_key
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import By, EntryKind, EntryOutcome
 from memory.project import Outline
-from memory.temporal import backtest_reports, backtest_sampling, backtests
-from memory.users import create_user
-from memory.work import leases, runs
-from memory.work.kinds import KINDS
-from memory.workspaces import create_key
+from memory.versions import runs
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint
+from memory.versions.models.runs import RunKind, RunTrigger
 from tests.factories import redacted
 from tests.integration.time.test_forecast import NOTICE as OWN_NOTICE
 from tests.integration.time.test_forecast import settle
@@ -214,7 +204,7 @@ def test_history_that_was_loaded_today_is_backtested_by_its_own_times(
             for day, statements in history.items()
             for data in statements
         ]
-        log.append(late, drafts, source="test")
+        entry_log.append(late, drafts, source="test")
         work()
     version = passed(workspace)
 

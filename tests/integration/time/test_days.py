@@ -17,10 +17,10 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.models import EntryOutcome, MemoryUser, Workspace
-from memory.models.log import EntryKind, Outcome
-from memory.models.workspaces import Scope
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.log import entry_log
+from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
 from tests.conftest import new_client
 from tests.integration.alerts.test_life import finding, record, run_finds
 
@@ -63,7 +63,7 @@ each_operator = pytest.mark.parametrize(
 def tell(user: MemoryUser, times: Mapping[str, str]) -> None:
     """Append a fact for each of the times, at which it occurred, and which its metadata names."""
     facts = [
-        log.Draft(
+        entry_log.Draft(
             kind=EntryKind.FACT,
             content=f"puppy {name}",
             occurred_at=datetime.datetime.fromisoformat(moment),
@@ -71,7 +71,7 @@ def tell(user: MemoryUser, times: Mapping[str, str]) -> None:
         )
         for name, moment in times.items()
     ]
-    log.append(user, facts, source="test")
+    entry_log.append(user, facts, source="test")
 
 
 @pytest.fixture
@@ -129,9 +129,9 @@ def test_times_in_metadata(api: APIClient, facts: None, condition: Any, expected
 def test_what_counts_as_a_time_in_metadata(
     api: APIClient, user: MemoryUser, held: Any, expected: bool
 ) -> None:
-    log.append(
+    entry_log.append(
         user,
-        [log.Draft(kind=EntryKind.FACT, content="puppy", metadata={"at": held})],
+        [entry_log.Draft(kind=EntryKind.FACT, content="puppy", metadata={"at": held})],
         source="test",
     )
 

@@ -12,27 +12,22 @@ import time_machine
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory import reopening
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Checkpoint,
-    EntryOutcome,
-    Forecast,
-    MemoryUser,
-    Run,
-    Workspace,
-)
-from memory.models.log import Outcome
-from memory.models.runs import RunKind, RunOutcome, RunTrigger
+from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.constraints import forecasts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import change_user, create_user, next_daily_run
+from memory.kernel.work import leases
+from memory.kernel.work.kinds import KINDS
+from memory.kernel.workspaces import create_key
+from memory.log.models.entries import EntryOutcome, Outcome
 from memory.project import Outline
 from memory.project.outline import Domain
-from memory.reopening import Selection
-from memory.temporal import forecasts
-from memory.users import change_user, create_user, next_daily_run
-from memory.work import leases, runs
-from memory.work.kinds import KINDS
-from memory.workspaces import create_key
+from memory.versions import reopening, runs
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
+from memory.versions.reopening import Selection
 from tests.factories import make_checkpoint, store_files
 from tests.steps import append_texts, due
 from tests.waiting import scaled

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.models import Alert, EntryOutcome, MemoryUser, Run
-from memory.models.log import Outcome
-from memory.models.runs import RunKind
-from memory.temporal import states
-from memory.temporal.instants import Span, span_of
+from memory.alerts.models.alerts import Alert
+from memory.kernel.instants import Span, span_of
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryOutcome, Outcome
+from memory.versions import states
+from memory.versions.models.runs import Run, RunKind
 from tests.edits import add
 from tests.factories import make_checkpoint
 from tests.integration.time.test_as_of import ask

@@ -16,11 +16,13 @@ import time_machine
 from pytest_django.fixtures import Settings
 
 from benchmarks.harness import data_file
+from memory.alerts.models.alerts import Alert, AlertEvent
 from memory.constraints import constraint_library, workspace_constraints
-from memory.models import Alert, AlertEvent, MemoryUser, Run, Workspace
-from memory.models.runs import RunKind, RunOutcome
-from memory.models.workspace_constraints import VersionState
-from memory.users import create_user
+from memory.constraints.models.workspace_constraints import VersionState
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.versions.models.runs import Run, RunKind, RunOutcome
 from tests.library_scenarios import RETELLINGS, Day, Entry
 from tests.steps import append_records
 from workers.service import dispatching

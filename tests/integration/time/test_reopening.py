@@ -9,18 +9,19 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import checkpoints, log, reopening
-from memory.checkpoints import Decision
-from memory.log import Draft
-from memory.models import Checkpoint, EntryOutcome, Lane, MemoryUser
-from memory.models.log import EntryKind
-from memory.models.runs import RunTrigger
-from memory.models.workspaces import Scope
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Scope
+from memory.kernel.work import leases
+from memory.kernel.workspaces import create_key
+from memory.log import entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome
 from memory.operations.verification import problems
-from memory.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
-from memory.temporal import rollback
-from memory.work import lanes, leases
-from memory.workspaces import create_key
+from memory.versions import checkpoints, reopening, rollback
+from memory.versions.checkpoints import Decision
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import RunTrigger
+from memory.versions.reopening import REMEMBERED_ANEW, NothingToReopen, Selection
 from tests.edits import dismiss, note
 from tests.factories import make_session
 from tests.steps import append_texts, head_of, not_none, propose, settle_records
@@ -59,7 +60,7 @@ def told(user: MemoryUser, settle: Settle) -> MemoryUser:
     settle(dismiss(3), considered=[3])
     append_texts(user, "I sing.")
     sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[4])
-    log.append(user, [sings], source="memorize")
+    entry_log.append(user, [sings], source="memorize")
     settle(note("sings", 4, 5), considered=[4, 5])
     settle_records(user, {"domain": "pets", "type": "Dog", "key": "rex", "data": {"name": "Rex"}})
     return user
@@ -120,7 +121,7 @@ def test_it_says_which_versions_had_settled_what_is_reopened(
     checkpoints.decide(lane, user, [Decision(2, "covered")])
     lanes.release(lane)
     sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[2])
-    log.append(user, [sings], source="memorize")
+    entry_log.append(user, [sings], source="memorize")
     settle(note("sings", 3), considered=[3])
     # When the message is reopened, then it is the second version's work that is undone
     done = reopening.reopen(user, Selection(entries=[2]), by="me")
@@ -152,7 +153,7 @@ def test_what_was_remembered_together_is_reopened_together(
     append_texts(user, "I sing.", "In a choir.", "No more.")
     facts = [("She sings in a choir.", [1, 2]), ("She sings no more.", [3, 4])]
     drafts = [Draft(kind=EntryKind.FACT, content=text, derived_from=seqs) for text, seqs in facts]
-    log.append(user, drafts, source="memorize")
+    entry_log.append(user, drafts, source="memorize")
     settle(dismiss(1, 2, 3, 4, 5), considered=[1, 2, 3, 4, 5])
     # When one of the messages is reopened
     done = reopening.reopen(user, Selection(entries=[1]), by="me")

@@ -16,14 +16,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from memory import checkpoints, log
-from memory.log import Draft
-from memory.models import Checkpoint, EntryOutcome, MemoryUser, Workspace
-from memory.models.log import EntryKind, Outcome
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log
+from memory.log.entry_log import Draft
+from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
 from memory.project import Project
 from memory.project.typed import encode
-from memory.temporal import history, states
-from memory.users import create_user
+from memory.versions import checkpoints, history, states
+from memory.versions.models.checkpoints import Checkpoint
 from tests.properties import examples
 from tests.steps import not_none
 from tests.unit.project.strategies import histories, statements
@@ -78,7 +80,7 @@ def told(workspace: Workspace, batches: Iterable[Sequence[Told]]) -> MemoryUser:
             Draft(kind=EntryKind.RECORD, data=dict(one.statement), occurred_at=one.occurred_at)
             for one in batch
         ]
-        log.append(user, drafts, source="test")
+        entry_log.append(user, drafts, source="test")
         tasks.work("records", user.pk)
     user.refresh_from_db()
     return user

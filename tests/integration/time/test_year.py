@@ -3,7 +3,7 @@
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory.models import Workspace
+from memory.kernel.models.workspaces import Workspace
 from tests.integration.time.simulated_year import simulate
 
 

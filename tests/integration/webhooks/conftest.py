@@ -7,8 +7,9 @@ import pytest
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
-from memory.delivery import webhook_endpoints
-from memory.models import Delivery, WebhookEndpoint, Workspace
+from memory.alerts.delivery import webhook_endpoints
+from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
+from memory.kernel.models.workspaces import Workspace
 from workers import tasks
 
 EndpointAt: TypeAlias = Callable[..., tuple[WebhookEndpoint, str]]

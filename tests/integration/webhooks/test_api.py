@@ -8,9 +8,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.delivery import webhook_endpoints
-from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
-from memory.models.workspaces import Scope
+from memory.alerts.delivery import webhook_endpoints
+from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
 from tests.conftest import new_client
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import send, send_when_due

@@ -14,15 +14,15 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from memory.alerting import lifecycle
-from memory.alerting.findings import failure
-from memory.delivery import delivery_attempts, destinations, outbox, webhook_endpoints
-from memory.models import Alert, Delivery, DeliveryAttempt, MemoryUser, WebhookEndpoint
-from memory.models.alerts import AlertKind, Severity
-from memory.models.webhooks import DeliveryState
-from memory.privacy import encryption
-from memory.work import leases
-from memory.work.kinds import KINDS
+from memory.alerts import lifecycle
+from memory.alerts.delivery import delivery_attempts, destinations, outbox, webhook_endpoints
+from memory.alerts.findings import failure
+from memory.alerts.models.alerts import Alert, AlertKind, Severity
+from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
+from memory.kernel import encryption
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
+from memory.kernel.work.kinds import KINDS
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.integration.webhooks.conftest import (
     NOWHERE,
@@ -149,7 +149,7 @@ def test_what_was_grave_once_is_told_to_its_end(user: MemoryUser, endpoint_at: E
 def test_endpoints_of_other_workspaces_are_told_nothing(
     user: MemoryUser, endpoint_at: EndpointAt
 ) -> None:
-    from memory.models import Workspace
+    from memory.kernel.models.workspaces import Workspace
 
     other, _ = webhook_endpoints.create(Workspace.objects.create(name="other"), NOWHERE)
 

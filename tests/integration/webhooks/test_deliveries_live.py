@@ -10,10 +10,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.delivery import outbox, webhook_endpoints
-from memory.models import Delivery, MemoryUser, WebhookEndpoint, Workspace
-from memory.models.webhooks import DeliveryState
-from memory.users import create_user
+from memory.alerts.delivery import outbox, webhook_endpoints
+from memory.alerts.models.webhooks import Delivery, DeliveryState, WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import NOWHERE, EndpointAt, send
 from tests.rivals import somebody_waits

@@ -6,8 +6,9 @@ from django.db import transaction
 from django.utils import timezone
 from prometheus_client import CollectorRegistry
 
-from memory.delivery import webhook_endpoints
-from memory.models import Delivery, MemoryUser
+from memory.alerts.delivery import webhook_endpoints
+from memory.alerts.models.webhooks import Delivery
+from memory.kernel.models.users import MemoryUser
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.webhooks.conftest import EndpointAt, send
 from tests.webhook_receiver import answers, receiver

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from memory.delivery import entry_events, outbox, webhook_endpoints
-from memory.models import AlertEvent, Delivery, EntryOutcome, MemoryUser, WebhookEndpoint, Workspace
-from memory.models.alerts import AlertKind, Severity
-from memory.models.workspaces import Scope
-from memory.users import create_user
+from memory.alerts.delivery import entry_events, outbox, webhook_endpoints
+from memory.alerts.models.alerts import AlertEvent, AlertKind, Severity
+from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.users import create_user
+from memory.log.models.entries import EntryOutcome
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds

@@ -13,13 +13,14 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerting import lifecycle
+from memory.alerts import lifecycle
 from memory.constraints import applicability
-from memory.models import MemoryUser, Run, Workspace
-from memory.models.runs import RunKind, RunTrigger
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user, next_daily_run
 from memory.project import Outline
-from memory.users import create_user, next_daily_run
-from memory.work import runs
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint
 from tests.steps import due
 from workers.service import dispatching

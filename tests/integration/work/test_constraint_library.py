@@ -4,7 +4,11 @@ import pytest
 from django.test import override_settings
 
 from memory.constraints import constraint_library
-from memory.models import Workspace, WorkspaceConstraint, WorkspaceConstraintVersion
+from memory.constraints.models.workspace_constraints import (
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.models.workspaces import Workspace
 from tests.integration.work.test_workspace_constraints import CHECKS
 from workers.gate.cases import WorkspaceCase
 from workers.gate.judging import judge

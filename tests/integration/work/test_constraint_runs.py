@@ -6,12 +6,13 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from memory.canonical import sha256
-from memory.models import Alert, MemoryUser, PausedConstraint, Run
-from memory.models.alerts import AlertKind, AlertState
-from memory.models.runs import RunOutcome, RunStatus
+from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedConstraint
+from memory.kernel.canonical import sha256
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases
 from memory.project import Outline
-from memory.work import leases, runs
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunOutcome, RunStatus
 from tests.factories import make_checkpoint, make_run, store_files
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.steps import attempt

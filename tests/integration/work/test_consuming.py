@@ -9,8 +9,8 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 from kombu.asynchronous import Hub, get_event_loop
 
-from memory.work.hints import redis_client, send_hint
-from memory.work.kinds import KINDS, WorkKind
+from memory.kernel.work.hints import redis_client, send_hint
+from memory.kernel.work.kinds import KINDS, WorkKind
 from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
@@ -41,7 +41,7 @@ def task(whose: str = "") -> None:
 def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
     """A kind of work for which the task of this module is called."""
     kind = WorkKind(
-        "consuming", "test", "default", "memory.work.lanes:with_records", "", key="user_id"
+        "consuming", "test", "default", "memory.log.lanes:with_records", "", key="user_id"
     )
     monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), kind.name, kind)
     return kind

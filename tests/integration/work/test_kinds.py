@@ -9,9 +9,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.models import MemoryUser, SearchIndex
-from memory.work import leases, stuck
-from memory.work.kinds import KINDS, WorkKind
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import leases, stuck
+from memory.kernel.work.kinds import KINDS, WorkKind
+from memory.recall.models import SearchIndex
 from uac_site.celery import app
 from workers import tasks
 from workers.service import dispatching, turns
@@ -72,10 +73,10 @@ def test_new_kind_is_announced_to_its_queue(
 ) -> None:
     sent: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        "memory.work.hints.current_app.send_task",
+        "memory.kernel.work.hints.current_app.send_task",
         lambda task, *, args, queue, **_: sent.append((task, args, queue)),
     )
-    monkeypatch.setattr("memory.work.hints._silent_until", 0.0)
+    monkeypatch.setattr("memory.kernel.work.hints._silent_until", 0.0)
     assert dispatching.hint_work(kind) == 1
     assert ("workers.samples", [user.pk], "llm") in sent
 

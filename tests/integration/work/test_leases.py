@@ -13,17 +13,17 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.models import Alert, EntryOutcome, Lane, LogEntry, MemoryUser, Run
-from memory.models.alerts import AlertKind
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind, RunOutcome, RunStatus
-from memory.models.users import LaneName
+from memory.alerts.models.alerts import Alert, AlertKind
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.users import next_daily_run
+from memory.kernel.work import leases
+from memory.kernel.work.kinds import KINDS
+from memory.kernel.work.leases import LeaseLost
+from memory.log import entry_log, lanes
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline
-from memory.users import next_daily_run
-from memory.work import lanes, leases, runs
-from memory.work.kinds import KINDS
-from memory.work.leases import LeaseLost
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 from tests.factories import make_checkpoint, make_run
 from tests.steps import append_records, append_texts, not_none
 from workers.service import dispatching
@@ -393,7 +393,7 @@ def test_entries_stay_whatever_happens_to_the_work(user: MemoryUser) -> None:
     leases.fail(lane, "boom")
 
     assert LogEntry.objects.filter(user=user, seq=seq).exists()
-    assert log.coverage(user).pending == 1
+    assert entry_log.coverage(user).pending == 1
 
 
 def test_a_thread_that_could_not_be_started_is_started_for_the_next_piece_of_work(

@@ -8,12 +8,15 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.models import Forecast, Lane, MemoryUser, Workspace
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.users import LaneName
-from memory.temporal import forecasts
-from memory.users import create_user
-from memory.work import lanes, leases, runs
+from memory.constraints import forecasts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import leases
+from memory.log import lanes
+from memory.versions import runs
+from memory.versions.models.runs import RunKind, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.work.test_leases import DUE, append_record
 from tests.rivals import run_at_once

@@ -3,16 +3,18 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
-from memory.models import Alert, MemoryUser, Run, Workspace
-from memory.users import create_user
-from memory.workspace_settings.sandbox_limits import LIMITS, effective
-from memory.workspaces import create_key
+from memory.alerts.models.alerts import Alert
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings.sandbox_limits import LIMITS, effective
+from memory.kernel.users import create_user
+from memory.kernel.workspaces import create_key
+from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import page_url, shown
 from tests.integration.commits.conftest import trip
 from tests.integration.sandbox.containers import Containers
@@ -24,6 +26,9 @@ from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.limits import Shape
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
+
+if TYPE_CHECKING:
+    from memory.kernel.models.users import MemoryUser
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db]
 

@@ -10,28 +10,23 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory import log
-from memory.admission import pauses
-from memory.models import (
-    Backtest,
-    Forecast,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Pause,
-    Redaction,
-    Run,
-    StaffAccess,
-    Workspace,
-)
-from memory.models.runs import RunKind, RunTrigger
-from memory.models.users import LaneName
+from memory.constraints import forecasts
+from memory.constraints.models.backtests import Backtest
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.admission import pauses
+from memory.kernel.models.pauses import Pause
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.log import entry_log, lanes
+from memory.log.lanes import LaneState
+from memory.log.models.entries import LogEntry
+from memory.log.models.redactions import Redaction
 from memory.operations import alarms
 from memory.privacy import redaction
-from memory.temporal import forecasts
-from memory.users import create_user
-from memory.work import lanes, runs
-from memory.work.lanes import LaneState
+from memory.staff.models import StaffAccess
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint, make_run
 from tests.steps import append_records, append_texts, not_none
 from workers import tasks
@@ -52,7 +47,7 @@ def other(workspace: Workspace) -> MemoryUser:
 
 
 def pending(user: MemoryUser) -> int:
-    return log.coverage(user).pending
+    return entry_log.coverage(user).pending
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["user", "workspace"])

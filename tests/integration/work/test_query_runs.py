@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from memory.models import MemoryUser, Run
-from memory.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
-from memory.work import hosts, runs
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.work import hosts
+from memory.versions import runs
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.steps import attempt, not_none
 from workers.execution import queries

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 import pytest
 from django.utils import timezone
 
-from memory import checkpoints
 from memory.constraints import workspace_constraints
-from memory.models import Checkpoint, MemoryUser, Run
-from memory.models.runs import RunKind, RunTrigger
-from memory.work import runs
+from memory.kernel.models.users import MemoryUser
+from memory.versions import checkpoints, runs
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint, store_files
 from tests.integration.commits.conftest import Append, checkpoint, trip
 from tests.integration.work.test_workspace_constraints import (

@@ -11,16 +11,17 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoCaptureOnCommitCallbacks
 from pytest_django.fixtures import Settings
 
-from memory import checkpoints, log
-from memory.checkpoints import Decision
-from memory.log import Draft
-from memory.models import EntryOutcome, Lane, MemoryUser, Workspace
-from memory.models.log import EntryKind, Outcome
-from memory.models.runs import RunKind
-from memory.models.users import LaneName
-from memory.work import lanes, leases
-from memory.work.hints import redis_client
-from memory.work.lanes import LaneState
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.work import leases
+from memory.kernel.work.hints import redis_client
+from memory.log import entry_log, lanes
+from memory.log.entry_log import Draft
+from memory.log.lanes import LaneState
+from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
+from memory.versions import checkpoints
+from memory.versions.checkpoints import Decision
+from memory.versions.models.runs import RunKind
 from tests.factories import make_checkpoint, make_run
 from tests.steps import append_texts, not_none
 from workers.service import dispatching
@@ -211,7 +212,7 @@ def test_what_a_workspace_has_not_chosen_is_as_everywhere(
 def test_it_takes_one_statement_and_for_records_alone_none(user: MemoryUser) -> None:
     def statements(kind: EntryKind, **fields: Any) -> list[str]:
         with CaptureQueriesContext(connection) as captured:
-            log.append(user, [Draft(kind=kind, **fields)], source="t")
+            entry_log.append(user, [Draft(kind=kind, **fields)], source="t")
         return [query["sql"] for query in captured if "structure" in query["sql"]]
 
     assert statements(EntryKind.RECORD, data={"type": "Trip", "data": {}}) == []

@@ -5,11 +5,10 @@ import threading
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from memory import log
-from memory.models import EntryOutcome, Lane, MemoryUser
-from memory.models.log import Outcome
-from memory.models.users import LaneName
-from memory.work import lanes, leases
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.work import leases
+from memory.log import entry_log, lanes
+from memory.log.models.entries import EntryOutcome, Outcome
 from tests.steps import append_texts
 
 WRITERS = 4
@@ -60,7 +59,7 @@ def test_no_entry_is_forgotten_between_an_append_and_the_end_of_the_work(
 
     assert rounds > 3
     lane = Lane.objects.get(user=user, name=LaneName.STRUCTURE)
-    pending = log.coverage(user).pending
-    assert log.coverage(user).total == len(written) >= WRITERS * ENTRIES
+    pending = entry_log.coverage(user).pending
+    assert entry_log.coverage(user).total == len(written) >= WRITERS * ENTRIES
     assert lane.waiting == pending < settings.UAC_STRUCTURE_ENTRIES
     assert (lane.due_at is None) == (pending == 0)

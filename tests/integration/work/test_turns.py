@@ -12,12 +12,14 @@ from typing import Any, cast
 import pytest
 from django.utils import timezone
 
-from memory import checkpoints
-from memory.models import Lane, MemoryUser, Run, Workspace
-from memory.users import create_user
-from memory.work import hints
-from memory.work.hints import IN_FRONT, redis_client, send_hint
-from memory.work.kinds import KINDS, WorkKind
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import hints
+from memory.kernel.work.hints import IN_FRONT, redis_client, send_hint
+from memory.kernel.work.kinds import KINDS, WorkKind
+from memory.versions import checkpoints
+from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint
 from tests.integration.work.test_consuming import started
 from tests.steps import append_records
@@ -44,7 +46,7 @@ def task(name: str) -> None:
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> WorkKind:
     """A kind of work for which the task of this module is called."""
-    kind = WorkKind("turns", "test", "default", "memory.work.lanes:with_records", "", key="user_id")
+    kind = WorkKind("turns", "test", "default", "memory.log.lanes:with_records", "", key="user_id")
     monkeypatch.setitem(cast("dict[str, WorkKind]", KINDS), kind.name, kind)
     return kind
 

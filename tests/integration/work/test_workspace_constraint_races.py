@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.constraints.models.workspace_constraints import VersionState
 from memory.constraints.workspace_constraints import approve, change, create, propose
-from memory.models import Alert, MemoryUser, Workspace
-from memory.models.alerts import AlertState
-from memory.models.workspace_constraints import VersionState
-from memory.users import create_user
-from memory.work import runs
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.versions import runs
 from tests.factories import make_checkpoint
 from tests.integration.work.test_workspace_constraints import (
     SOURCE,

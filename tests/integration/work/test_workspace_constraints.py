@@ -10,8 +10,20 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from memory.alerts.models.alerts import (
+    Alert,
+    AlertEventKind,
+    AlertKind,
+    AlertState,
+    PausedConstraint,
+)
 from memory.constraints import applicability
 from memory.constraints.applicability import includes
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
 from memory.constraints.workspace_constraints import (
     BadConstraint,
     ConstraintExists,
@@ -21,21 +33,12 @@ from memory.constraints.workspace_constraints import (
     create,
     propose,
 )
-from memory.models import (
-    Alert,
-    MemoryUser,
-    PausedConstraint,
-    Run,
-    Workspace,
-    WorkspaceConstraint,
-    WorkspaceConstraintVersion,
-)
-from memory.models.alerts import AlertEventKind, AlertKind, AlertState
-from memory.models.runs import RunKind, RunStatus, RunTrigger
-from memory.models.workspace_constraints import VersionState
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
 from memory.project import Outline
 from memory.recall import retrieval
-from memory.users import create_user
+from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.steps import append_records, head_of, not_none
 from workers import tasks
 from workers.execution import constraints

@@ -10,12 +10,14 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.database import clock
-from memory.models import Alarm, Lane, MemoryUser
-from memory.models.users import LaneName
+from memory.kernel.database import clock
+from memory.kernel.models.operations import Alarm
+from memory.kernel.models.users import Lane, LaneName, MemoryUser
+from memory.kernel.work import leases
+from memory.kernel.work.leases import LeaseLost
+from memory.log import lanes
 from memory.operations import alarms
-from memory.work import lanes, leases, runs
-from memory.work.leases import LeaseLost
+from memory.versions import runs
 from tests.factories import make_checkpoint, make_run
 from tests.steps import append_records, not_none
 from workers.service import dispatching

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from memory.models import LogEntry, MemoryUser
-from memory.models.log import EntryKind
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Record, RecordId
 from tests.waiting import scaled
 from uac_site.demo import person

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from memory.mcp import arguments
-from memory.mcp.tools import TOOLS, Caller
+from memory.integrations.mcp import arguments
+from memory.integrations.mcp.tools import TOOLS, Caller
 
 NOBODY: Any = None
 RECORD = {"kind": "record", "type": "Trip", "data": {"to": "Rome", "via": None, "with": []}}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.mcp import results
-from memory.mcp.api import RequestRefused
-from memory.mcp.results import MAX_CHARACTERS
+from memory.integrations.mcp import results
+from memory.integrations.mcp.api import RequestRefused
+from memory.integrations.mcp.results import MAX_CHARACTERS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=300),

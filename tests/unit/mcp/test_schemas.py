@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import pytest
 
-from memory.json_schema import misfit
-from memory.mcp import arguments, server, tools
-from memory.mcp.tools import TOOLS, Caller
+from memory.integrations.mcp import arguments, server, tools
+from memory.integrations.mcp.tools import TOOLS, Caller
+from memory.kernel.json_schema import misfit
 from memory.project.edits import Edit, RetireEarlier
 
 ROOT = Path(__file__).parents[3]

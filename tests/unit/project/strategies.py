@@ -6,16 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from memory.project import (
-    Add,
-    Domain,
-    EnumMember,
-    PartialDate,
-    Project,
-    Ref,
-    Struct,
-    apply,
-)
+from memory.project import Add, Domain, EnumMember, PartialDate, Project, Ref, Struct, apply
 from memory.project.conform import normal_fields
 from memory.project.types import ListOf, MapOf, Named, RefTo, Scalar, Type, Union
 

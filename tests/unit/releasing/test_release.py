@@ -33,7 +33,11 @@ def test_a_version_that_all_agree_on_can_be_released() -> None:
         ("1.3.0", {}, "the newest release is 1.2.0, but pyproject.toml says 1.3.0"),
         ("1.1.0", {}, "the newest release is 1.2.0"),
         ("1.2", {}, "give a version like 1.2.3"),
-        ("1.2.0", {"changed": " M memory/log.py"}, "Commit or discard these changes:\n M memory"),
+        (
+            "1.2.0",
+            {"changed": " M memory/log/entry_log.py"},
+            "Commit or discard these changes:\n M memory",
+        ),
         ("1.2.0", {"tags": {"v1.2.0"}}, "The tag v1.2.0 belongs to another commit"),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from pytest_django.fixtures import Settings
 
-from memory.models import MemoryUser
+from memory.kernel.models.users import MemoryUser
 from memory.recall.search import embeddings
 from memory.recall.search.embeddings import static
 from memory.recall.search.embeddings.interface import EmbeddingFailed

@@ -15,8 +15,8 @@ from django.conf import settings
 from memory.recall.search.embeddings.interface import Embedder, EmbeddingFailed
 
 if TYPE_CHECKING:
-    from memory.models import MemoryUser
-    from memory.models.leased import LeasedWork
+    from memory.kernel.models.leased import LeasedWork
+    from memory.kernel.models.users import MemoryUser
 
 logger = structlog.get_logger(__name__)
 
@@ -126,7 +126,7 @@ def validate_server_settings() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=3)
 def _load(named: str) -> Embedder | None:
-    from memory.recall.search.embeddings import static  # importing its libraries is slow
+    from memory.recall.search.embeddings import static
 
     if named == OFF:
         return None

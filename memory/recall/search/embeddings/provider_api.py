@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import numpy as np
 from django.utils import timezone
 
-from memory.delivery import connections, destinations
-from memory.llm.language_models import Connection, Usage
-from memory.models.llm import LlmOutcome
+from memory.alerts.delivery import connections, destinations
+from memory.kernel.settings.language_models import Connection, Usage
+from memory.llm.models import LlmOutcome
 from memory.recall.search.embeddings.interface import Floats
 
 # No model's vectors have more dimensions than this.

@@ -21,13 +21,15 @@ import numpy as np
 import structlog
 from django.conf import settings
 
-from memory.llm import language_models, llm_calls
-from memory.llm.language_models import Budget, Connection, LanguageModelError, Usage
+from memory.kernel import tracing
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import language_models
+from memory.kernel.settings.language_models import Budget, Connection, LanguageModelError, Usage
+from memory.llm import llm_calls
 from memory.llm.llm_calls import Attempt, CallSession, Ending
-from memory.models import MemoryUser, Workspace
-from memory.models.leased import LeasedWork
-from memory.models.llm import LlmOutcome, LlmPurpose
-from memory.operations import tracing
+from memory.llm.models import LlmOutcome, LlmPurpose
 from memory.recall.search.embeddings.interface import EmbedderBusy, EmbeddingFailed, Floats
 from memory.recall.search.embeddings.provider_api import (
     CallFailed,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.kernel.texts import with_few_marks
 from memory.recall.search.embeddings.interface import EmbeddingFailed, Floats
-from memory.texts import with_few_marks
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

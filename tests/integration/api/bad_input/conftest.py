@@ -8,17 +8,12 @@ import pytest
 from django.db.models import Model
 from rest_framework.test import APIClient
 
-from memory.models import (
-    Alert,
-    AlertEvent,
-    Checkpoint,
-    EntryOutcome,
-    IdempotencyKey,
-    Lane,
-    LogEntry,
-    MemoryUser,
-    Run,
-)
+from memory.alerts.models.alerts import Alert, AlertEvent
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.log.models.entries import EntryOutcome, LogEntry
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run
 from tests.rows import read_rows
 
 WRITTEN: tuple[type[Model], ...] = (

@@ -12,10 +12,11 @@ from django.test.utils import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
 
-from memory.models import MemoryUser, Run, Workspace
-from memory.models.runs import RunStatus
-from memory.users import create_user
-from memory.work import hints
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.users import create_user
+from memory.kernel.work import hints
+from memory.versions.models.runs import Run, RunStatus
 from tests.conftest import ENDLESS_ALONE, cloned_database, new_client
 from tests.integration.api.bad_input.conftest import check_problem, stored
 from workers import tasks

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from memory.api.entry_serializers import MAX_TEXT
-from memory.api.serializers import MAX_OBJECT_BYTES
-from memory.models import LogEntry, MemoryUser
+from memory.kernel.http.serializers import MAX_OBJECT_BYTES
+from memory.kernel.models.users import MemoryUser
+from memory.log.api.entry_serializers import MAX_TEXT
+from memory.log.models.entries import LogEntry
 from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.integration.api.bad_input.conftest import Refused, check_problem, nothing_written
 

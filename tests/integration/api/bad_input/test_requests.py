@@ -12,10 +12,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.models import ApiKey, MemoryUser, Workspace
-from memory.models.workspaces import Scope
-from memory.users import create_user
-from memory.workspaces import create_key
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.users import create_user
+from memory.kernel.workspaces import create_key
 from tests.conftest import new_client
 from tests.integration.api.bad_input.conftest import Refused, nothing_written
 

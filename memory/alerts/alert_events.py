@@ -1,0 +1,192 @@
+"""A workspace's feed of events: changes to alerts, and entries that were rejected or set aside.
+
+Events are numbered 1, 2, 3 and so on, without gaps.
+
+An event's number is assigned while the workspace's counter is locked, and the lock is held until
+the transaction commits. The numbers therefore become visible in order: a reader that has seen event
+n hasn't missed any earlier event, and can continue reading after n. Only transactions that record
+events lock the counter.
+"""
+
+import datetime
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import connection
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+
+from memory.alerts.delivery import outbox
+from memory.alerts.models.alerts import (
+    LIVE_STATES,
+    Alert,
+    AlertEvent,
+    AlertEventKind,
+    AlertState,
+    EventCounter,
+)
+from memory.alerts.models.webhooks import Delivery
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.work import hints
+
+# Maximum number of events returned by one read of the feed.
+PAGE = 500
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+TAKE = """
+INSERT INTO memory_eventcounter (workspace_id, last_seq) VALUES (%s, %s)
+ON CONFLICT (workspace_id)
+DO UPDATE SET last_seq = memory_eventcounter.last_seq + excluded.last_seq
+RETURNING last_seq
+"""
+
+
+def record(user: MemoryUser, events: Sequence[AlertEvent]) -> None:
+    """Store these unsaved events about the user, in order, and wake the listeners.
+
+    Call this once, as late as possible, in the transaction that changed the alerts or rejected the
+    entries: until the transaction commits, events about other users in the workspace have to wait.
+    The user's row must already be locked, because locks are taken in the order user, then counter.
+    If the transaction is rolled back, the numbers are released too.
+    """
+    if not events:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, [user.workspace_id, len(events)])
+        (last,) = cursor.fetchone()
+    for seq, event in enumerate(events, last - len(events) + 1):
+        event.workspace_id, event.seq = user.workspace_id, seq
+    AlertEvent.objects.bulk_create(events)
+    outbox.queue(user, events)
+    hints.signal_events(user.workspace_id)
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """Some events from the feed, in order, and the number after which to continue reading."""
+
+    events: Sequence[AlertEvent]
+    next: int
+
+
+def newest(workspace: Workspace | int) -> int:
+    """Return the workspace's newest event number, or 0 if it has no events."""
+    numbers = EventCounter.objects.filter(workspace=workspace).values_list("last_seq", flat=True)
+    return next(iter(numbers), 0)
+
+
+def newest_of(workspaces: Collection[int]) -> dict[int, int]:
+    """Return the newest event number of each workspace that has events, keyed by workspace."""
+    numbers = EventCounter.objects.filter(workspace__in=workspaces)
+    return dict(numbers.values_list("workspace", "last_seq"))
+
+
+def number(text: str, newest: int) -> int:
+    """Parse a client's position in the feed: the event number after which to continue reading.
+
+    Raises ValueError, with the reason, if the text is not a valid position.
+    """
+    if text in ("", "now"):
+        return newest
+    found = int(text) if _NUMBER.fullmatch(text) else None
+    if found is None or found > newest:
+        raise ValueError(
+            f"Give 0, `now` or `next` from an earlier response, not {text[:100]!r}: the newest"
+            f" event is number {newest}."
+        )
+    return found
+
+
+def read(
+    workspace: Workspace | int,
+    after: int,
+    alerts: QuerySet[Alert],
+    entries: QuerySet[AlertEvent] | None = None,
+    most: int | None = None,
+) -> EventPage:
+    """Return the next events about these alerts, up to `most` (default: PAGE).
+
+    Only events with numbers greater than `after` are returned, including those in `entries`. For
+    erased users, only the events that report erased alerts are returned.
+    """
+    most = most or PAGE
+    # Read the newest number first: every event up to it is already visible, and later events get
+    # higher numbers.
+    upto = newest(workspace)
+    found = AlertEvent.objects.filter(
+        Q(alert__user__erased_at=None) | Q(kind=AlertEventKind.ERASED),
+        workspace=workspace,
+        seq__gt=after,
+        seq__lte=upto,
+        alert__in=alerts,
+    )
+    events = list(found.order_by("seq")[:most])
+    if entries is not None:
+        # This is a separate query, because no index serves both events about alerts and events
+        # about entries.
+        last = events[-1].seq if len(events) == most else upto
+        others = entries.filter(
+            workspace=workspace, seq__gt=after, seq__lte=last, user__erased_at=None
+        )
+        events = sorted([*events, *others.order_by("seq")[:most]], key=attrgetter("seq"))[:most]
+    return EventPage(events, events[-1].seq if len(events) == most else max(after, upto))
+
+
+def select_entry_events(reach: Q) -> QuerySet[AlertEvent]:
+    """Select the events about entries that `reach` lets a client see."""
+    return AlertEvent.objects.filter(reach, user__isnull=False)
+
+
+def redact(user: MemoryUser, seqs: Collection[int], since: datetime.datetime) -> None:
+    """Redact webhook messages about rejected entries: those naming `seqs`, and all since `since`.
+
+    The reasons for rejections since then may quote the entries numbered `seqs`. The events
+    themselves contain only entry numbers. Call this after the entries' outcomes have been redacted,
+    as late as possible.
+    """
+    events = AlertEvent.objects.filter(
+        Q(entries__overlap=_array(seqs)) | Q(at__gte=since), user=user
+    )
+    deliveries = Delivery.objects.filter(event__in=events)
+    outbox.redact(user, deliveries.values_list("pk", flat=True))
+
+
+def _array(numbers: Collection[int]) -> Value:
+    """Return the numbers as one array, since a statement can have at most 65,535 parameters."""
+    return Value(list(numbers), ArrayField(BigIntegerField()))
+
+
+# An alert's state after an event of each of these kinds. Events of other kinds don't change it.
+_STATES_AFTER = {
+    AlertEventKind.OPENED: AlertState.OPEN,
+    AlertEventKind.REOPENED: AlertState.OPEN,
+    AlertEventKind.ACKNOWLEDGED: AlertState.ACKNOWLEDGED,
+    AlertEventKind.SNOOZED: AlertState.SNOOZED,
+    AlertEventKind.RESOLVED: AlertState.RESOLVED,
+}
+
+
+def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert]:
+    """Select the alerts that were live at a given time, each annotated with its `state_then`.
+
+    `state_then` is the alert's state after its last event at or before that time.
+    """
+    steps = AlertEvent.objects.filter(alert=OuterRef("pk"), kind__in=_STATES_AFTER, at__lte=moment)
+    states = [When(kind=kind, then=Value(state)) for kind, state in _STATES_AFTER.items()]
+    told = steps.annotate(state_then=Case(*states, output_field=CharField()))
+    state = Subquery(told.order_by("-seq").values("state_then")[:1])
+    began = found.filter(opened_at__lte=moment)
+    return began.annotate(state_then=state).filter(state_then__in=LIVE_STATES)

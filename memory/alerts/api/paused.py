@@ -1,0 +1,144 @@
+"""`/v1/paused-constraints/` and `/v1/constraint-precision/`: paused constraints, and precision."""
+
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory.alerts import feedback, paused_constraints
+from memory.alerts.api.alert_serializers import ReasonSerializer
+from memory.alerts.models.alerts import AlertFeedback, PausedConstraint
+from memory.kernel.http import idempotency
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.errors import as_conflict
+from memory.kernel.http.filters import PAGING, refuse_unknown
+from memory.kernel.http.pages import PAGE, PageSerializer, page_of
+from memory.kernel.http.serializers import validated
+
+
+class PausedConstraintSerializer(serializers.ModelSerializer[PausedConstraint]):
+    """A constraint that is or was paused for a user."""
+
+    user_id = serializers.CharField(source="user.user_id")
+
+    class Meta:
+        model = PausedConstraint
+        fields = [
+            "id",
+            "user_id",
+            "constraint",
+            "reason",
+            "paused_at",
+            "paused_by",
+            "resumed_at",
+            "resumed_by",
+            "resumed_because",
+        ]
+
+
+class PausedConstraintFilter(django_filters.FilterSet):
+    """Filters for paused constraints."""
+
+    user_id = django_filters.CharFilter(field_name="user__user_id")
+    # A boolean filter would silently ignore an invalid value.
+    resumed = django_filters.TypedChoiceFilter(
+        choices=[("true", "true"), ("false", "false")],
+        coerce=lambda text: text == "true",
+        field_name="resumed_at",
+        lookup_expr="isnull",
+        exclude=True,
+        help_text="true for constraints that were resumed, false for those that are still paused.",
+    )
+
+    class Meta:
+        model = PausedConstraint
+        fields = ["user_id", "constraint", "resumed"]
+
+
+class _PausedView(generics.GenericAPIView[PausedConstraint]):
+    certain_users = True
+    queryset = PausedConstraint.objects.none()
+    serializer_class = PausedConstraintSerializer
+
+    def get_queryset(self) -> QuerySet[PausedConstraint]:
+        """Return the paused constraints in the caller's workspace."""
+        reach = principal_of(self.request).reach("user")
+        return PausedConstraint.objects.filter(reach, user__erased_at=None).select_related("user")
+
+
+class PausedConstraints(_PausedView, generics.ListAPIView[PausedConstraint]):
+    """List the constraints that were paused for being too noisy, most recently paused first."""
+
+    filterset_class = PausedConstraintFilter
+    ordering = ["-paused_at", "id"]
+
+
+class Resume(_PausedView):
+    """Resume a paused constraint."""
+
+    lookup_url_kwarg = "paused_id"
+
+    @idempotency.schema({200: PausedConstraintSerializer}, request=ReasonSerializer)
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Resume the constraint and run it; 409 if it is no longer paused."""
+        reason = validated(ReasonSerializer, request.data)["reason"]
+
+        def do() -> PausedConstraint:
+            actor = str(principal_of(request))
+            with as_conflict(paused_constraints.NotPaused):
+                return paused_constraints.resume(self.get_object(), actor=actor, reason=reason)
+
+        written = idempotency.once_for_row(
+            request, do, PausedConstraint, lambda paused: paused.user
+        )
+        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+
+
+class JudgedSerializer(serializers.Serializer[Any]):
+    """The number of a constraint's alerts judged useful and the number judged wrong."""
+
+    useful = serializers.IntegerField(help_text="How often an alert was judged useful.")
+    wrong = serializers.IntegerField(help_text="How often an alert was judged wrong.")
+    precision = serializers.FloatField(
+        allow_null=True, help_text="useful / (useful + wrong); null without feedback."
+    )
+
+
+class ConstraintPrecisionSerializer(JudgedSerializer):
+    """The precision of a constraint."""
+
+    constraint = serializers.CharField(help_text="The constraint's path.")
+
+
+class ConstraintPrecisionsSerializer(PageSerializer):
+    """A page of the constraints that have feedback, with their precision."""
+
+    results = ConstraintPrecisionSerializer(many=True)
+
+
+class Precisions(APIView):
+    """The precision of each constraint, across all users in the workspace."""
+
+    @extend_schema(responses=ConstraintPrecisionsSerializer, parameters=PAGE)
+    def get(self, request: Request) -> Response:
+        """List the constraints that have feedback, least precise first.
+
+        Feedback on constraints with the same path is added up across users.
+        """
+        refuse_unknown(request.query_params, PAGING)
+        workspace = principal_of(request).workspace
+        judged = feedback.by_constraint(
+            AlertFeedback.objects.filter(alert__user__workspace=workspace)
+        )
+        rows = [{"constraint": path, **as_json(precision)} for path, precision in judged.items()]
+        return Response(page_of(request, rows, lambda row: (row["precision"], row["constraint"])))
+
+
+def as_json(precision: feedback.Precision) -> dict[str, Any]:
+    """Return a precision, and the counts it is computed from, as JSON."""
+    return dict(JudgedSerializer(precision).data)

@@ -1,0 +1,1 @@
+"""Models of alerts and their delivery."""

@@ -1,0 +1,414 @@
+"""`/v1/backtests/`: the alerts that constraints would have raised in the past."""
+
+from collections.abc import Callable
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.alerts.models.alerts import Severity
+from memory.constraints import backtest_reports, backtests
+from memory.constraints.api.workspace_constraints import WorkspaceView
+from memory.constraints.models.backtests import Backtest, BacktestFinding
+from memory.kernel.http import idempotency
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.errors import NamesNothing, as_conflict
+from memory.kernel.http.filters import refuse_unknown
+from memory.kernel.http.operations import created
+from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
+from memory.kernel.http.stored import EvidenceField
+from memory.kernel.http.users import UserScopedView
+from memory.kernel.models.workspaces import Scope
+from memory.log.models.entries import By
+from memory.versions.api.moments import ByField
+
+MAX_SOURCE = 64 * 1024
+HISTORY = (
+    "`recorded`: based on what was known at each point in time. `occurred`: based on what was true"
+    " at each point in time according to the typed entries' own times (`occurred_at`), including"
+    " history that was loaded later; users with records that do not come from typed entries cannot"
+    " be evaluated this way."
+)
+
+
+class NewBacktestSerializer(StrictSerializer):
+    """The period that a backtest of a version covers, and the number of users."""
+
+    days = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=backtests.MAX_DAYS,
+        default=backtests.DAYS,
+        help_text="How many days to look back, but not beyond a user's first version.",
+    )
+    users = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=backtests.MAX_USERS,
+        default=backtests.USERS,
+        help_text="The maximum number of users: if the constraint applies to more users, a fixed"
+        " sample of this size is selected.",
+    )
+    by = ByField(default=By.RECORDED, help_text=HISTORY)
+
+
+class NewOwnBacktestSerializer(StrictSerializer):
+    """One of the user's constraints, and how far back the backtest looks."""
+
+    constraint = serializers.CharField(
+        max_length=300,
+        help_text="The constraint's name in the newest version, such as drug_allergy, or its path.",
+    )
+    source = serializers.CharField(  # type: ignore[assignment]
+        required=False,
+        max_length=MAX_SOURCE,
+        trim_whitespace=False,
+        help_text="Source to run instead of the constraint's own, or as a new constraint. It is not"
+        " saved.",
+    )
+    days = serializers.IntegerField(
+        required=False, min_value=1, max_value=backtests.MAX_DAYS, default=backtests.DAYS
+    )
+    by = ByField(default=By.RECORDED, help_text=HISTORY)
+
+
+class BacktestSerializer(serializers.ModelSerializer[Backtest]):
+    """A backtest and its progress."""
+
+    version = serializers.IntegerField(
+        source="version.number",
+        default=None,
+        allow_null=True,
+        help_text="The workspace constraint's version number; null for a user's own constraint.",
+    )
+    user_id = serializers.CharField(
+        source="user.user_id",
+        default=None,
+        allow_null=True,
+        help_text="The user who owns the constraint; null for a workspace constraint.",
+    )
+    users = serializers.IntegerField(
+        source="most_users",
+        help_text="The maximum number of users: the sample size if the constraint applies to more"
+        " users.",
+    )
+
+    class Meta:
+        model = Backtest
+        fields = [
+            *("id", "constraint", "version", "user_id", "days", "users", "by", "until", "state"),
+            *("reason", "created_at", "created_by", "started_at", "finished_at"),
+        ]
+
+
+class _ByMonthSerializer(serializers.Serializer[Any]):
+    month = serializers.CharField(help_text="The month, such as 2026-03.")
+    findings = serializers.IntegerField()
+
+
+class _OnDaySerializer(serializers.Serializer[Any]):
+    day = serializers.DateField()
+    findings = serializers.IntegerField()
+
+
+class _OfUserSerializer(serializers.Serializer[Any]):
+    user_id = serializers.CharField()
+    findings = serializers.IntegerField()
+
+
+class _BySeveritySerializer(serializers.Serializer[Any]):
+    info = serializers.IntegerField()
+    warning = serializers.IntegerField()
+    critical = serializers.IntegerField()
+
+
+PROBLEMS = ("error", "alert_limit", "redacted", "unknown", "failed")
+
+
+class BacktestProblemSerializer(serializers.Serializer[Any]):
+    """A user for whom the constraint would have failed or been paused, or could not be run."""
+
+    user_id = serializers.CharField()
+    kind = serializers.ChoiceField(
+        choices=PROBLEMS,
+        help_text="`failed`: the constraint could not be evaluated for the user. `unknown`: nothing"
+        " is known about the user from `at` onwards.",
+    )
+    message = serializers.CharField()
+    at = serializers.DateTimeField(allow_null=True)
+    version = serializers.IntegerField(
+        allow_null=True, help_text="The version of the user's project."
+    )
+
+
+class BacktestSummarySerializer(serializers.Serializer[Any]):
+    """A backtest's results so far."""
+
+    conclusion = serializers.CharField(help_text="The progress in one sentence.")
+    looked_at = serializers.IntegerField(
+        help_text="The number of users checked to see whether the constraint applies to them."
+    )
+    fits = serializers.IntegerField(
+        help_text="The number of users the constraint applies to and is run for."
+    )
+    sampled = serializers.BooleanField(help_text="Whether some users were not checked.")
+    done = serializers.IntegerField(
+        help_text="The number of users for whom the backtest is finished."
+    )
+    failed = serializers.IntegerField(
+        help_text="The number of users for whom the constraint could not be evaluated."
+    )
+    fired = serializers.IntegerField(
+        help_text="The number of users for whom the constraint would have raised alerts."
+    )
+    since = serializers.DateTimeField(
+        allow_null=True, help_text="The beginning of the evaluated period."
+    )
+    findings = serializers.IntegerField(
+        help_text="The number of alerts that the constraint would have raised."
+    )
+    left_out = serializers.IntegerField(
+        help_text="The number of additional alerts, which were not stored."
+    )
+    by_severity = _BySeveritySerializer(
+        help_text="The number of users by the severity of their most severe alert."
+    )
+    by_month = _ByMonthSerializer(
+        many=True, help_text="The number of alerts by the month in which they would have opened."
+    )
+    busiest = _OnDaySerializer(
+        allow_null=True, help_text="The day on which the most alerts would have opened."
+    )
+    open = serializers.IntegerField(
+        help_text="The number of alerts that would still be open at the end."
+    )
+    most = _OfUserSerializer(many=True, help_text="The users with the most alerts.")
+    troubled = serializers.IntegerField(help_text="The number of users with problems.")
+    problems = BacktestProblemSerializer(
+        many=True, help_text="The first problems, each with its user."
+    )
+
+
+class BacktestDetailSerializer(BacktestSerializer):
+    """A backtest with its results."""
+
+    summary = serializers.SerializerMethodField()
+
+    class Meta(BacktestSerializer.Meta):
+        fields = [*BacktestSerializer.Meta.fields, "summary"]
+
+    @extend_schema_field(BacktestSummarySerializer)
+    def get_summary(self, backtest: Backtest) -> dict[str, Any]:
+        """Return a summary of the findings."""
+        return dict(BacktestSummarySerializer(backtest_reports.summary(backtest)).data)
+
+
+class ChangeOfFindingSerializer(serializers.Serializer[Any]):
+    """A change to an alert that the constraint would have raised."""
+
+    at = serializers.DateTimeField()
+    version = serializers.IntegerField(help_text="The version of the user's project.")
+    changed = strings()
+    severity = serializers.ChoiceField(choices=Severity.choices)
+
+
+class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
+    """An alert that the constraint would have raised."""
+
+    user_id = serializers.CharField(source="result.user.user_id")
+    evidence = EvidenceField(help_text="The alert's evidence when it would have opened.")
+    entries = numbers()
+    changes = ChangeOfFindingSerializer(many=True)
+
+    class Meta:
+        model = BacktestFinding
+        fields = [
+            *("id", "user_id", "fingerprint", "severity", "message", "evidence", "entries"),
+            *("opened_at", "day", "version", "changes", "resolved_at", "resolved_version"),
+        ]
+
+
+class BacktestFilter(django_filters.FilterSet):
+    """Filters for backtests."""
+
+    user_id = django_filters.CharFilter(
+        field_name="user__user_id", help_text="Only backtests of this user's own constraints."
+    )
+
+    class Meta:
+        model = Backtest
+        fields = ["constraint", "state", "user_id"]
+
+
+class BacktestFindingFilter(django_filters.FilterSet):
+    """Filters for a backtest's findings."""
+
+    user_id = django_filters.CharFilter(field_name="result__user__user_id")
+
+    class Meta:
+        model = BacktestFinding
+        fields = ["user_id", "severity"]
+
+
+def _visible(view: generics.GenericAPIView[Any]) -> QuerySet[Backtest]:
+    found = Backtest.objects.filter(principal_of(view.request).reach("user", "workspace"))
+    return found.select_related("version", "user").defer("version__source", "version__tests")
+
+
+class _BacktestView(generics.GenericAPIView[Backtest]):
+    certain_users = True
+    queryset = Backtest.objects.none()
+    serializer_class: type[BacktestSerializer] = BacktestDetailSerializer
+    lookup_url_kwarg = "backtest_id"
+
+    def get_queryset(self) -> QuerySet[Backtest]:
+        """Return the backtests in the caller's workspace."""
+        return _visible(self)
+
+
+class Backtests(_BacktestView, generics.ListAPIView[Backtest]):
+    """List the backtests in the workspace, newest first."""
+
+    serializer_class = BacktestSerializer
+    filterset_class = BacktestFilter
+    ordering = ["-created_at", "id"]
+
+
+class OneBacktest(_BacktestView, generics.RetrieveAPIView[Backtest]):
+    """Return one backtest with its progress and results."""
+
+
+class BacktestFindings(generics.ListAPIView[BacktestFinding]):
+    """List the alerts that the constraint would have raised, in chronological order."""
+
+    certain_users = True
+    queryset = BacktestFinding.objects.none()
+    serializer_class = BacktestFindingSerializer
+    filterset_class = BacktestFindingFilter
+    ordering = ["opened_at", "id"]
+
+    def get_queryset(self) -> QuerySet[BacktestFinding]:
+        """Return the findings of the URL's backtest; raises Http404 if it does not exist."""
+        backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
+        return backtest_reports.findings_of(backtest)
+
+
+def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[Backtest]:
+    return idempotency.once_for_row(request, do, Backtest, lambda backtest: backtest.user)
+
+
+class _ChangedBacktest(_BacktestView):
+    """Base class for views that carry out an action on a backtest."""
+
+    scopes = {"POST": Scope.MANAGE}
+
+    def change(self, step: Callable[[Backtest], Backtest]) -> Response:
+        """Apply `step` to the backtest; return a response with the backtest."""
+        refuse_unknown(self.request.query_params, ())
+
+        def do() -> Backtest:
+            with as_conflict(backtests.NotGoingOn, backtests.NotGivenUp):
+                return step(self.get_object())
+
+        written = _once(self.request, do)
+        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+
+
+class CancelBacktest(_ChangedBacktest):
+    """Cancel a running backtest."""
+
+    @idempotency.schema({200: BacktestDetailSerializer}, request=None)
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Cancel the backtest and keep its findings so far; requires the scope `manage`.
+
+        409 if the backtest has already ended.
+        """
+        by = str(principal_of(request))
+        return self.change(lambda backtest: backtests.cancel(backtest, by=by))
+
+
+class RetryBacktest(_ChangedBacktest):
+    """Retry a backtest that failed permanently."""
+
+    @idempotency.schema({200: BacktestDetailSerializer}, request=None)
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Continue a backtest that failed permanently because of a server failure.
+
+        409 for any other backtest, or if another backtest is running in its place. Requires the
+        scope `manage`.
+        """
+        return self.change(backtests.retry)
+
+
+class VersionBacktests(WorkspaceView):
+    """Backtests of one workspace constraint version."""
+
+    costly = ("POST",)
+    scopes = {"POST": Scope.MANAGE}
+
+    @idempotency.schema({201: BacktestDetailSerializer}, request=NewBacktestSerializer)
+    def post(self, request: Request, name: str, number: int) -> Response:
+        """Run the version over the history of the users it applies to.
+
+        If a backtest with the same parameters is already running, it is returned; any other running
+        backtest of the version is cancelled. 409 if the version has not passed its checks. Requires
+        the scope `manage`.
+        """
+        given = validated(NewBacktestSerializer, request.data)
+
+        def start() -> Backtest:
+            with as_conflict(backtests.NotTestable):
+                return backtests.start(
+                    self.version(number),
+                    by=str(principal_of(request)),
+                    days=given["days"],
+                    most_users=given["users"],
+                    times=By(given["by"]),
+                )
+
+        return _started(_once(request, start))
+
+
+class UserBacktests(UserScopedView):
+    """Backtests of a user's own constraints."""
+
+    costly = ("POST",)
+    scopes = {"POST": Scope.MANAGE}
+
+    @idempotency.schema({201: BacktestDetailSerializer}, request=NewOwnBacktestSerializer)
+    def post(self, request: Request, user_id: str) -> Response:
+        """Run a constraint in the user's newest version over the user's history.
+
+        With `source`, that source is run instead, so that it can be tested before it is proposed;
+        the project is not changed. Requires the scope `manage`.
+        """
+        given = validated(NewOwnBacktestSerializer, request.data)
+        user = self.memory_user()
+
+        def start() -> Backtest:
+            try:
+                return backtests.start_own(
+                    user,
+                    given["constraint"],
+                    by=str(principal_of(request)),
+                    days=given["days"],
+                    source=given.get("source"),
+                    times=By(given["by"]),
+                )
+            except backtests.NoSuchConstraint as error:
+                raise NamesNothing(error.field, str(error)) from None
+            except backtests.BadBacktest as error:
+                raise serializers.ValidationError({error.field: [str(error)]}) from None
+
+        return _started(_once(request, start))
+
+
+def _started(written: idempotency.Written[Backtest]) -> Response:
+    """Return the 201 response for a started backtest, with the backtest's URL."""
+    location = reverse("backtest", args=[written.result.pk])
+    return created(BacktestDetailSerializer(written.result).data, location, written.headers)

@@ -1,0 +1,1 @@
+"""Models of constraints, forecasts and backtests."""

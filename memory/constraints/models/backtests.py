@@ -1,0 +1,204 @@
+"""Backtests, which run a constraint on users' past states: see `memory.constraints.backtests`."""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from memory.alerts.models.alerts import Severity
+from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
+from memory.kernel.models.fields import ExactJSONField, exactly_if, index_if_set
+from memory.kernel.models.leased import MortalWork
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
+from memory.log.models.entries import By
+
+
+class BacktestState(models.TextChoices):
+    """A backtest's progress."""
+
+    WAITING = "waiting", "waiting"
+    RUNNING = "running", "under way"
+    FINISHED = "finished", "finished"
+    CANCELLED = "cancelled", "cancelled"
+    FAILED = "failed", "failed"
+
+
+GOING_ON = [BacktestState.WAITING, BacktestState.RUNNING]
+
+
+class Backtest(MortalWork):
+    """A backtest of one constraint against users' histories.
+
+    The constraint is either a version of a workspace constraint or a user's own constraint.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="backtests")
+    version = models.ForeignKey(
+        WorkspaceConstraintVersion,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="backtests",
+        help_text="The version of the workspace constraint; empty for a user's own constraint.",
+    )
+    user = models.ForeignKey(
+        MemoryUser,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="backtests",
+        help_text="The user who owns the constraint; empty for a workspace constraint.",
+    )
+    constraint = models.CharField(max_length=300, help_text="Path of the constraint's source.")
+    source_hash = models.CharField(max_length=64)
+    days = models.PositiveIntegerField(help_text="How many days the backtest covers.")
+    most_users = models.PositiveIntegerField(
+        help_text="The maximum number of users. If the constraint applies to more, a sample of this"
+        " size is used."
+    )
+    by = models.CharField(
+        max_length=16,
+        choices=By.choices,
+        default=By.RECORDED,
+        help_text="Whether entries take effect when they were recorded or when they occurred.",
+    )
+    until = models.DateTimeField(help_text="The end of the period that the backtest covers.")
+    state = models.CharField(
+        max_length=16, choices=BacktestState.choices, default=BacktestState.WAITING
+    )
+    reason = models.CharField(
+        max_length=300,
+        blank=True,
+        default="",
+        help_text="Why the backtest was cancelled or failed.",
+    )
+    # Users are matched against the constraint's shape in hash order. This is the hash of the last
+    # user that was checked.
+    cursor = models.CharField(max_length=32, blank=True, default="")
+    picked = models.BooleanField(
+        default=False, help_text="Whether the users to evaluate have been selected."
+    )
+    looked_at = models.PositiveIntegerField(
+        default=0,
+        help_text="How many users were checked for records with the shape that the constraint"
+        " requires.",
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.CharField(max_length=200)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["version"], condition=Q(state__in=GOING_ON), name="one_backtest_of_version"
+            ),
+            models.UniqueConstraint(
+                fields=["user", "constraint"],
+                condition=Q(state__in=GOING_ON),
+                name="one_backtest_of_own",
+            ),
+            exactly_if(Q(state__in=GOING_ON), Q(finished_at=None), name="backtest_finished"),
+        ]
+        indexes = [
+            index_if_set("dead_since", "backtest_dead"),
+            models.Index(
+                fields=["run_after"], name="backtest_due", condition=Q(state__in=GOING_ON)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"backtest of {self.version or self.constraint}"
+
+
+class UserState(models.TextChoices):
+    """A backtest's progress for one user."""
+
+    WAITING = "waiting", "waiting"
+    DONE = "done", "done"
+    FAILED = "failed", "failed"
+
+
+class BacktestUser(models.Model):
+    """A backtest's result for one user."""
+
+    backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="users")
+    user = models.ForeignKey(MemoryUser, on_delete=models.CASCADE, related_name="+")
+    state = models.CharField(max_length=16, choices=UserState.choices, default=UserState.WAITING)
+    since = models.DateTimeField(
+        null=True, help_text="The beginning of the period evaluated for this user."
+    )
+    known_until = models.DateTimeField(
+        null=True,
+        help_text="When the evaluation stopped; empty if it covered the whole period.",
+    )
+    versions = models.PositiveIntegerField(
+        default=0, help_text="How many versions of the user's project fall within the period."
+    )
+    looks = models.PositiveIntegerField(
+        default=0,
+        help_text="How many versions in the period the constraint ran on because the data it reads"
+        " had changed.",
+    )
+    problems = ExactJSONField(
+        default=list, help_text="When the constraint would have failed or been too noisy, and why."
+    )
+    problem_count = models.PositiveIntegerField(default=0)
+    left_out = models.PositiveIntegerField(
+        default=0, help_text="How many findings were not stored because there were too many."
+    )
+    error = models.TextField(
+        blank=True, default="", help_text="Why the constraint could not be evaluated for this user."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["backtest", "user"], name="user_of_backtest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in backtest {str(self.backtest_id)[:8]}"
+
+
+class BacktestFinding(models.Model):
+    """An alert that the constraint would have opened."""
+
+    result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
+    fingerprint = models.CharField(
+        max_length=64, help_text="Computed the same way as an alert's fingerprint."
+    )
+    severity = models.CharField(
+        max_length=16,
+        choices=Severity.choices,
+        help_text="The highest severity that the alert would have reached.",
+    )
+    message = models.TextField(help_text="The message the alert would have opened with.")
+    evidence = models.JSONField(
+        default=list, help_text="The evidence the alert would have opened with."
+    )
+    entries = ArrayField(models.BigIntegerField(), default=list)
+    opened_at = models.DateTimeField()
+    day = models.DateField(
+        help_text="The day the alert would have opened, in the user's time zone."
+    )
+    version = models.IntegerField(
+        help_text="The version of the user's project that would have caused the alert to open."
+    )
+    changes = ExactJSONField(
+        default=list,
+        help_text="When the severity or the evidence changed, and in which version of the project.",
+    )
+    resolved_at = models.DateTimeField(
+        null=True,
+        help_text="When the alert would have been resolved; empty if it would still be open at the"
+        " end.",
+    )
+    resolved_version = models.IntegerField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["result", "opened_at"], name="finding_of_backtest")]
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"

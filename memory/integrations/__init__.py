@@ -1,0 +1,1 @@
+"""What other products expect: each is removable by deleting its folder and one line."""

@@ -1,0 +1,82 @@
+"""`/v1/users/{user_id}/import/`: importing an external project into the user's own project."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.integrations import imports
+from memory.integrations.imports import ImportRefused
+from memory.kernel.http import idempotency, waiting
+from memory.kernel.http.parsers import StrictJSONParser, ZipParser
+from memory.kernel.http.serializers import StrictSerializer, validated
+from memory.kernel.http.stored import ImportReportField
+from memory.kernel.http.users import UserScopedView
+from memory.versions.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
+from memory.versions.api.runs import FAILURES, RunSerializer, asked_once
+from memory.versions.models.runs import Run, RunTrigger
+
+
+class ImportSerializer(StrictSerializer):
+    """A project's Python files, in any layout; a single module is enough."""
+
+    files = serializers.DictField(
+        child=serializers.CharField(trim_whitespace=False, allow_blank=True),
+        help_text="Path → source, such as `domains/health/state.py` or `memory.py`.",
+    )
+
+    def validate_files(self, files: dict[str, str]) -> dict[str, str]:
+        """Check the files' paths and sizes; raises ValidationError if any is not allowed."""
+        try:
+            imports.check_files(files)
+        except ImportRefused as error:
+            raise serializers.ValidationError([str(error)]) from None
+        return files
+
+
+class ImportDecisionSerializer(DecisionSerializer):
+    """The result of an import."""
+
+    report = ImportReportField(
+        allow_null=True,
+        help_text="The repairs that were made, and everything whose name or form in the project"
+        " differs from the files; null if nothing was imported.",
+    )
+
+
+class Import(UserScopedView):
+    """Import a project that was created elsewhere."""
+
+    costly = ("POST",)
+    parameters = {"POST": ["wait"]}
+    parser_classes = [StrictJSONParser, ZipParser]
+
+    @idempotency.schema(
+        {200: ImportDecisionSerializer, 202: RunSerializer, **FAILURES},
+        [waiting.WAIT],
+        request={
+            "application/json": ImportSerializer,
+            "application/zip": OpenApiTypes.BINARY,
+        },
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Execute the files in a sandbox and turn their typed objects into project records.
+
+        A project exported by this server, as a zip or a clone, is imported unchanged.
+
+        200 with the new version; 422 with the verdict if the files cannot be imported, in which
+        case the head stays unchanged; 202 with the run if it did not finish in time.
+        """
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        files = validated(ImportSerializer, request.data)["files"]
+        user = self.memory_user()
+
+        def queue() -> Run:
+            return imports.queue(user, files, RunTrigger.API)
+
+        def tell(run: Run) -> dict[str, Any]:
+            return {**decision(run), "report": (run.output or {}).get("import")}
+
+        return asked_once(request, user, queue, tell, limit)

@@ -1,0 +1,28 @@
+"""Foreign projects: turn the object graph of an executed project into edits that import it.
+
+The input is the graph extracted by `sandbox_image.foreign_objects`. The foreign code could have
+forged this graph, so nothing in it is trusted. The output consists of edits, the exact records, and
+a report of everything the import changes, such as a name that isn't allowed or a set that is
+converted to a list.
+
+    layout(files)                           # which modules hold state, and for which domain
+    graph = read(data)                      # ForeignError: invalid or empty graph
+    plan = translate(graph, domains, sources)
+    notes = plan.carry_out(project)         # EditError: the import was rejected
+
+Where each object is placed:
+
+- a module-level list or dictionary of objects of one class becomes a collection of the same name;
+- an object with a module-level name becomes a singleton or, if it is in a collection, keeps the
+  name as its key there;
+- the classes of these objects become record classes, and other occurrences of the objects become
+  references; all other objects become parts of the records that contain them;
+- every other module-level value becomes a field of a single record, `variables`.
+"""
+
+from memory.integrations.foreign.graph import ForeignError, read
+from memory.integrations.foreign.layout import Layout, layout
+from memory.integrations.foreign.plans import Plan
+from memory.integrations.foreign.translate import translate
+
+__all__ = ["ForeignError", "Layout", "Plan", "layout", "read", "translate"]

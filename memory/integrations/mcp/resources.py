@@ -1,0 +1,69 @@
+"""MCP resources: the manifest and files of the newest version of a user's project."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from mcp_types import Resource, ResourceTemplate
+
+from memory.integrations.mcp.api import RequestRefused, address
+from memory.integrations.mcp.tools import Caller
+
+_URI = re.compile(r"uac://users/(?P<user>[^/]+)/(?:manifest|files/(?P<path>.+))")
+PYTHON, TEXT = "text/x-python", "text/plain"
+
+
+def templates(caller: Caller) -> Sequence[ResourceTemplate]:
+    """Return the URI templates for the resources that the caller can read."""
+    user = "{user_id}" if caller.user_id is None else quote(caller.user_id, safe="")
+    return [
+        ResourceTemplate(
+            name="manifest",
+            uri_template=f"uac://users/{user}/manifest",
+            description="A summary of the project: domains, classes, collections, constraints, open"
+            " alerts.",
+            mime_type=TEXT,
+        ),
+        ResourceTemplate(
+            name="file",
+            uri_template=f"uac://users/{user}/files/{{+path}}",
+            description="A file in the project, such as domains/travel/state.py.",
+            mime_type=PYTHON,
+        ),
+    ]
+
+
+async def listed(caller: Caller) -> Sequence[Resource]:
+    """Return the manifest and files of the user the caller is bound to, if any."""
+    if caller.user_id is None:
+        return []
+    user = f"uac://users/{quote(caller.user_id, safe='')}"
+    manifest = Resource(uri=f"{user}/manifest", name="manifest", mime_type=TEXT)
+    version = await _head(caller, caller.user_id)
+    paths = sorted((await caller.api.get(version))["files"]) if version else []
+    files = [
+        Resource(uri=f"{user}/files/{quote(path)}", name=path, mime_type=PYTHON) for path in paths
+    ]
+    return [manifest, *files]
+
+
+async def read(caller: Caller, uri: str) -> tuple[str, str]:
+    """Return a resource's text and media type; raises RequestRefused if `uri` doesn't exist."""
+    match = _URI.fullmatch(uri)
+    user = unquote(match["user"]) if match else ""
+    if match is None or caller.user_id not in (None, user):
+        known = ", ".join(template.uri_template for template in templates(caller))
+        raise RequestRefused(f"No such resource. The available resources are: {known}.")
+    if match["path"] is None:
+        return str((await caller.api.get(address("users", user, "manifest")))["text"]), TEXT
+    version = await _head(caller, user)
+    if version is None:
+        raise RequestRefused("This user's project has no version yet, and therefore no files.")
+    path = address(*unquote(match["path"]).split("/")).removesuffix("/")
+    return str((await caller.api.get(f"{version}files/{path}"))["source"]), PYTHON
+
+
+async def _head(caller: Caller, user: str) -> str | None:
+    """Return the API path of the newest version, or None if there isn't one."""
+    version = (await caller.api.get(address("users", user)))["head"]
+    return None if version is None else address("users", user, "checkpoints", str(version))

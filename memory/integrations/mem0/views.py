@@ -1,0 +1,511 @@
+"""The endpoints that mem0's public client calls, below `/mem0/`."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.db import transaction
+from django.db.models import Q
+from django.http import Http404
+from rest_framework import serializers, status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from memory.integrations.mem0 import bodies, events, filters, memories
+from memory.integrations.mem0.errors import CannotBeMapped, NotHere, exception_handler
+from memory.kernel import instants
+from memory.kernel.admission import usage
+from memory.kernel.http import idempotency, rates
+from memory.kernel.http.authentication import ApiKeyAuthentication, principal_of
+from memory.kernel.http.filters import refuse_unknown
+from memory.kernel.http.serializers import validated
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import MemoryUser, is_user_id
+from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.settings import quotas
+from memory.kernel.users import find_or_create_user, find_user
+from memory.kernel.workspaces import reach, reaches
+from memory.log import entry_log, lanes
+from memory.log.lanes import LaneState
+from memory.log.models.entries import LogEntry
+from memory.privacy import user_erasure
+
+PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+# The maximum number of users that one request may read or delete memories of.
+MAX_USERS = 100
+MAX_WARNINGS = 20
+WHOSE = "Send the id of the user, agent, run or app whose memories you mean."
+PROFILE = (
+    "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
+)
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
+PAGING = ("page", "page_size")
+
+
+class TokenAuthentication(ApiKeyAuthentication):
+    """API key authentication under the scheme name that mem0's client sends."""
+
+    scheme = "Token"
+
+
+class Mem0View(APIView):
+    """Base class for mem0's views: authentication, errors, and strict query parameters."""
+
+    authentication_classes = [TokenAuthentication]
+    certain_users = True
+    schema = None  # the OpenAPI document describes only our own API
+    # Method → the query parameters it accepts.
+    parameters: Mapping[str, Collection[str]] = {}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Reject unknown query parameters."""
+        # What this request's answer says was ignored.
+        self.ignored = list(bodies.ignored(dict(request.query_params.items())))
+        super().initial(request, *args, **kwargs)
+        known = self.parameters.get(str(request.method), ())
+        refuse_unknown([name for name in request.query_params if name not in bodies.HINTS], known)
+
+    def read(self, body: type[bodies.Body]) -> dict[str, Any]:
+        """Return the request body's fields; raises ValidationError naming the invalid ones."""
+        given = validated(body, self.request.data)
+        self.ignored += bodies.ignored(dict(self.request.data))
+        return given
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        """Say in a header what was ignored."""
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        if told := getattr(self, "ignored", ()):
+            answer["Warning"] = ", ".join(f'299 uac "{text}"' for text in told[:MAX_WARNINGS])
+        return answer
+
+    def get_exception_handler(self) -> Callable[..., Response | None]:
+        """Return the handler that formats errors the way mem0's client expects."""
+        return exception_handler
+
+    @property
+    def workspace(self) -> Workspace:
+        """The caller's workspace."""
+        return principal_of(self.request).workspace
+
+    def user_named(self, user_id: str) -> MemoryUser | None:
+        """Return the user with this id if the caller's key may access them, otherwise None."""
+        user = find_user(self.workspace, user_id)
+        return user if user and reaches(principal_of(self.request).key, user) else None
+
+    def refuse_others(self, *memory_ids: str) -> None:
+        """Raise UnknownMemory if any memory belongs to a user the caller's key may not access."""
+        memories.refuse_others(principal_of(self.request).key, memory_ids)
+
+    @property
+    def caller(self) -> str:
+        """The caller's name in the log, for writes and deletions."""
+        return str(principal_of(self.request))
+
+    def select(
+        self,
+        asked: Mapping[str, Any],
+        also: Mapping[str, Any] | None = None,
+        *,
+        named: bool = False,
+    ) -> list[memories.Selection]:
+        """Return the users whose memories are asked for, and the condition on each one's memories.
+
+        `asked` has filters, and perhaps ids next to them; `also` has further conditions. If
+        `named`, "any user" is refused. Raises ValidationError for invalid filters, if they name
+        neither a user nor an agent, run or app, and if they concern too many users.
+        """
+        ids = {name: asked[name] for name in filters.ENTITIES if name in asked}
+        given = asked.get("filters") or {}
+        if ids:
+            given = {"AND": [ids, given]} if ids.keys() & given.keys() else {**ids, **given}
+        names, rest = filters.split(given, also or {})
+        if names is None and not filters.names_entity(rest):
+            raise ValidationError({"filters": {"user_id": [WHOSE]}})
+        filters.compiled(rest, "UTC")  # what is wrong is named even if no user is found
+        users = self._users(names, rest, named)
+        return [(user, filters.compiled(rest, user.time_zone)) for user in users]
+
+    def _users(
+        self, names: Collection[str] | None, rest: dict[str, Any], named: bool
+    ) -> list[MemoryUser]:
+        """Return the users that the filters can match, as far as the key may access them."""
+        key = principal_of(self.request).key
+        if names is not None and len(names) == 1:
+            return [user for name in names if (user := self.user_named(name))]
+        users = MemoryUser.objects.filter(reach(key)).order_by("pk")
+        if names is not None:
+            users = users.filter(user_id__in=[name for name in names if is_user_id(name)])
+        else:
+            entries = LogEntry.objects.filter(reach(key, "user")).order_by()
+
+            def matching(condition: dict[str, Any]) -> set[int]:
+                found = entries.filter(Q(filters.compiled(condition, "UTC"))).values_list("user_id")
+                return {pk for (pk,) in found.distinct()[: MAX_USERS + 1]}
+
+            in_question = filters.users_in_question(rest, matching)
+            if in_question is None and named:
+                raise ValidationError({"filters": {"user_id": [WHOSE]}})
+            if in_question is not None:
+                users = users.filter(pk__in=in_question)
+        found = list(users[: MAX_USERS + 1])
+        if len(found) > MAX_USERS:
+            told = f"These filters concern more than {MAX_USERS} users: name at most that many."
+            raise ValidationError({"filters": {"user_id": [told]}})
+        return found
+
+
+class Ping(Mem0View):
+    """The workspace of the caller's key."""
+
+    def get(self, request: Request) -> Response:
+        """Return the workspace, as organization and project."""
+        name = str(self.workspace.public_id)
+        return Response({"status": "ok", "org_id": name, "project_id": name, "user_email": None})
+
+
+class Add(Mem0View):
+    """Add messages or memories to a user's log."""
+
+    def post(self, request: Request) -> Response:
+        """Append messages for a language model to process (202), or complete memories (200)."""
+        asked = self.read(bodies.AddSerializer)
+        drafts = bodies.drafts_of(asked)
+        self.ignored += asked["messages"].left_out
+        restricted = principal_of(request).key.user_pks is not None
+        if restricted and self.user_named(asked["user_id"]) is None:
+            raise Http404("This API key is limited to certain users; this user is not one of them.")
+        rates.take(request, quotas.ENTRIES, len(drafts))
+        # mem0's client sends no Idempotency-Key, but other callers of this URL might.
+        written = idempotency.once(
+            request,
+            lambda: self._append(asked["user_id"], drafts),
+            user_of=lambda entries: entries[0].user,
+            refer=lambda entries: [entry.seq for entry in entries],
+            recall=_told_before,
+        )
+        entries, headers = written.result, dict(written.headers)
+        if asked["infer"]:
+            work = lanes.standing(entries[0].user)
+            ahead = "; a language model will process them."
+            if work.state == LaneState.STOPPED:
+                ahead = f", waiting for a language model: {work.reason}"
+            answer: dict[str, Any] = {
+                "message": f"The messages are in the log{ahead}",
+                "status": "PENDING",
+                "event_id": str(entries[0].pk),
+            }
+            return Response(answer, status=status.HTTP_202_ACCEPTED, headers=headers)
+        told = memories.of_told(entries[0].user, entries)
+        answer = {
+            "message": "The memories are in the log.",
+            "status": "SUCCEEDED",
+            "event_id": str(entries[0].pk),
+            "results": [events.added(memory) for memory in told],
+        }
+        return Response(answer, headers=headers)
+
+    @transaction.atomic
+    def _append(self, user_id: str, drafts: Sequence[entry_log.Draft]) -> list[LogEntry]:
+        """Append to the user's log; a new user is created in the same transaction."""
+        try:
+            user = find_or_create_user(self.workspace, user_id)
+        except ModelValidationError as error:
+            raise ValidationError(error.message_dict) from None
+        usage.check_entries(self.workspace, user, len(drafts))
+        return entry_log.append(user, drafts, source=self.caller)
+
+
+class Search(Mem0View):
+    """Search a user's memories by words and by meaning."""
+
+    costly = ("POST",)
+    reads_only = True
+
+    def post(self, request: Request) -> Response:
+        """Return the user's memories that best match a query."""
+        asked = self.read(bodies.SearchSerializer)
+        metadata = {"metadata": asked["metadata"]} if "metadata" in asked else {}
+        found = memories.search(
+            self.select(asked, metadata),
+            asked["query"],
+            top_k=asked["top_k"],
+            threshold=asked["threshold"],
+        )
+        results = [{**memory.to_json(), "score": score} for memory, score in found]
+        return Response({"results": _fields(results, asked)})
+
+
+class Memories(Mem0View):
+    """List a user's memories."""
+
+    reads_only = True
+    parameters = {"POST": PAGING}
+
+    def post(self, request: Request) -> Response:
+        """Return a page of a user's memories, newest first."""
+        asked = self.read(bodies.GetAllSerializer)
+        selections = self.select(asked, _created(asked))
+
+        def rows(start: int, end: int) -> list[dict[str, Any]]:
+            page = [memory.to_json() for memory in memories.page(selections, start, end)]
+            return _fields(page, asked)
+
+        return Response(_page(request, memories.count(selections), rows, asked))
+
+
+class AllMemories(Mem0View):
+    """Delete all of a user's memories together."""
+
+    parameters = {"DELETE": (*filters.ENTITIES, "filters")}
+
+    def delete(self, request: Request) -> Response:
+        """Redact a user's memories, or only those of an agent, a run or an app."""
+        asked: dict[str, Any] = request.query_params.dict()
+        if "filters" in asked:
+            asked["filters"] = filters.from_query(asked["filters"])
+        # A deletion cannot be undone: an id that turned out to be empty must not widen it.
+        for name, value in {**asked, **asked.get("filters", {})}.items():
+            if name in filters.ENTITIES and not filters.is_given(value):
+                raise ValidationError({name: ["Name it, or leave it out to delete more."]})
+        deleted = memories.delete_all(self.select(asked, named=True), by=self.caller)
+        return Response({"message": "Memories deleted successfully!", "deleted": deleted})
+
+
+class OneMemory(Mem0View):
+    """A single memory."""
+
+    parameters = {"DELETE": ("delete_linked",)}
+
+    def get(self, request: Request, memory_id: str) -> Response:
+        """Return the memory with its current text."""
+        self.refuse_others(memory_id)
+        return Response(memories.one(self.workspace, memory_id).to_json())
+
+    def put(self, request: Request, memory_id: str) -> Response:
+        """Append a correction that changes the memory's text or metadata."""
+        given = self.read(bodies.UpdateSerializer)
+        # Clients clear a field that has no equivalent here with null: that changes nothing.
+        if not given and not dict(request.data).keys() - {"text", "metadata"}:
+            raise ValidationError({"text": ["Send text or metadata, or both."]})
+        change = memories.Change(memory_id, **given)
+        self.refuse_others(memory_id)
+        rates.take(request, quotas.ENTRIES)
+        memory = memories.update(self.workspace, [change], by=self.caller)
+        return Response(memory.to_json())
+
+    def delete(self, request: Request, memory_id: str) -> Response:
+        """Redact the memory, including its earlier texts and everything derived from it."""
+        self.refuse_others(memory_id)
+        memories.delete(self.workspace, [memory_id], by=self.caller)
+        return Response({"message": "Memory deleted successfully!"})
+
+
+class History(Mem0View):
+    """A memory's history."""
+
+    def get(self, request: Request, memory_id: str) -> Response:
+        """Return every text the memory has had, plus its deletion if it was deleted."""
+        self.refuse_others(memory_id)
+        return Response(memories.history(self.workspace, memory_id))
+
+
+class Batch(Mem0View):
+    """Update or delete several memories, all or none."""
+
+    def put(self, request: Request) -> Response:
+        """Update the memories."""
+        given = self.read(bodies.BatchUpdateSerializer)["memories"]
+        changes = [memories.Change(**one) for one in given]
+        for number, change in enumerate(changes):
+            if change.text is None and change.metadata is None:
+                raise ValidationError(
+                    {"memories": {str(number): ["Send text or metadata, or both."]}}
+                )
+        self.refuse_others(*(change.memory_id for change in changes))
+        rates.take(request, quotas.ENTRIES, len(changes))
+        memories.update(self.workspace, changes, by=self.caller)
+        return Response({"message": f"Successfully updated {len(changes)} memories"})
+
+    def delete(self, request: Request) -> Response:
+        """Redact the memories."""
+        given = self.read(bodies.BatchDeleteSerializer)["memories"]
+        ids = [one["memory_id"] for one in given]
+        self.refuse_others(*ids)
+        memories.delete(self.workspace, ids, by=self.caller)
+        return Response({"message": f"Successfully deleted {len(ids)} memories"})
+
+
+class Entities(Mem0View):
+    """The users in the workspace."""
+
+    parameters = {"GET": PAGING}
+
+    def get(self, request: Request) -> Response:
+        """Return the users, each with their number of memories."""
+        users = MemoryUser.objects.filter(principal_of(request).reach()).order_by("user_id")
+
+        def rows(start: int, end: int) -> list[dict[str, Any]]:
+            page = list(users[start:end])
+            counted = memories.counts(page)
+            return [
+                {
+                    "id": str(user.public_id),
+                    "name": memories.entity_of(user.user_id)[1],
+                    "type": memories.entity_of(user.user_id)[0],
+                    "total_memories": counted.get(user.pk, 0),
+                    "owner": None,
+                    "organization": str(self.workspace.public_id),
+                    "metadata": user.metadata,
+                    "created_at": user.created_at.isoformat(),
+                    "updated_at": user.created_at.isoformat(),
+                }
+                for user in page
+            ]
+
+        # mem0's client never asks for a second page, so the first one is as large as allowed.
+        return Response(_page(request, users.count(), rows, size=MAX_PAGE_SIZE))
+
+
+class Entity(Mem0View):
+    """One user in the workspace."""
+
+    # Needs `manage`, because erased data can't be restored.
+    scopes = {"DELETE": Scope.MANAGE}
+
+    def delete(self, request: Request, kind: str, name: str) -> Response:
+        """Erase the user irreversibly; otherwise, agents, runs and apps are only labels."""
+        user = self.user_named(name if kind == "user" else f"{kind}:{name}")
+        if user is None and kind != "user":
+            raise CannotBeMapped(
+                f"No memories were added for this {kind[:20]} alone. To redact users' memories of"
+                " an agent, a run or an app, use DELETE /v1/memories/ with the agent_id, run_id or"
+                " app_id."
+            )
+        if user is None:
+            raise Http404("There is no such user in this workspace.")
+        row = user_erasure.ask(user, by=self.caller, reason=user_erasure.MEM0)
+        return Response({"message": "Entity deleted successfully!", "erasure": str(row.pk)})
+
+    def get(self, request: Request, kind: str, name: str) -> Response:
+        """Refuse what a client asks for below an entity, such as its profile."""
+        raise NotHere(PROFILE)
+
+
+class Event(Mem0View):
+    """The progress of adding messages or memories."""
+
+    def get(self, request: Request, event_id: str) -> Response:
+        """Return the status of the addition, and the memories that resulted from it."""
+        self.refuse_others(event_id)
+        try:
+            return Response(events.one(self.workspace, event_id))
+        except events.UnknownEvent as error:
+            raise Http404(str(error)) from None
+
+
+class Events(Mem0View):
+    """The newest additions to a user's memory, or to all users'."""
+
+    parameters = {"GET": ("user_id", "page_size")}
+
+    def get(self, request: Request) -> Response:
+        """Return the events, newest first."""
+        of = reach(principal_of(request).key, "user")
+        if user_id := request.query_params.get("user_id"):
+            user = self.user_named(user_id)
+            of = Q(user=user) if user else Q(pk__in=[])
+        size = _number(request.query_params, "page_size", default=50, most=100)
+        return Response({"results": events.newest(of, size)})
+
+
+class Elsewhere(Mem0View):
+    """mem0 features that this server doesn't have, or has elsewhere."""
+
+    reads_only = True
+    reason = ""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raise NotHere with the reason, once the caller is authenticated."""
+        APIView.initial(self, request, *args, **kwargs)
+        raise NotHere(self.reason)
+
+
+class Unknown(Mem0View):
+    """Responds to any method on a URL that does not exist."""
+
+    reads_only = True
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raise Http404, once the caller is authenticated."""
+        APIView.initial(self, request, *args, **kwargs)
+        raise Http404("Endpoint not found; mem0's client 2.2 does not call it.")
+
+
+def _told_before(known: IdempotencyKey) -> list[LogEntry]:
+    """Return the entries that an earlier request with this key appended."""
+    if known.user is None:
+        raise Http404("This user no longer exists in this workspace.")
+    return entry_log.read(known.user, known.reference)
+
+
+def _created(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `start_date` and `end_date`, both inclusive, as filters."""
+    bounds = {"gte": asked.get("start_date"), "lte": asked.get("end_date")}
+    operators = {name: value for name, value in bounds.items() if value}
+    for name in ("start_date", "end_date"):
+        if value := asked.get(name):
+            try:
+                instants.span_in("UTC", value)
+            except instants.BadMoment as error:
+                raise ValidationError({name: [str(error)]}) from None
+    return {"created_at": operators} if operators else {}
+
+
+def _fields(rows: list[dict[str, Any]], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the memories with their ids and the fields that the request names, if it names any."""
+    names = asked.get("fields")
+    return [{name: row.get(name) for name in ("id", *names)} for row in rows] if names else rows
+
+
+def _page(
+    request: Request,
+    count: int,
+    rows: Callable[[int, int], list[dict[str, Any]]],
+    asked: Mapping[str, Any] | None = None,
+    *,
+    size: int = PAGE_SIZE,
+) -> dict[str, Any]:
+    """Return the requested page of `count` rows in mem0's form, with links to adjacent pages.
+
+    The body may name the page, as well as the address; the links are addresses.
+    """
+    given = {**(asked or {}), **request.query_params.dict()}
+    number = _number(given, "page", default=1, most=10**8)
+    size = _number(given, "page_size", default=size, most=MAX_PAGE_SIZE)
+    start = (number - 1) * size
+
+    def address(page: int) -> str:
+        query = request.query_params.copy()
+        query["page"], query["page_size"] = str(page), str(size)
+        return request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
+
+    return {
+        "count": count,
+        "next": address(number + 1) if start + size < count else None,
+        "previous": address(number - 1) if number > 1 and start < count + size else None,
+        "results": rows(start, start + size),
+    }
+
+
+def _number(given: Mapping[str, Any], name: str, *, default: int, most: int) -> int:
+    text = str(given.get(name) or default)
+    number = int(text) if _WHOLE_NUMBER.fullmatch(text) else 0
+    if not 1 <= number <= most:
+        raise serializers.ValidationError({name: [f"Send a whole number from 1 to {most}."]})
+    return number

@@ -1,0 +1,311 @@
+"""`/v1/users/`: creating, reading, changing and erasing users."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import structlog
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import generics, serializers
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.kernel.database.statements import Statement
+from memory.kernel.database.timeouts import retry_deadlocks
+from memory.kernel.http import etags, idempotency
+from memory.kernel.http.authentication import NOT_FOR_CERTAIN_USERS, Principal, principal_of
+from memory.kernel.http.errors import Conflict
+from memory.kernel.http.filters import StrictView
+from memory.kernel.http.operations import accepted, created
+from memory.kernel.http.serializers import ObjectField, StrictSerializer, validated
+from memory.kernel.http.stored import AnyObjectField
+from memory.kernel.http.unknown import NO_ENDPOINT
+from memory.kernel.models.fields import validate_time_zone
+from memory.kernel.models.idempotency import IdempotencyKey
+from memory.kernel.models.users import USER_ID_RULE, MemoryUser, user_id_fault
+from memory.kernel.models.workspaces import Scope
+from memory.kernel.users import (
+    WITH_HEAD,
+    UserExists,
+    change_user,
+    create_user,
+    find_user,
+    refuse_merged,
+    with_head,
+)
+from memory.kernel.workspaces import reaches
+from memory.log import copies, entry_log, lanes
+from memory.privacy import user_erasure
+from memory.privacy.api.erasures import ErasureSerializer, ReasonSerializer
+from memory.privacy.models import UserErasure
+
+
+class UserScopedView(StrictView):
+    """Base class for views below `/v1/users/{user_id}/`."""
+
+    certain_users = True
+    # Methods allowed for a merged user, besides read-only ones.
+    of_merged: Collection[str] = ()
+
+    def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
+        """Return the user in the URL.
+
+        `read` selects the columns to read; by default, all columns except the head's large ones.
+        Raises Http404 if the caller has access to no such user, and UserMerged if the user was
+        merged and the method is not allowed for merged users.
+        """
+        principal = principal_of(self.request)
+        user = find_user(principal.workspace, self.kwargs["user_id"], read)
+        if user is None or not reaches(principal.key, user):
+            raise Http404(
+                "There is no such user in this workspace; create the user with POST /v1/users/."
+            )
+        if self.request.method not in (*SAFE_METHODS, *self.of_merged):
+            refuse_merged(user)
+        structlog.contextvars.bind_contextvars(user=user.pk)
+        return user
+
+
+class NewUserSerializer(StrictSerializer):
+    """A user to be created."""
+
+    user_id = serializers.CharField(
+        allow_blank=True,  # validate_user_id states the whole rule in one error
+        help_text=f"The user's id in your product. {USER_ID_RULE}; percent-encode it in paths.",
+    )
+    time_zone = serializers.CharField(
+        required=False,
+        max_length=64,
+        help_text="IANA name, e.g. Europe/Berlin. Default: the workspace's time zone, otherwise"
+        " UTC.",
+    )
+    metadata = ObjectField(default=dict)
+
+    def validate_user_id(self, value: str) -> str:
+        """Raise ValidationError for an id that no user may have."""
+        if fault := user_id_fault(value):
+            raise serializers.ValidationError(fault)
+        return value
+
+
+class UserChangeSerializer(StrictSerializer):
+    """A change to a user."""
+
+    time_zone = serializers.CharField(required=False, max_length=64)
+    metadata = ObjectField(required=False)
+
+    def validate_time_zone(self, value: str) -> str:
+        """Raise ValidationError for a name that is not a time zone."""
+        try:
+            validate_time_zone(value)
+        except ModelValidationError as error:
+            raise serializers.ValidationError(error.messages) from None
+        return value
+
+
+class CoverageSerializer(serializers.Serializer[entry_log.Coverage]):
+    """The number of entries in the log, by outcome."""
+
+    total = serializers.IntegerField()
+    pending = serializers.IntegerField()
+    covered = serializers.IntegerField()
+    dismissed = serializers.IntegerField()
+    rejected = serializers.IntegerField()
+
+
+class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
+    """The state of the language model's work on the user's entries."""
+
+    state = serializers.ChoiceField(choices=lanes.LaneState.choices)
+    waiting = serializers.IntegerField(
+        help_text="The number of entries waiting for the language model."
+    )
+    until = serializers.DateTimeField(
+        allow_null=True, help_text="When the work will begin or be retried, if that is known."
+    )
+    reason = serializers.CharField(
+        help_text="Why the work is stopped or, if it is due, how many users are ahead in the queue;"
+        " otherwise empty."
+    )
+
+
+class UserSerializer(serializers.ModelSerializer[MemoryUser]):
+    """A user, as shown in lists."""
+
+    metadata = AnyObjectField()
+    head = serializers.IntegerField(
+        source="head.version",
+        default=None,
+        allow_null=True,
+        help_text="The number of the newest accepted version.",
+    )
+
+    merged_into = serializers.SerializerMethodField(
+        help_text="The user that this one was merged into. A merged user accepts no more entries."
+    )
+
+    class Meta:
+        model = MemoryUser
+        fields = ["user_id", "time_zone", "metadata", "created_at", "head", "merged_into"]
+
+    def get_merged_into(self, user: MemoryUser) -> str | None:
+        """Return the user that this one was merged into."""
+        return user.merged_into.user_id if user.merged_into else None
+
+
+class UserDetailSerializer(UserSerializer):
+    """A user with the state of the user's log."""
+
+    entries = serializers.SerializerMethodField()
+    structure = serializers.SerializerMethodField()
+
+    class Meta(UserSerializer.Meta):
+        fields = [*UserSerializer.Meta.fields, "entries", "structure"]
+
+    @extend_schema_field(CoverageSerializer)
+    def get_entries(self, user: MemoryUser) -> dict[str, Any]:
+        """Return the number of log entries by outcome."""
+        return dict(CoverageSerializer(entry_log.coverage(user)).data)
+
+    @extend_schema_field(StandingSerializer)
+    def get_structure(self, user: MemoryUser) -> dict[str, Any]:
+        """Return the state of the language model's work and, if the work is stopped, why."""
+        return dict(StandingSerializer(lanes.standing(user)).data)
+
+
+class Users(generics.ListAPIView[MemoryUser]):
+    """List the users in the workspace."""
+
+    certain_users = True
+    queryset = MemoryUser.objects.none()
+    serializer_class = UserSerializer
+    ordering = ["user_id"]
+
+    def get_queryset(self) -> QuerySet[MemoryUser]:
+        """Return the users in the caller's workspace."""
+        users = with_head(MemoryUser.objects.filter(principal_of(self.request).reach()))
+        return users.select_related("merged_into").defer("head__tree", "head__outline")
+
+    @idempotency.schema({201: UserDetailSerializer}, request=NewUserSerializer)
+    def post(self, request: Request) -> Response:
+        """Create a user; 409 if the workspace already has a user with this id."""
+        if principal_of(request).key.user_pks is not None:
+            raise Http404(NOT_FOR_CERTAIN_USERS)
+        given = validated(NewUserSerializer, request.data)
+
+        def create() -> MemoryUser:
+            try:
+                return create_user(principal_of(request).workspace, **given)
+            except ModelValidationError as error:
+                raise serializers.ValidationError(error.message_dict) from None
+            except UserExists:
+                message = f"This workspace already has a user {given['user_id']!r}."
+                raise Conflict(message) from None
+
+        written = _once(request, create)
+        location = reverse("user", args=[written.result.user_id])
+        return created(UserDetailSerializer(written.result).data, location, written.headers)
+
+
+class User(UserScopedView):
+    """One user."""
+
+    # Needs `manage` because erased data cannot be restored.
+    scopes = {"DELETE": Scope.MANAGE}
+
+    def check_permissions(self, request: Request) -> None:
+        """Raise Http404 for what is a misspelt endpoint of a user rather than an id with a slash.
+
+        The server gets a path decoded and cannot tell them apart, except by the users it knows.
+        """
+        user_id = self.kwargs["user_id"]
+        if "/" in user_id and isinstance(request.user, Principal):
+            user = find_user(request.user.workspace, user_id)
+            if user is None or not reaches(request.user.key, user):
+                raise Http404(NO_ENDPOINT)
+        super().check_permissions(request)
+
+    parameters = {"DELETE": ["reason"]}
+
+    @extend_schema(responses=UserDetailSerializer)
+    def get(self, request: Request, user_id: str) -> Response:
+        """Return the user with the head version and the number of log entries by outcome."""
+        return Response(self._told())
+
+    def _told(self) -> dict[str, Any]:
+        return dict(UserDetailSerializer(self.memory_user()).data)
+
+    @idempotency.schema(
+        {200: UserDetailSerializer, **etags.CHANGED}, [etags.IF_MATCH], request=UserChangeSerializer
+    )
+    def patch(self, request: Request, user_id: str) -> Response:
+        """Change the user's time zone or metadata."""
+        given = validated(UserChangeSerializer, request.data)
+        user = self.memory_user()
+
+        def change() -> MemoryUser:
+            with etags.unchanged(request, user, self._told):
+                change_user(user, **given)
+            return user
+
+        written = _once(request, change)
+        return Response(UserDetailSerializer(written.result).data, headers=written.headers)
+
+    @idempotency.schema(
+        {202: ErasureSerializer, **etags.CHANGED},
+        [
+            etags.IF_MATCH,
+            OpenApiParameter(
+                "reason",
+                str,
+                required=True,
+                description="The reason for the erasure, which stays on record: at most 2000"
+                " characters, without the user_id.",
+            ),
+        ],
+    )
+    def delete(self, request: Request, user_id: str) -> Response:
+        """Erase the user: all stored data about the user is permanently deleted.
+
+        202 with the erasure, which can be read again by its `id`. From then on, the user does not
+        exist (404), and the `user_id` can be used again. Requires the scope `manage`.
+        """
+        reason = validated(ReasonSerializer, request.query_params.dict())["reason"]
+
+        @retry_deadlocks
+        def erase() -> UserErasure:
+            by = str(principal_of(request))
+            user = self.memory_user()
+            try:
+                with transaction.atomic():
+                    copies.lock_families([user.pk])  # same lock order as in an erasure
+                    with etags.unchanged(request, user, self._told):
+                        return user_erasure.ask(user, by=by, reason=reason)
+            except user_erasure.ErasureRefused as error:
+                raise serializers.ValidationError({"reason": [str(error)]}) from None
+
+        written = idempotency.once(
+            request,
+            erase,
+            refer=lambda row: str(row.pk),
+            recall=lambda known: UserErasure.objects.select_related("user").get(pk=known.reference),
+            nameless=True,
+        )
+        return accepted(
+            ErasureSerializer(written.result).data,
+            reverse("erasure", args=[written.result.pk]),
+            written.headers,
+        )
+
+
+def _once(request: Request, do: Callable[[], MemoryUser]) -> idempotency.Written[MemoryUser]:
+    def recall(known: IdempotencyKey) -> MemoryUser:
+        assert known.user is not None
+        return known.user
+
+    return idempotency.once(request, do, user_of=lambda user: user, recall=recall)

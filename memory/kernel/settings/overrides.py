@@ -1,0 +1,74 @@
+"""A workspace's overrides for server settings: which values take effect, and which are valid.
+
+The settings themselves, and the checks for individual values, are in
+`memory.kernel.settings.table`.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from django.conf import settings
+
+from memory.kernel.settings import table
+from memory.kernel.settings.table import Group, Setting, plain
+
+# Maps each field to its override; None means that the server's setting applies.
+Overrides = Mapping[str, float | None]
+
+
+def effective(group: Group, overrides: Overrides) -> dict[str, Any]:
+    """Return the values that take effect with these overrides, keyed by field."""
+    found: dict[str, Any] = {}
+    for field, setting in group.overridable.items():
+        own = overrides.get(field)
+        found[field] = getattr(settings, setting.name) if own is None else own
+    return found
+
+
+def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
+    """Map each field with an invalid override to the problem and what to choose instead."""
+    found = _validate(group.settings, overrides, lambda setting: setting.field or setting.name)
+    return {field: f"It {problem}" for field, problem in found.items()}
+
+
+def validate_server_settings() -> dict[str, str]:
+    """Map each numeric server setting that is out of range to the problem."""
+    numbers = [one for one in table.SETTINGS.values() if one.minimum is not None]
+    values = {setting.name: getattr(settings, setting.name) for setting in numbers}
+    found = _validate(numbers, values, lambda setting: setting.name)
+    return {name: f"{name} {problem}" for name, problem in found.items()}
+
+
+def _validate(
+    numbers: Collection[Setting], values: Overrides, key: Callable[[Setting], str]
+) -> dict[str, str]:
+    """Map the `key` of each setting with an invalid value to the problem.
+
+    For settings that are not in `values`, the server's value is used. If two settings contradict
+    each other, the problem is reported for the lower one, unless only the upper one is in `values`.
+    """
+
+    def value_of(setting: Setting) -> float:
+        own = values.get(key(setting))
+        return float(getattr(settings, setting.name)) if own is None else own
+
+    found: dict[str, str] = {}
+    for setting in numbers:
+        value, maximum = values.get(key(setting)), setting.maximum
+        if value is not None and not setting.allows(value):
+            bound = value_of(table.SETTINGS[maximum]) if isinstance(maximum, str) else maximum
+            told = setting.explain(value, bound)
+            found[key(setting)] = f"{told}. {setting.reason}".rstrip()
+    for lower in numbers:
+        if not isinstance(lower.maximum, str):
+            continue
+        upper = table.SETTINGS[lower.maximum]
+        low, high = value_of(lower), value_of(upper)
+        if low <= high or {key(lower), key(upper)} & found.keys():
+            continue
+        if values.get(key(lower)) is not None:
+            found[key(lower)] = f"{lower.explain(low, high)}: {key(upper)} is {plain(high)}."
+        elif values.get(key(upper)) is not None:
+            told = f"must be at least {plain(low)}, not {plain(high)}"
+            found[key(upper)] = f"{told}: {key(lower)} is {plain(low)}."
+    return found

@@ -1,0 +1,1 @@
+"""The queue of work: rows, leases, hints, and the kinds of work."""

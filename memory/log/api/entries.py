@@ -1,0 +1,329 @@
+"""`/v1/users/{user_id}/entries/`: appending to the log, and reading it."""
+
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import django_filters
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.alerts.delivery import entry_events
+from memory.constraints import widening
+from memory.kernel.admission import usage
+from memory.kernel.http import idempotency, rates, waiting
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.errors import Conflict, Unprocessable
+from memory.kernel.http.filters import WholeNumberFilter
+from memory.kernel.http.operations import accepted
+from memory.kernel.http.pagination import BoundedPagination
+from memory.kernel.http.serializers import MAX_NAMED, unknown_fields, validated
+from memory.kernel.http.users import UserScopedView
+from memory.kernel.models.users import MemoryUser, is_user_id
+from memory.kernel.models.workspaces import Scope
+from memory.kernel.settings import quotas
+from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
+from memory.log import entry_log
+from memory.log.api.entry_serializers import (
+    PROPOSE,
+    AppendedSerializer,
+    EntrySerializer,
+    NewEntriesSerializer,
+    NewEntrySerializer,
+    RedactionSerializer,
+    WhySerializer,
+)
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.redactions import Redaction
+from memory.privacy import redaction
+
+MAX_ENTRIES = 1000
+# These serializers are created once and shared, because creating a serializer's fields takes longer
+# than using the fields, and using them doesn't change them.
+_NEW_ENTRY = NewEntrySerializer()
+_ENTRY = EntrySerializer()
+
+
+class EntryFilter(django_filters.FilterSet):
+    """Filters for log entries."""
+
+    after = WholeNumberFilter("seq", "gt", min_value=0, label="Only entries with higher numbers.")
+    kind = django_filters.ChoiceFilter(choices=EntryKind.choices)
+    session_id = django_filters.CharFilter()
+
+    class Meta:
+        model = LogEntry
+        fields: list[str] = []
+
+
+class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
+    """List the entries in a user's log, in order."""
+
+    queryset = LogEntry.objects.none()
+    serializer_class = EntrySerializer
+    parameters = {"POST": ["wait"]}
+    body_example = (
+        '{"kind": "message", "content": "I fly to Rome."}, or'
+        ' {"entries": [{"kind": "record", "type": "Trip", "data": {"to": "Rome"}}, …]}'
+    )
+    filterset_class = EntryFilter
+    pagination_class = BoundedPagination
+    row_bytes = entry_log.BYTES
+    ordering = ["seq"]
+
+    def get_queryset(self) -> QuerySet[LogEntry]:
+        """Return the user's entries."""
+        user = self.memory_user()
+        self.all_bytes = user.log_bytes
+        return LogEntry.objects.filter(user=user)
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Return a page of the log, with each entry's outcome."""
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        if page:
+            _look_up(page[0].user, page)
+        return self.get_paginated_response([_ENTRY.to_representation(entry) for entry in page])
+
+    @idempotency.schema(
+        {202: AppendedSerializer},
+        [waiting.WAIT],
+        request=PolymorphicProxySerializer(
+            component_name="OneOrManyEntries",
+            serializers=[NewEntrySerializer, NewEntriesSerializer],
+            resource_type_field_name=None,
+        ),
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Append one or more entries, all or none; returns 202 once they are in the log.
+
+        With `?wait=`, the server responds once all typed entries in the request are settled, or
+        after that many seconds.
+        """
+        limit = waiting.seconds(request, default=0)
+        found, workspace = self._found(), principal_of(request).workspace
+        with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
+            drafts = read_drafts(request.data)
+        rates.take(request, quotas.ENTRIES, len(drafts))
+        # A new user and their first entries are created together or not at all.
+        with nullcontext() if found else transaction.atomic():
+            user = found or find_or_create_user(workspace, user_id)
+            written = _append(request, user, drafts)
+        entries = written.result
+        records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
+        if limit and records:
+            decided = partial(entry_log.all_decided, user, records)
+            waiting.until(decided, limit, workspace_pk=user.workspace_id)
+        # Entries that this request has just appended have no outcomes yet.
+        if limit or written.headers or any(draft.idempotency_key for draft in drafts):
+            _look_up(user, entries)
+        serialized = [_ENTRY.to_representation(entry) for entry in entries]
+        first = serialized[0]["seq"]
+        location = reverse("entries", args=[user_id]) + f"?after={first - 1}"
+        if len(serialized) == 1:
+            location = reverse("entry", args=[user_id, first])
+        answer = _appended(serialized)
+        if limit:
+            answer |= _widened(user, records)
+        return accepted(answer, location, written.headers)
+
+    def _found(self) -> MemoryUser | None:
+        """Return the user in the URL, or None if a first entry may create it; or raise Http404."""
+        try:
+            return self.memory_user(WITHOUT_HEAD)
+        except Http404:
+            principal = principal_of(self.request)
+            may = principal.workspace.users_by_entry and principal.key.user_pks is None
+            if not may or not is_user_id(self.kwargs["user_id"]):
+                raise
+            return None
+
+
+def _append(
+    request: Request, user: MemoryUser, drafts: Sequence[entry_log.Draft]
+) -> idempotency.Written[list[LogEntry]]:
+    """Append the drafts, or return the entries that an earlier request with this key appended."""
+
+    def append() -> list[LogEntry]:
+        usage.check_entries(principal_of(request).workspace, user, len(drafts))
+        try:
+            return entry_log.append(user, drafts, source=str(principal_of(request)))
+        except entry_log.IdempotencyConflict as conflict:
+            raise Unprocessable(str(conflict)) from None
+
+    return idempotency.once(
+        request,
+        append,
+        user_of=lambda entries: user,
+        refer=lambda entries: [entry.seq for entry in entries],
+        recall=lambda known: entry_log.read(user, known.reference),
+    )
+
+
+def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the response for appended entries."""
+    return {
+        "entries": serialized,
+        "pending": sum(item["state"] == "pending" for item in serialized),
+        "covered": sum(item["state"] == "covered" for item in serialized),
+        "rejected": [
+            {"seq": item["seq"], "reason": item["reason"] or "", "fix": entry_events.FIX}
+            for item in serialized
+            if item["state"] == "rejected"
+        ],
+        "set_aside": [
+            {"seq": item["seq"], "fields": item["set_aside"], "fix": entry_events.FIX_SET_ASIDE}
+            for item in serialized
+            if item["set_aside"]
+        ],
+    }
+
+
+def _widened(user: MemoryUser, records: Collection[int]) -> dict[str, Any]:
+    """Return the fields widened by these typed entries, and the user's constraints to review."""
+    found = widening.by_entries(user, records) if records else []
+    return {
+        "widened": [
+            {
+                "domain": one.domain,
+                "class": one.class_name,
+                "field": one.field,
+                "from": one.before,
+                "to": one.after,
+                "seq": one.seq,
+            }
+            for one in found
+        ],
+        "constraints_to_check": widening.constraints_that_read(user, found),
+    }
+
+
+def _look_up(user: MemoryUser, entries: Sequence[LogEntry]) -> None:
+    """Look up the outcomes of a user's entries, and set each entry's `outcome`."""
+    found = entry_log.outcomes(user, [entry.seq for entry in entries])
+    for entry in entries:
+        entry.outcome = found.get(entry.seq)
+
+
+def read_drafts(body: Any) -> list[entry_log.Draft]:
+    """Parse one entry, or `{"entries": [...]}`; raises ValidationError with the errors."""
+    if isinstance(body, dict) and "edits" in body:
+        raise serializers.ValidationError(
+            {"edits": [f"These are edits, not entries: send this body to POST {PROPOSE}."]}
+        )
+    if isinstance(body, dict) and isinstance(body.get("messages"), list):
+        told = (
+            'Send each message as an entry: {"entries": [{"kind": "message", "role": …,'
+            ' "content": …}]}.'
+        )
+        raise serializers.ValidationError({"messages": [told]})
+    if isinstance(body, dict) and "entries" in body:
+        entries = body["entries"]
+        if unknown := sorted(set(body) - {"entries"}):
+            raise serializers.ValidationError(unknown_fields(unknown, ["entries"]))
+        if not isinstance(entries, list) or not entries:
+            raise serializers.ValidationError(
+                {"entries": ['Send one entry, or {"entries": [...]} with at least one.']}
+            )
+        if len(entries) > MAX_ENTRIES:
+            raise serializers.ValidationError(
+                {"entries": [f"Send at most {MAX_ENTRIES} entries, not {len(entries)}."]}
+            )
+        drafts: list[entry_log.Draft] = []
+        errors: dict[str, Any] = {}
+        for index, entry in enumerate(entries):
+            try:
+                drafts.append(_NEW_ENTRY.draft(entry))
+            except serializers.ValidationError as error:
+                errors[str(index)] = error.detail
+                if len(errors) == MAX_NAMED:
+                    break
+        if errors:
+            raise serializers.ValidationError({"entries": errors})
+        return drafts
+    return [_NEW_ENTRY.draft(body)]
+
+
+class Entry(UserScopedView):
+    """One entry in a user's log."""
+
+    # Needs `manage`, because redacted content cannot be restored.
+    scopes = {"DELETE": Scope.MANAGE}
+    of_merged = ["DELETE"]
+    parameters = {"DELETE": ["reason"]}
+
+    @idempotency.schema(
+        {202: RedactionSerializer},
+        [
+            OpenApiParameter(
+                "reason",
+                str,
+                description="The reason for the redaction, which stays on record; at most 2000"
+                " characters.",
+            ),
+        ],
+    )
+    def delete(self, request: Request, user_id: str, seq: int) -> Response:
+        """Redact the entry and all entries derived from it, deleting their content.
+
+        202 with the redaction, which is itself an entry in the log (`seq`) and lists all redacted
+        entries. Content based on them is removed from the project soon after; until then, requests
+        that read the project get 503. A repeated request returns the progress. Requires the scope
+        `manage`.
+        """
+        reason = validated(WhySerializer, request.query_params.dict())["reason"]
+        user = self.memory_user()
+
+        def redact() -> Redaction:
+            by = str(principal_of(request))
+            try:
+                entry = redaction.redact(user, [seq], by=by, reason=reason)
+            except redaction.UnknownEntries as error:  # a kind of RedactionRefused, so it is first
+                raise Http404(str(error)) from None
+            except redaction.RedactionRefused as error:
+                raise Conflict(str(error)) from None
+            return Redaction.objects.get(user=user, seq=entry.seq)
+
+        written = idempotency.once(
+            request,
+            redact,
+            user_of=lambda row: user,
+            refer=lambda row: {"redaction": row.seq},
+            recall=lambda known: Redaction.objects.get(user=user, seq=known.reference["redaction"]),
+        )
+        row = written.result
+        return accepted(
+            RedactionSerializer(row).data,
+            reverse("redaction", args=[user_id, row.seq]),
+            written.headers,
+        )
+
+    @extend_schema(responses=EntrySerializer)
+    def get(self, request: Request, user_id: str, seq: int) -> Response:
+        """Return the entry with its outcome."""
+        user = self.memory_user()
+        entry = LogEntry.objects.filter(user=user, seq=seq).first()
+        if entry is None:
+            raise Http404(f"The log has no entry {seq}.")
+        _look_up(user, [entry])
+        return Response(_ENTRY.to_representation(entry))
+
+
+class OneRedaction(UserScopedView):
+    """One redaction, identified by the `seq` from the 202 response."""
+
+    @extend_schema(responses=RedactionSerializer)
+    def get(self, request: Request, user_id: str, seq: int) -> Response:
+        """Return the redaction and its progress."""
+        row = Redaction.objects.filter(user=self.memory_user(), seq=seq).first()
+        if row is None:
+            raise Http404(f"Entry {seq} is not a redaction.")
+        return Response(RedactionSerializer(row).data)

@@ -1,0 +1,348 @@
+"""Serializers for log entries and their redactions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import inline_serializer
+from rest_framework import serializers
+
+from memory.kernel.http.serializers import (
+    MAX_NAMED,
+    DayStartField,
+    ObjectField,
+    StrictSerializer,
+    name_meant,
+)
+from memory.kernel.http.stored import AnyObjectField
+from memory.kernel.texts import MAX_REASON
+from memory.log import entry_log
+from memory.log.api.nearest import OTHER_NAMES, RECORD_FIELDS, entry_meant, written
+from memory.log.models.entries import EntryKind, LogEntry, Outcome
+from memory.log.models.redactions import Redaction
+from memory.project import EditError, names
+from memory.project.edits import OPERATIONS
+
+MAX_TEXT = 1_000_000
+APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+PROPOSE = "/v1/users/{user_id}/checkpoints/"
+IMPOSSIBLE_TIME = "Send a valid date and time, such as 2026-05-02T14:30:00+02:00."
+STATES = {
+    None: "pending",
+    Outcome.COVERED: "covered",
+    Outcome.DISMISSED: "dismissed",
+    Outcome.REJECTED: "rejected",
+}
+
+
+class NewEntrySerializer(StrictSerializer):
+    """An entry to be appended.
+
+    A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
+    have `domain`, `collection`, `key` and `retired`.
+    """
+
+    other_names = OTHER_NAMES
+
+    kind = serializers.ChoiceField(
+        choices=APPENDED_KINDS,
+        help_text="The kind of the entry; redactions are written only by the server.",
+    )
+    occurred_at = DayStartField(
+        required=False,
+        help_text="When the content was said or was true; a time without a UTC offset is"
+        " interpreted in the user's time zone, and a day means its start. Default: now.",
+        error_messages=dict.fromkeys(("invalid", "overflow"), IMPOSSIBLE_TIME),
+    )
+    content = serializers.CharField(required=False, max_length=MAX_TEXT)
+    role = serializers.CharField(required=False, max_length=32)
+    speaker = serializers.CharField(required=False, max_length=200)
+    agent_id = serializers.CharField(required=False, max_length=200)
+    session_id = serializers.CharField(required=False, max_length=200)
+    metadata = ObjectField(
+        required=False,
+        help_text='For the caller\'s own use. "urgent": true makes the language model process'
+        " the entry immediately.",
+    )
+    idempotency_key = serializers.CharField(required=False, max_length=255)
+
+    domain = serializers.CharField(
+        required=False,
+        max_length=names.MAX_LENGTH,
+        help_text="The record's domain. Default: general.",
+    )
+    type = serializers.CharField(
+        required=False,
+        max_length=names.MAX_LENGTH,
+        help_text="The name of the class, such as Trip.",
+    )
+    collection = serializers.CharField(
+        required=False,
+        max_length=names.MAX_LENGTH,
+        help_text="The record's collection. Default: the plural of the type.",
+    )
+    key = serializers.CharField(
+        required=False, max_length=200, help_text="The record's name in its collection."
+    )
+    data = ObjectField(  # type: ignore[assignment]
+        required=False, help_text="The record's fields."
+    )
+    retired = serializers.BooleanField(
+        required=False, help_text="Set to true to retire the record."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Check that the entry has every field its kind requires, and none it doesn't allow."""
+        is_record = attrs["kind"] == EntryKind.RECORD
+        foreign = ["content"] if is_record else list(RECORD_FIELDS)
+        for name in foreign:
+            if not attrs.get(name):  # `data: {}` and `retired: false` of a message say nothing
+                attrs.pop(name, None)
+        errors = {
+            name: [f"An entry of kind {attrs['kind']} cannot have `{name}`: remove it."]
+            for name in foreign
+            if name in attrs
+        }
+        if is_record:
+            errors |= self._record_errors(attrs)
+        elif not attrs.get("content"):
+            errors["content"] = [f"An entry of kind {attrs['kind']} needs `content`."]
+        if errors:
+            raise serializers.ValidationError(errors)
+        return attrs
+
+    def _record_errors(self, attrs: Mapping[str, Any]) -> dict[str, list[str]]:
+        errors = {}
+        retired = attrs.get("retired", False)
+        needed = ("type", "key") if retired else ("type", "data")
+        for name in needed:
+            if name not in attrs:
+                what = "An entry that retires a record" if retired else "An entry of kind record"
+                errors[name] = [f"{what} needs `{name}`."]
+        for name, check in (
+            ("type", names.check_class_name),
+            ("domain", lambda text: names.check_lower_name(text, "domain")),
+            ("collection", lambda text: names.check_lower_name(text, "collection")),
+            ("key", names.check_key),
+        ):
+            try:
+                if name in attrs:
+                    check(attrs[name])
+            except EditError as error:
+                errors[name] = [str(error)]
+        return errors
+
+    def draft(self, entry: Any) -> entry_log.Draft:
+        """Turn an entry into a draft for the log; raises ValidationError if it is invalid."""
+        try:
+            values = self.run_validation(entry)
+        except serializers.ValidationError as error:
+            raise serializers.ValidationError(self._advised(error.detail, entry)) from None
+        record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
+        return entry_log.Draft(data=record or None, **values)
+
+    def _advised(self, errors: Any, entry: Any) -> Any:
+        """Add advice to an entry's errors: the nearest valid entry, or where to propose an edit."""
+        if not isinstance(entry, dict):
+            return errors
+        advice = []
+        if entry.get("op") in OPERATIONS:
+            advice.append(f'Propose an edit with POST {PROPOSE} and the body {{"edits": [{{…}}]}}.')
+        unknown = [name for name in entry if name not in self.fields][:MAX_NAMED]
+        meant = {name: name_meant(name, self.fields, self.other_names) for name in unknown}
+        nearest = entry_meant(entry, meant)
+        if nearest not in (None, entry) and self._is_valid(nearest):
+            advice.append(f"Write {written(nearest)}")
+        first = "op" if "op" in errors else next(iter(errors))
+        return {**errors, first: [*errors[first], *advice]}
+
+    def _is_valid(self, entry: Any) -> bool:
+        try:
+            self.run_validation(entry)
+        except serializers.ValidationError:
+            return False
+        return True
+
+
+class EntrySerializer(serializers.ModelSerializer[LogEntry]):
+    """A log entry with its outcome; the caller must set the entry's `outcome`."""
+
+    data = AnyObjectField(  # type: ignore[assignment]
+        allow_null=True,
+        help_text="Of a record: `type`, `data` and the rest of what was sent; otherwise null.",
+    )
+    metadata = AnyObjectField(allow_null=True)
+    state = serializers.SerializerMethodField(
+        help_text="The entry's state: pending, covered, dismissed or rejected."
+    )
+    reason = serializers.SerializerMethodField(
+        help_text="Why the entry was dismissed or rejected; if it is covered, why it changed"
+        " nothing (superseded: newer entries are known; nothing_to_retire) or less than it says"
+        " (partly_superseded)."
+    )
+    superseded_by = serializers.SerializerMethodField(
+        help_text="The newer entries because of which a late typed entry changed nothing, or less"
+        " than it says; empty otherwise."
+    )
+    set_aside = serializers.SerializerMethodField(
+        help_text="The fields whose values in this entry did not fit their types: the record keeps"
+        " the values as they were sent, set aside."
+    )
+    checkpoint = serializers.SerializerMethodField(
+        help_text="The project version that settled the entry."
+    )
+
+    class Meta:
+        model = LogEntry
+        fields = [
+            "id",
+            "seq",
+            "kind",
+            "state",
+            "reason",
+            "set_aside",
+            "superseded_by",
+            "checkpoint",
+            "occurred_at",
+            "recorded_at",
+            "content",
+            "data",
+            "role",
+            "speaker",
+            "agent_id",
+            "session_id",
+            "metadata",
+            "source",
+            "derived_from",
+            "idempotency_key",
+            "redacted_at",
+        ]
+
+    def get_state(self, entry: LogEntry) -> str:
+        """Return the entry's state."""
+        return STATES[Outcome(entry.outcome.outcome) if entry.outcome else None]
+
+    def get_reason(self, entry: LogEntry) -> str | None:
+        """Return why an entry was not added to the project, or not all of it."""
+        return (entry.outcome.reason or None) if entry.outcome else None
+
+    def get_superseded_by(self, entry: LogEntry) -> list[int]:
+        """Return the newer entries that leave nothing, or less, for the entry to change."""
+        return (entry.outcome.superseded_by or []) if entry.outcome else []
+
+    def get_set_aside(self, entry: LogEntry) -> list[str]:
+        """Return the fields whose values in the entry did not fit."""
+        return entry.outcome.set_aside if entry.outcome else []
+
+    def get_checkpoint(self, entry: LogEntry) -> int | None:
+        """Return the version that settled the entry."""
+        settled = entry.outcome and entry.outcome.checkpoint
+        return settled.version if settled else None
+
+
+class RejectedSerializer(serializers.Serializer[Any]):
+    """An entry that the project cannot hold, with the reason and how to fix it."""
+
+    seq = serializers.IntegerField()
+    reason = serializers.CharField()
+    fix = serializers.CharField()
+
+
+class SetAsideSerializer(serializers.Serializer[Any]):
+    """An entry with values that do not fit their fields, and how to make them fit."""
+
+    seq = serializers.IntegerField()
+    fields = serializers.ListField(  # type: ignore[assignment]
+        child=serializers.CharField(),
+        help_text="The fields, such as `due`, `outcome.risk_score` or `labels[0]`.",
+    )
+    fix = serializers.CharField()
+
+
+WIDENED = inline_serializer(
+    "Widened",
+    {
+        "domain": serializers.CharField(),
+        "class": serializers.CharField(),
+        "field": serializers.CharField(),
+        "from": serializers.CharField(help_text="The previous type."),
+        "to": serializers.CharField(
+            help_text="The new type; with `| None`, the field may be empty."
+        ),
+        "seq": serializers.IntegerField(
+            help_text="The number of the entry that required the change."
+        ),
+    },
+    many=True,
+    required=False,
+    help_text="With `wait`: the fields that these records made optional or whose type they"
+    " widened.",
+)
+
+
+class AppendedSerializer(serializers.Serializer[Any]):
+    """The appended entries and their state."""
+
+    entries = EntrySerializer(
+        many=True, help_text="The appended entries, which are now in the log permanently."
+    )
+    pending = serializers.IntegerField(help_text="How many of these entries are not settled yet.")
+    covered = serializers.IntegerField(
+        help_text="How many of these entries are already in the project."
+    )
+    rejected = RejectedSerializer(
+        many=True, help_text="Which of these entries the project cannot hold, and why."
+    )
+    set_aside = SetAsideSerializer(
+        many=True,
+        help_text="Which of these entries have values that did not fit their fields. The values are"
+        " kept in the records, set aside, as they were sent.",
+    )
+    widened = WIDENED
+    constraints_to_check = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="With `wait`: the user's constraints that read a widened field. They may fail if"
+        " the field is empty.",
+    )
+
+
+class NewEntriesSerializer(StrictSerializer):
+    """Several entries, appended in order, all or nothing."""
+
+    entries = NewEntrySerializer(many=True)
+
+
+class WhySerializer(StrictSerializer):
+    """The reason for a redaction."""
+
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
+
+
+class RedactionSerializer(serializers.ModelSerializer[Redaction]):
+    """A redaction and its progress."""
+
+    state = serializers.SerializerMethodField(
+        help_text="under_way: the entries are empty; the project may still contain content that"
+        " was derived from them, which is not returned. done: that content has also been deleted."
+    )
+
+    class Meta:
+        model = Redaction
+        fields = [
+            "seq",
+            "asked",
+            "entries",
+            "by",
+            "reason",
+            "created_at",
+            "state",
+            "finished_at",
+            "version",
+            "records",
+            "constraints",
+            "reopened",
+        ]
+
+    def get_state(self, row: Redaction) -> str:
+        """Return the state of the redaction."""
+        return "done" if row.due_at is None else "under_way"

@@ -1,0 +1,450 @@
+"""The append-only log: appending, reading and verifying entries."""
+
+import datetime
+import hashlib
+import secrets
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+from django.db.models import F, Func, IntegerField, TextField
+from django.db.models.functions import Cast, Coalesce
+from django.utils import timezone
+
+from memory.kernel.canonical import canonical_json, exact_json, utf8_json
+from memory.kernel.database.timeouts import retry_deadlocks
+from memory.kernel.models.users import LaneName, MemoryUser
+from memory.kernel.users import refuse_merged
+from memory.kernel.work.hints import hint
+from memory.log import batching
+from memory.log.lanes import KINDS
+from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.project import RecordEntry
+from memory.project.names import DEFAULT_DOMAIN
+from memory.recall.search import announcing
+
+PAYLOAD_FIELDS = (
+    "content",
+    "data",
+    "metadata",
+    "session_id",
+    "role",
+    "speaker",
+    "agent_id",
+    "source",
+    "idempotency_key",
+)
+
+
+def _octets(column: str) -> Any:
+    """Return a Django expression for the size in bytes of a log entry's column."""
+    text = Cast(column, TextField())
+    return Coalesce(Func(text, function="octet_length", output_field=IntegerField()), 0)
+
+
+# An entry's size in bytes, counting only the columns that can be large.
+BYTES = _octets("content") + _octets("data") + _octets("metadata")
+
+COLUMNS = [field.attname for field in LogEntry._meta.concrete_fields]
+
+# An entry's number and hash depend on the previous entry's, so appending locks the user's row.
+LOCK = (
+    "SELECT last_seq, last_hash, log_bytes, merged_into_id IS NOT NULL, last_given_time"
+    " FROM memory_memoryuser WHERE id = %s AND erased_at IS NULL FOR NO KEY UPDATE"
+)
+
+
+def _read(column: str) -> str:
+    """Return the SQL expression that reads this column from an entry passed as JSON.
+
+    JSON columns are passed as text: when PostgreSQL splits JSON into columns, it rejects values
+    that it accepts in a JSON column (lone surrogates).
+    """
+    return f"({column} #>> '{{}}')::json" if column in ("data", "metadata") else column
+
+
+# A single statement appends any number of entries. The processing of typed records is due
+# immediately.
+APPEND = f"""
+WITH appended AS (
+    INSERT INTO memory_logentry ({", ".join(COLUMNS)}) SELECT {", ".join(map(_read, COLUMNS))}
+    FROM json_populate_recordset(NULL::memory_logentry, %(entries)s::json)
+), announced AS (
+    UPDATE memory_lane SET due_at = %(now)s, cursor_seq = %(before)s
+    WHERE user_id = %(user)s AND name = 'records' AND due_at IS NULL AND %(typed)s
+)
+UPDATE memory_memoryuser
+SET last_seq = %(last_seq)s, last_hash = %(last_hash)s, log_bytes = %(log_bytes)s,
+    last_given_time = %(given_time)s
+WHERE id = %(user)s
+"""  # noqa: S608  # nosec B608 # names of our own columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """An entry to be appended to the log. `occurred_at` is timezone-aware; None means now."""
+
+    kind: EntryKind
+    occurred_at: datetime.datetime | None = None
+    content: str | None = None
+    data: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    session_id: str | None = None
+    role: str | None = None
+    speaker: str | None = None
+    agent_id: str | None = None
+    idempotency_key: str | None = None
+    derived_from: Sequence[int] = field(default=())
+    source: str | None = None  # set only for a copy: the source of the original entry
+
+
+class IdempotencyConflict(Exception):
+    """The idempotency key was used before, for a different entry."""
+
+    def __init__(self, key: str, seq: int) -> None:
+        self.key = key
+        self.seq = seq
+        super().__init__(
+            f"`idempotency_key` {key!r} belongs to entry {seq}, which has a different body. Use a"
+            " new key for a new entry."
+        )
+
+
+@retry_deadlocks
+def append(user: MemoryUser, drafts: Sequence[Draft], *, source: str) -> list[LogEntry]:
+    """Append the drafts in order, all or nothing, and return one entry per draft.
+
+    If a draft's idempotency key is already in the log, the existing entry is returned and nothing
+    is appended for that draft. Raises IdempotencyConflict if that entry differs from the draft, and
+    UserMerged if the user was merged into another one: a merged user's log accepts only redactions.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(LOCK, [user.pk])
+        row = cursor.fetchone()
+        if row is None:
+            raise MemoryUser.DoesNotExist(f"{user} is gone")
+        seq, previous, size, is_merged, last_given_time = row
+        if is_merged and any(draft.kind != EntryKind.REDACTION for draft in drafts):
+            refuse_merged(MemoryUser.objects.get(pk=user.pk))
+        now = timezone.now()
+        given_time = max(now, last_given_time or now)
+        known = _find_by_key(user, drafts)
+        entries: list[LogEntry] = []
+        new: list[LogEntry] = []
+        for draft in drafts:
+            if earlier := known.get(draft.idempotency_key) if draft.idempotency_key else None:
+                if not says_the_same(earlier, draft):
+                    raise IdempotencyConflict(str(draft.idempotency_key), earlier.seq)
+                entries.append(earlier)
+                continue
+            seq += 1
+            entry, length = _entry(
+                user, seq, previous, draft, source=source, now=now, given_time=given_time
+            )
+            previous, size = entry.hash, size + length
+            if draft.idempotency_key is not None:
+                known[draft.idempotency_key] = entry
+            entries.append(entry)
+            new.append(entry)
+
+        if new:
+            _store(cursor, user, new, log_bytes=size, now=now, given_time=given_time)
+            _announce_messages(user, new, now)
+    return entries
+
+
+def _find_by_key(user: MemoryUser, drafts: Sequence[Draft]) -> dict[str | None, LogEntry]:
+    """Map those of the drafts' idempotency keys that are already in the log to their entries."""
+    keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
+    if not keys:
+        return {}
+    found = LogEntry.objects.filter(user=user, idempotency_key__in=keys)
+    return {entry.idempotency_key: entry for entry in found}
+
+
+def _store(
+    cursor: CursorWrapper,
+    user: MemoryUser,
+    new: Sequence[LogEntry],
+    *,
+    log_bytes: int,
+    now: datetime.datetime,
+    given_time: datetime.datetime,
+) -> None:
+    """Append the entries to the log, and wake the workers that process them."""
+    typed = any(entry.kind == EntryKind.RECORD for entry in new)
+    cursor.execute(
+        APPEND,
+        {
+            # Don't escape non-ASCII characters: PostgreSQL takes twice as long to read text with
+            # many escapes.
+            "entries": utf8_json([_row(entry) for entry in new]),
+            "user": user.pk,
+            "last_seq": new[-1].seq,
+            "last_hash": bytes(new[-1].hash),
+            "log_bytes": log_bytes,
+            "given_time": given_time,
+            "typed": typed,
+            "before": new[0].seq - 1,
+            "now": now,
+        },
+    )
+    announcing.appended(user, new)
+    if typed:
+        hint(
+            "records",
+            user.pk,
+            workspace_pk=user.workspace_id,
+            user_pk=user.pk,
+        )
+
+
+def _announce_messages(user: MemoryUser, new: Sequence[LogEntry], now: datetime.datetime) -> None:
+    """Schedule language model work for the new entries that need it."""
+    said = [entry for entry in new if entry.kind in KINDS[LaneName.STRUCTURE]]
+    if not said:
+        return
+    urgent = any(batching.is_urgent(entry.metadata) for entry in said)
+    if batching.announce(user.pk, len(said), first=now, last=now, urgent=urgent, now=now):
+        hint("structure", user.pk, workspace_pk=user.workspace_id)
+
+
+def _entry(
+    user: MemoryUser,
+    seq: int,
+    previous: bytes,
+    draft: Draft,
+    *,
+    source: str,
+    now: datetime.datetime,
+    given_time: datetime.datetime | None = None,
+) -> tuple[LogEntry, int]:
+    """Build entry number `seq`; `previous` is the hash of the entry before it.
+
+    `given_time` is when an entry without a time of its own occurred; by default, now.
+    Returns the entry and its size in bytes.
+    """
+    values = {
+        "id": uuid.uuid4(),
+        "user_id": user.pk,
+        "seq": seq,
+        "kind": draft.kind,
+        "occurred_at": draft.occurred_at or given_time or now,
+        "recorded_at": now,
+        "derived_from": list(draft.derived_from),
+        **{name: getattr(draft, name) for name in PAYLOAD_FIELDS},
+        "source": source if draft.source is None else draft.source,
+        "salt": secrets.token_bytes(16),
+    }
+    # Build the instance as if read from the database; the constructor takes several times as long.
+    entry = LogEntry.from_db(None, COLUMNS, [values.get(name) for name in COLUMNS])
+    entry.user = user
+    entry.outcome = None
+    text = payload(entry)
+    entry.payload_hash = _salted(entry, text)
+    entry.hash = entry_hash(previous, entry)
+    return entry, len(text)
+
+
+def _row(entry: LogEntry) -> dict[str, Any]:
+    """Return the entry in the form that APPEND expects; values without a JSON type become text."""
+    return {
+        name: _as_json(value) for name in COLUMNS if (value := getattr(entry, name)) is not None
+    }
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, dict):
+        return exact_json(value)
+    return str(value) if isinstance(value, uuid.UUID | datetime.datetime) else value
+
+
+def says_the_same(entry: LogEntry, draft: Draft) -> bool:
+    """Return whether a draft repeats this entry; a draft without a timestamp matches any."""
+    same_time = draft.occurred_at is None or draft.occurred_at == entry.occurred_at
+    names = [name for name in PAYLOAD_FIELDS if name != "source"]
+    return (
+        same_time
+        and entry.kind == draft.kind
+        and list(entry.derived_from) == list(draft.derived_from)
+        and canonical_json([getattr(entry, name) for name in names])
+        == canonical_json([getattr(draft, name) for name in names])
+    )
+
+
+def payload_hash(entry: LogEntry) -> bytes:
+    """Return H(salt ‖ payload). Without the salt, a redacted payload could be guessed."""
+    return _salted(entry, payload(entry))
+
+
+def payload(entry: LogEntry) -> bytes:
+    """Return the entry's payload, from which its payload hash is computed.
+
+    Its length in bytes also serves as the entry's size.
+    """
+    return canonical_json({name: getattr(entry, name) for name in PAYLOAD_FIELDS}).encode()
+
+
+def _salted(entry: LogEntry, text: bytes) -> bytes:
+    return hashlib.sha256(bytes(entry.salt or b"") + text).digest()
+
+
+def entry_hash(previous: bytes, entry: LogEntry) -> bytes:
+    """Return H(previous, seq, kind, timestamps, derived_from, payload hash): 32 bytes."""
+    line = canonical_json(
+        [
+            previous.hex(),
+            entry.seq,
+            entry.kind,
+            _instant(entry.occurred_at),
+            _instant(entry.recorded_at),
+            list(entry.derived_from),
+            bytes(entry.payload_hash).hex(),
+        ]
+    )
+    return hashlib.sha256(line.encode()).digest()
+
+
+def _instant(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.UTC).isoformat(timespec="microseconds")
+
+
+def broken_links(user: MemoryUser) -> Iterable[str]:
+    """Verify the user's whole log, and yield a description of each problem found.
+
+    A redacted entry's payload is gone, but the entry's position in the chain is still checked.
+    """
+    previous = bytes(32)
+    expected = 1
+    for entry in LogEntry.objects.filter(user=user).order_by("seq").iterator(chunk_size=2000):
+        if entry.seq != expected:
+            yield f"entry {expected} is missing: the next one is {entry.seq}"
+            expected = entry.seq
+        if entry.redacted_at is None and payload_hash(entry) != bytes(entry.payload_hash):
+            yield f"entry {entry.seq}: its content does not match its hash"
+        if entry.redacted_at is not None and any(
+            getattr(entry, name) is not None for name in (*PAYLOAD_FIELDS, "salt")
+        ):
+            yield f"entry {entry.seq}: it is redacted but still has content"
+        if entry_hash(previous, entry) != bytes(entry.hash):
+            yield f"entry {entry.seq}: its hash does not follow from the previous entry"
+        previous = bytes(entry.hash)
+        expected += 1
+    if user.last_seq != expected - 1 or bytes(user.last_hash) != previous:
+        yield (
+            f"the log ends at entry {expected - 1}, but the user's row refers to entry"
+            f" {user.last_seq} or a different hash"
+        )
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The number of log entries by outcome; the counts add up to `total`."""
+
+    total: int
+    pending: int
+    covered: int
+    dismissed: int
+    rejected: int
+
+
+def coverage(user: MemoryUser) -> Coverage:
+    """Count the entries in the user's log by outcome, in one consistent snapshot."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT u.last_seq,
+                   count(o.seq) FILTER (WHERE o.outcome = %s),
+                   count(o.seq) FILTER (WHERE o.outcome = %s),
+                   count(o.seq) FILTER (WHERE o.outcome = %s)
+            FROM memory_memoryuser u LEFT JOIN memory_entryoutcome o ON o.user_id = u.id
+            WHERE u.id = %s GROUP BY u.id
+            """,
+            [Outcome.COVERED, Outcome.DISMISSED, Outcome.REJECTED, user.pk],
+        )
+        total, covered, dismissed, rejected = cursor.fetchone()
+    return Coverage(
+        total=total,
+        pending=total - covered - dismissed - rejected,
+        covered=covered,
+        dismissed=dismissed,
+        rejected=rejected,
+    )
+
+
+def told_by(entry: LogEntry) -> int:
+    """Return the entry's number or, for a correction, the number of the entry it corrects."""
+    corrects = entry.kind == EntryKind.CORRECTION and entry.derived_from
+    return entry.derived_from[0] if corrects else entry.seq
+
+
+def corrections(
+    user: MemoryUser, told: Collection[int], up_to: int | None = None, *, narrow: bool = False
+) -> dict[int, LogEntry]:
+    """Return the newest correction of each of these entries, keyed by the corrected entry's number.
+
+    If `up_to` is given, corrections with higher numbers are ignored. Entries without a correction
+    are left out. If `narrow` is set, the content of the corrections is not read.
+    """
+    found = LogEntry.objects.filter(
+        user=user, kind=EntryKind.CORRECTION, redacted_at=None, derived_from__0__in=told
+    )
+    if up_to is not None:
+        found = found.filter(seq__lte=up_to)
+    if narrow:
+        found = found.only("kind", "seq", "derived_from")
+    newest = found.annotate(told=F("derived_from__0")).order_by("told", "-seq").distinct("told")
+    return {told_by(entry): entry for entry in newest}
+
+
+def record_entry(entry: LogEntry) -> RecordEntry:
+    """Return a typed entry as input for the compiler."""
+    statement = entry.data or {}
+    return RecordEntry(
+        seq=entry.seq,
+        domain=statement.get("domain", DEFAULT_DOMAIN),
+        type=statement["type"],
+        key=statement.get("key"),
+        collection=statement.get("collection"),
+        data=statement.get("data", {}),
+        retired=statement.get("retired", False),
+        occurred_at=entry.occurred_at,
+    )
+
+
+def outcomes(user: MemoryUser, seqs: Iterable[int]) -> dict[int, EntryOutcome]:
+    """Return the outcomes of these entries, keyed by their numbers; pending entries are left out.
+
+    Only the version number of each checkpoint is loaded, because checkpoints are large and many
+    entries share one.
+    """
+    decided = EntryOutcome.objects.filter(user=user, seq__in=list(seqs))
+    return {
+        outcome.seq: outcome
+        for outcome in decided.select_related("checkpoint").only(
+            "user",
+            "seq",
+            "outcome",
+            "reason",
+            "superseded_by",
+            "set_aside",
+            "decided_at",
+            "checkpoint__version",
+        )
+    }
+
+
+def read(user: MemoryUser, seqs: Sequence[int]) -> list[LogEntry]:
+    """Return the entries with these numbers, in the given order."""
+    found = {entry.seq: entry for entry in LogEntry.objects.filter(user=user, seq__in=seqs)}
+    return [found[seq] for seq in seqs]
+
+
+def all_decided(user: MemoryUser, seqs: Collection[int]) -> bool:
+    """Return whether every one of these entries has an outcome."""
+    return EntryOutcome.objects.filter(user=user, seq__in=seqs).count() == len(seqs)

@@ -1,0 +1,148 @@
+"""`/v1/users/{user_id}/ask/`: questions in natural language, answered with a computed value."""
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.kernel.http import idempotency, waiting
+from memory.kernel.http.errors import as_conflict
+from memory.kernel.http.serializers import validated
+from memory.kernel.http.stored import RunErrorField, TimingsField, ValueField
+from memory.kernel.http.users import UserScopedView
+from memory.kernel.settings import language_models
+from memory.kernel.settings.language_models import NotConfigured
+from memory.recall.api.turns import TurnsField, input_of, turns_of
+from memory.versions import runs
+from memory.versions.api.moments import AsOfSerializer
+from memory.versions.api.runs import (
+    FAILURES,
+    MomentSerializer,
+    RestsOnSerializer,
+    RunSerializer,
+    SetAsideReadSerializer,
+    asked_once,
+    instant_asked,
+    known_state,
+    set_aside_read,
+    summarize_evidence,
+)
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
+
+MAX_QUESTION = 4000
+# The default wait, which is long because models are slow; UAC_MAX_WAIT_SECONDS caps it.
+WAIT_SECONDS = 60.0
+
+
+class QuestionSerializer(MomentSerializer):
+    """A question about the user, in any language that the model understands."""
+
+    question = serializers.CharField(max_length=MAX_QUESTION)
+    messages = TurnsField()
+
+
+class TriedSerializer(serializers.Serializer[Any]):
+    """A query that the model wrote."""
+
+    id = serializers.UUIDField(help_text="The id of the run that executed the query.")
+    code = serializers.CharField()
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+
+
+class AskedSerializer(serializers.Serializer[Any]):
+    """The answer to a question: the value exactly as computed, and the query that computed it."""
+
+    id = serializers.UUIDField(help_text="The id of the run that answered the question.")
+    status = serializers.ChoiceField(choices=RunStatus.choices)
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+    question = serializers.CharField()
+    known = serializers.BooleanField(
+        allow_null=True, help_text="False: the memory does not contain the answer; see `reason`."
+    )
+    reason = serializers.CharField(
+        allow_null=True,
+        help_text="In the model's words: what is missing, or how the model interpreted an"
+        " ambiguous question.",
+    )
+    value = ValueField()
+    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
+    code = serializers.CharField(allow_null=True)
+    evidence = RestsOnSerializer(allow_null=True)
+    set_aside = SetAsideReadSerializer(
+        many=True,
+        help_text="The fields whose values in some records were set aside and that the"
+        " code reads: the value does not count these.",
+    )
+    query = serializers.UUIDField(
+        allow_null=True, help_text="The id of the run that computed the value."
+    )
+    queries = TriedSerializer(many=True, help_text="All queries that were run, in order.")
+    checkpoint = serializers.IntegerField(allow_null=True)
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
+    instant = serializers.DateTimeField()
+    error = RunErrorField()
+    timings = TimingsField()
+
+
+class Ask(UserScopedView):
+    """Ask a question about a user in natural language."""
+
+    costly = ("POST",)
+    parameters = {"POST": ["wait"]}
+    reads_only = True
+
+    @idempotency.schema(
+        {200: AskedSerializer, 202: RunSerializer, **FAILURES},
+        [waiting.WAIT],
+        request=QuestionSerializer,
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Have the language model write a query to answer the question; return the query's result.
+
+        200 with the value, or with `known: false` if the memory does not contain the answer; 409 if
+        no language model is configured; 422 if the model did not reach an answer; 503 if the model
+        or the server failed; 202 with the run if it did not finish in time.
+        """
+        limit = waiting.seconds(request, default=WAIT_SECONDS)
+        asked = validated(QuestionSerializer, request.data)
+        user = self.memory_user()
+        with as_conflict(NotConfigured):
+            language_models.connection(user.workspace.chosen_llm)
+        known, checkpoint = known_state(user, asked)
+        instant = instant_asked(user, asked)
+
+        said = input_of(turns_of(asked))
+
+        def queue() -> Run:
+            return runs.queue(
+                user,
+                RunKind.ASK,
+                RunTrigger.API,
+                checkpoint=checkpoint,
+                instant=instant,
+                input={"question": asked["question"], "as_of": known.to_json(), **said},
+            )
+
+        return asked_once(request, user, queue, answer, limit)
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """Return the response content for a question whose run has finished."""
+    output = run.output or {}
+    told = ("known", "reason", "value", "type", "code", "query")
+    return {
+        "id": run.pk,
+        "status": run.status,
+        "outcome": run.outcome,
+        "question": run.input.get("question", ""),
+        **{name: output.get(name) for name in told},
+        "evidence": summarize_evidence(run),
+        "set_aside": set_aside_read(run),
+        "queries": output.get("queries", []),
+        "checkpoint": run.checkpoint.version if run.checkpoint else None,
+        "as_of": run.input.get("as_of"),
+        "instant": run.instant,
+        "error": run.error,
+        "timings": run.timings,
+    }

@@ -1,1 +1,0 @@
-"""Users' states over time: past states, forecasts and backtests."""

@@ -1,0 +1,1 @@
+"""Versions of users' projects: checkpoints, history, runs."""

@@ -1,0 +1,332 @@
+"""`/v1/users/{user_id}/checkpoints/`: a project's versions, and proposed edits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.kernel.http import idempotency, waiting
+from memory.kernel.http.errors import NamesNothing
+from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, strings, validated
+from memory.kernel.http.stored import EditsField, HashesField, RunErrorField, VerdictField
+from memory.kernel.http.users import UserScopedView
+from memory.kernel.models.users import MemoryUser
+from memory.project import EditError, proposal_from_json
+from memory.versions import checkpoints, history, runs
+from memory.versions.api.runs import FAILURES, RunSerializer, asked_once
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger, warning_of
+
+MAX_EDITS = 1000
+MAX_FILES = 1000
+MAX_FILE = 1_000_000
+MAX_CONSIDERED = 10_000
+PROPOSAL_WAIT_SECONDS = 20.0
+
+
+class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
+    """A version of a project, as shown in lists."""
+
+    parent = serializers.IntegerField(  # type: ignore[assignment]
+        source="parent.version", default=None, allow_null=True
+    )
+    accepted_checks = serializers.SerializerMethodField(
+        help_text="The names of the gate's checks that this version passed."
+    )
+    warning = serializers.SerializerMethodField(
+        help_text="A warning if the gate used a sandbox meant for development only; otherwise null."
+    )
+
+    class Meta:
+        model = Checkpoint
+        fields = [
+            "version",
+            "parent",
+            "origin",
+            "seen_seq",
+            "created_at",
+            "accepted_checks",
+            "warning",
+        ]
+
+    def get_accepted_checks(self, checkpoint: Checkpoint) -> list[str]:
+        """Return the names of the gate's checks that this version passed."""
+        return [check["name"] for check in checkpoint.verdict.get("checks", [])]
+
+    def get_warning(self, checkpoint: Checkpoint) -> str | None:
+        """Return a warning if the gate's sandbox is meant for development only."""
+        return warning_of(checkpoint.verdict.get("runner", ""))
+
+
+class CheckpointDetailSerializer(CheckpointSerializer):
+    """A version with its files, its edits and the gate's verdict."""
+
+    files = HashesField(source="tree", help_text="Path → SHA-256 of the file.")
+    edits = EditsField()
+    verdict = VerdictField()
+
+    class Meta(CheckpointSerializer.Meta):
+        fields = [*CheckpointSerializer.Meta.fields, "files", "edits", "verdict"]
+
+
+class ProposalSerializer(StrictSerializer):
+    """Edits to the project, whole project files, or both.
+
+    Together, they become the project's next version, or none of them is applied.
+    """
+
+    edits = serializers.ListField(
+        child=serializers.DictField(),
+        default=list,
+        max_length=MAX_EDITS,
+        help_text="Each edit has `op` and its own fields; see docs/edits.md.",
+    )
+    files = serializers.DictField(
+        child=serializers.CharField(
+            allow_null=True, allow_blank=True, max_length=MAX_FILE, trim_whitespace=False
+        ),
+        default=dict,
+        help_text="Path → new source of the file, in the format of the project's files; null"
+        " deletes a constraint. A file that omits a record is rejected: omitting a record does not"
+        " retire it.",
+    )
+    version = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        help_text="The version that the files are based on; by default, the newest.",
+    )
+    considered = serializers.ListField(
+        child=serializers.IntegerField(min_value=1),
+        default=list,
+        max_length=MAX_CONSIDERED,
+        help_text="The numbers of the log entries that the edits must settle: the gate checks that"
+        " each of them is cited or dismissed by an edit.",
+    )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Validate the fields; raises ValidationError for a body with entries or a single edit."""
+        if isinstance(data, dict) and "op" in data:
+            told = 'Send even a single edit in a list: {"edits": [{"op": …}]}.'
+            raise serializers.ValidationError({"edits": [told]})
+        if isinstance(data, dict) and data.keys() & {"kind", "entries"}:
+            name = "entries" if "entries" in data else "kind"
+            told = (
+                "These are entries, not edits: send this body to POST /v1/users/{user_id}/entries/."
+            )
+            raise serializers.ValidationError({name: [told]})
+        return super().to_internal_value(data)
+
+    def validate_files(self, files: dict[str, str | None]) -> dict[str, str | None]:
+        """Raise ValidationError if there are more than MAX_FILES files."""
+        if len(files) > MAX_FILES:
+            raise serializers.ValidationError(f"Send at most {MAX_FILES} files, not {len(files)}.")
+        return files
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Reject a proposal that has neither edits nor files, or has a `version` but no files."""
+        if not attrs["edits"] and not attrs["files"]:
+            raise serializers.ValidationError({"edits": ["Propose at least one edit or file."]})
+        if "version" in attrs and not attrs["files"]:
+            raise serializers.ValidationError(
+                {"version": ["`version` applies to files only: send it with `files`."]}
+            )
+        return attrs
+
+    def validate_edits(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Check that the edits are well-formed; raises ValidationError naming each invalid edit."""
+        errors = []
+        for index, edit in enumerate(edits):
+            try:
+                proposal_from_json(edit)
+            except EditError as error:
+                errors.append(f"edits[{index}]: {error}")
+            if len(errors) == MAX_NAMED:
+                break
+        if errors:
+            raise serializers.ValidationError(errors)
+        return edits
+
+
+class DecisionSerializer(serializers.Serializer[Any]):
+    """The gate's decision on a proposal."""
+
+    id = serializers.UUIDField(help_text="The id of the run.")
+    accepted = serializers.BooleanField()
+    version = serializers.IntegerField(
+        allow_null=True,
+        help_text="The new version's number; null if the proposal was rejected.",
+    )
+    verdict = VerdictField(allow_null=True, help_text="Null if the run did not reach the gate.")
+    notes = strings(
+        "The gate's findings that do not cause a rejection, such as a proposed constraint that"
+        " fails."
+    )
+    error = RunErrorField()
+    warning = serializers.CharField(
+        allow_null=True,
+        help_text="A warning if the gate used a sandbox meant for development only; otherwise"
+        " null.",
+    )
+
+
+DECISIONS: dict[Any, Any] = {200: DecisionSerializer, 202: RunSerializer, **FAILURES}
+
+
+class FileSerializer(serializers.Serializer[Any]):
+    """A file in a version of a project."""
+
+    path = serializers.CharField()
+    hash = serializers.CharField(help_text="SHA-256 of the source.")
+    source = serializers.CharField()  # type: ignore[assignment]
+
+
+class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
+    """List the accepted versions, newest first."""
+
+    costly = ("POST",)
+    parameters = {"POST": ["wait"]}
+    body_example = '{"edits": [{"op": …}, …]}'
+    queryset = Checkpoint.objects.none()
+    serializer_class = CheckpointSerializer
+    ordering = ["-version"]
+
+    def get_queryset(self) -> QuerySet[Checkpoint]:
+        """Return the user's versions."""
+        return (
+            Checkpoint.objects.filter(user=self.memory_user())
+            .select_related("parent")
+            .defer("tree", "outline", "edits")
+            .defer("parent__tree", "parent__outline", "parent__edits", "parent__verdict")
+        )
+
+    @idempotency.schema(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
+    def post(self, request: Request, user_id: str) -> Response:
+        """Propose edits or files, which the gate accepts or rejects.
+
+        200 with the new version; 422 with the verdict if the gate rejects the proposal, in which
+        case the head stays unchanged; 202 with the run if the gate has not decided in time.
+        """
+        limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
+        proposal = validated(ProposalSerializer, request.data)
+        user = self.memory_user()
+        base = user.head
+        if "version" in proposal:
+            base = Checkpoint.objects.filter(user=user, version=proposal["version"]).first()
+            if base is None:
+                raise NamesNothing("version", f"This user has no version {proposal['version']}.")
+        return propose(
+            request,
+            user,
+            lambda: proposal["edits"],
+            limit,
+            considered=proposal["considered"],
+            files=proposal["files"],
+            base=base,
+        )
+
+
+def propose(
+    request: Request,
+    user: MemoryUser,
+    edits: Callable[[], list[dict[str, Any]]],
+    limit: float,
+    *,
+    considered: Sequence[int] = (),
+    files: Mapping[str, str | None] | None = None,
+    base: Checkpoint | None = None,
+    expects: Callable[[], Mapping[str, str]] = dict,
+) -> Response:
+    """Queue the proposal, wait up to `limit` seconds for the gate, and return the response.
+
+    `edits` returns the edits, or raises if the current state does not allow them; the edits must
+    settle the entries in `considered`. `files` are whole files, based on the version `base`.
+    `expects` returns the hashes that the project's files must still have, keyed by path, or raises
+    if the request's precondition fails.
+    """
+
+    def queue() -> Run:
+        return runs.queue(
+            user,
+            RunKind.PROPOSAL,
+            RunTrigger.API,
+            checkpoint=base or user.head,
+            input={
+                "edits": edits(),
+                "considered": list(considered),
+                "files": dict(files or {}),
+                "expects": dict(expects()),
+            },
+        )
+
+    return asked_once(request, user, queue, decision, limit)
+
+
+def decision(run: Run) -> dict[str, Any]:
+    """Return the gate's decision on a proposal whose run has finished."""
+    output = run.output or {}
+    return {
+        "id": run.pk,
+        "accepted": run.outcome == RunOutcome.OK,
+        "version": output.get("version"),
+        "verdict": output.get("verdict"),
+        "notes": _notes(output.get("verdict") or {}),
+        "error": run.error,
+        "warning": warning_of(run.runner),
+    }
+
+
+def _notes(verdict: Mapping[str, Any]) -> list[str]:
+    """Return the gate's non-blocking findings, one line each."""
+    return [
+        ": ".join(filter(None, (finding.get("path"), finding["message"], finding.get("fix"))))
+        for check in verdict.get("checks", [])
+        for finding in check["findings"]
+        if not finding["blocking"]
+    ]
+
+
+class OneCheckpoint(UserScopedView):
+    """One version of a user's project."""
+
+    @extend_schema(responses=CheckpointDetailSerializer)
+    def get(self, request: Request, user_id: str, version: int) -> Response:
+        """Return the version with its files, edits and verdict."""
+        return Response(CheckpointDetailSerializer(self.checkpoint(version)).data)
+
+    def checkpoint(self, version: int) -> Checkpoint:
+        """Return a version of the user's project.
+
+        Raises Http404 if there is no such version, and BeingRedacted (503) during a redaction.
+        """
+        user = self.memory_user()
+        history.refuse_being_redacted(user)
+        found = Checkpoint.objects.filter(user=user, version=version).first()
+        if found is None:
+            raise Http404(f"This user has no version {version}.")
+        return found
+
+
+class CheckpointFile(OneCheckpoint):
+    """One file in one version of a user's project."""
+
+    @extend_schema(
+        responses=FileSerializer,
+        parameters=[OpenApiParameter("path", str, OpenApiParameter.PATH)],
+    )
+    def get(self, request: Request, user_id: str, version: int, path: str = "") -> Response:
+        """Return the file's source."""
+        checkpoint = self.checkpoint(version)
+        if path not in checkpoint.tree:
+            raise Http404(f"Version {version} has no file {path!r}.")
+        return Response(
+            {
+                "path": path,
+                "hash": checkpoint.tree[path],
+                "source": checkpoints.read_file(checkpoint, path),
+            }
+        )

@@ -1,0 +1,205 @@
+"""Differences between two points in time, and rollback to an earlier version."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.alerts.models.alerts import Alert
+from memory.kernel.http import idempotency
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.computing import computing
+from memory.kernel.http.errors import Conflict
+from memory.kernel.http.operations import created
+from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
+from memory.kernel.http.stored import TypedRecordField
+from memory.kernel.http.users import UserScopedView
+from memory.log.models.entries import By
+from memory.versions import differences, history, rollback
+from memory.versions.api.checkpoints import CheckpointDetailSerializer
+from memory.versions.api.moments import BY, AsOfSerializer, by_of, known_as_of
+from memory.versions.models.checkpoints import Checkpoint
+
+MAX_REASON = 500
+
+
+class RecordChangeSerializer(serializers.Serializer[Any]):
+    """A change to one record, with the numbers of the entries that caused it."""
+
+    domain = serializers.CharField(source="record.domain")
+    collection = serializers.CharField(source="record.collection")
+    key = serializers.CharField(source="record.key")
+    before = TypedRecordField(
+        allow_null=True,
+        help_text="The record before the change, in typed JSON; null if it did not exist.",
+    )
+    after = TypedRecordField(
+        allow_null=True,
+        help_text="The record after the change, in typed JSON; null if it was retired.",
+    )
+    entries = numbers()
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    """The changes between two points in time."""
+
+    since = AsOfSerializer()
+    until = AsOfSerializer(allow_null=True, help_text="Null means now.")
+    added = RecordChangeSerializer(many=True)
+    changed = RecordChangeSerializer(many=True)
+    retired = RecordChangeSerializer(many=True)
+    files = strings("The paths of schemas, constraints and tests that differ.")
+
+
+class Difference(UserScopedView):
+    """The changes between two points in time."""
+
+    parameters = {"GET": ["since", "until", "by"]}
+
+    @extend_schema(
+        responses=DifferenceSerializer,
+        parameters=[
+            OpenApiParameter(
+                "since",
+                str,
+                required=True,
+                description="The earlier point in time; accepts the same values as `as_of`"
+                " elsewhere, but a day means its start, so that its own changes are included.",
+            ),
+            OpenApiParameter(
+                "until",
+                str,
+                description="The later point in time; accepts the same values as `as_of`"
+                " elsewhere (a day means its end). Default: now.",
+            ),
+            BY,
+        ],
+    )
+    def get(self, request: Request, user_id: str) -> Response:
+        """Return the added, changed and retired records, with the entries behind each change."""
+        user = self.memory_user()
+        asked = request.query_params
+        if "since" not in asked:
+            raise serializers.ValidationError(
+                {"since": [f"This parameter is required. {history.FORMS}"]}
+            )
+        by = by_of(asked)
+        since = known_as_of(user, asked["since"], "since", by, at_start=True)
+        if "until" in asked or by == By.OCCURRED:
+            until = known_as_of(user, asked.get("until"), "until", by)
+        else:
+            until = history.now(user)
+        with computing(user.workspace_id):
+            found = differences.difference(since.checkpoint, until.checkpoint)
+            answer = {
+                "since": since.to_json(),
+                "until": until.to_json(),
+                "added": found.added,
+                "changed": found.changed,
+                "retired": found.retired,
+                "files": found.files,
+            }
+            return Response(DifferenceSerializer(answer).data)
+
+
+class RestoreSerializer(StrictSerializer):
+    """The reason for a rollback, and what happens to the entries that later versions settled."""
+
+    reason = serializers.CharField(default="", allow_blank=True, max_length=MAX_REASON)
+    reopen = serializers.BooleanField(
+        default=True,
+        help_text="True: the entries that later versions settled become pending and are processed"
+        " again; false: they are dismissed.",
+    )
+
+
+class ResolvingAlertSerializer(serializers.ModelSerializer[Alert]):
+    """An alert that a rollback will or may resolve."""
+
+    class Meta:
+        model = Alert
+        fields = ["id", "severity", "message", "constraint"]
+
+
+class ExcludedRecordSerializer(serializers.Serializer[Any]):
+    """A record that a rollback would exclude."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    key = serializers.CharField()
+
+
+class ExcludedSerializer(serializers.Serializer[Any]):
+    """Everything that a rollback to a version would exclude."""
+
+    records = ExcludedRecordSerializer(
+        many=True, help_text="Records that this version does not contain."
+    )
+    alerts = ResolvingAlertSerializer(
+        many=True,
+        help_text="Live alerts that will resolve, because they are based on these records or come"
+        " from a constraint that this version does not have.",
+    )
+    may_resolve = ResolvingAlertSerializer(
+        many=True,
+        help_text="Live alerts that may resolve, because they are based on records that have"
+        " different values in this version. Further alerts may resolve when the constraints run on"
+        " the restored version.",
+    )
+    entries = numbers(
+        "The numbers of the entries that later versions settled, which will become pending again or"
+        " be dismissed."
+    )
+
+
+class Restore(UserScopedView):
+    """Roll back to an earlier version."""
+
+    costly = ("POST",)
+
+    @extend_schema(operation_id="users_checkpoints_restore_preview", responses=ExcludedSerializer)
+    def get(self, request: Request, user_id: str, version: int) -> Response:
+        """Return what a rollback to the version would exclude, without changing anything."""
+        user = self.memory_user()
+        with computing(user.workspace_id), _refusals():
+            found = rollback.excluded_by_restoring(user, version)
+            return Response(ExcludedSerializer(found).data)
+
+    @idempotency.schema({201: CheckpointDetailSerializer}, request=RestoreSerializer)
+    def post(self, request: Request, user_id: str, version: int) -> Response:
+        """Restore the content of the version as a new version; the log stays unchanged."""
+        given = validated(RestoreSerializer, request.data)
+        user = self.memory_user()
+
+        def restore() -> Checkpoint:
+            with _refusals():
+                by = str(principal_of(request))
+                return rollback.restore(user, version, by=by, **given)
+
+        written = idempotency.once(
+            request,
+            restore,
+            user_of=lambda checkpoint: user,
+            refer=lambda checkpoint: checkpoint.version,
+            recall=lambda known: Checkpoint.objects.get(user=user, version=known.reference),
+        )
+        answer = CheckpointDetailSerializer(written.result).data
+        location = reverse("checkpoint", args=[user_id, written.result.version])
+        return created(answer, location, written.headers)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn rollback errors into a 404 (no such version) or a 409 (nothing to restore)."""
+    try:
+        yield
+    except rollback.NoSuchVersion as error:  # a kind of NothingToRestore, so it is first
+        raise NotFound(str(error)) from None
+    except rollback.NothingToRestore as error:
+        raise Conflict(str(error)) from None

@@ -1,0 +1,133 @@
+"""The parameters `as_of`, `by` and `at`, for reading the past."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+
+from memory.kernel import instants
+from memory.kernel.http.computing import computing
+from memory.kernel.http.errors import Incompatible, NamesNothing
+from memory.kernel.http.serializers import numbers
+from memory.kernel.http.users import UserScopedView
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import By
+from memory.versions import history
+from memory.versions.history import Known
+
+AS_OF = OpenApiParameter(
+    "as_of",
+    str,
+    description="Use what was known as of an entry (its number, such as 120), a version (v7), a"
+    " day (2026-03-01: at its end, or now if it is today) or a point in time (2026-03-01T09:00,"
+    " interpreted in the user's time zone unless it has a UTC offset), instead of what is known"
+    " now.",
+)
+BY = OpenApiParameter(
+    "by",
+    str,
+    enum=[one.value for one in By],
+    description="`recorded` (default): what was known at that time. `occurred`: what was true at"
+    " that time according to the typed entries' own times (`occurred_at`); `as_of` must then be a"
+    " day or a point in time; default: now.",
+)
+
+
+class ByField(serializers.ChoiceField):
+    """The body field `by`: whether the past is read by recorded or by occurred time."""
+
+    def __init__(self, **options: Any) -> None:
+        described: dict[str, Any] = {"help_text": BY.description, "required": False}
+        super().__init__(choices=By.choices, **{**described, **options})
+
+
+class AsOfSerializer(serializers.Serializer[Known]):
+    """The state that a response is based on: its newest entry, version and pending entries."""
+
+    seq = serializers.IntegerField(help_text="The number of the newest entry that was known.")
+    version = serializers.IntegerField(allow_null=True)
+    by = serializers.ChoiceField(
+        choices=By.choices,
+        help_text="`recorded`: what was known. `occurred`: what was true according to the entries'"
+        " own times (`occurred_at`).",
+    )
+    moment = serializers.DateTimeField(
+        allow_null=True, help_text="The requested point in time, if one was requested."
+    )
+    computed = serializers.BooleanField(
+        help_text="Whether the state was computed for this request (from the entries up to `seq`,"
+        " or from the entries ordered by their own times) rather than stored as a version."
+    )
+    pending_count = serializers.IntegerField(
+        help_text="The number of entries that the version did not contain yet."
+    )
+    pending = numbers("The numbers of the first 1000 entries that the version did not contain yet.")
+    left_out = numbers(
+        "The numbers of the entries that are left out because, when entries are ordered by their"
+        " own times, they contradict other entries."
+    )
+
+
+class KnownView(UserScopedView):
+    """Base class for views of what is, or was, known about a user."""
+
+    def known(self) -> Known:
+        """Return the state that `?as_of=` and `?by=` select; by default, the current state."""
+        by_of(self.request.query_params)
+        return known_of(self.memory_user(), self.request.query_params)
+
+
+def by_of(asked: Mapping[str, Any]) -> By:
+    """Return the clock that `?by=` names; raises ValidationError if there is no such clock."""
+    try:
+        return By(asked.get("by", By.RECORDED))
+    except ValueError:
+        raise serializers.ValidationError({"by": [f"Choose one of {', '.join(By)}."]}) from None
+
+
+def known_of(user: MemoryUser, asked: Mapping[str, Any]) -> Known:
+    """Return the state that `as_of` and `by` in `asked` select; by default, the current state."""
+    if asked.get("by") == By.OCCURRED:
+        return known_as_of(user, asked.get("as_of"), "as_of", By.OCCURRED)
+    return known_as_of(user, asked["as_of"], "as_of") if "as_of" in asked else history.now(user)
+
+
+def known_as_of(
+    user: MemoryUser,
+    text: str | None,
+    parameter: str,
+    by: str = By.RECORDED,
+    *,
+    at_start: bool = False,
+) -> Known:
+    """Return what was known, or what was true, at a given point in time.
+
+    A day means its end or, with `at_start`, the time just before its start. Each error names the
+    parameter: ValidationError if the value is malformed, NamesNothing if there is no such entry,
+    version or point in time, and Incompatible if the value cannot be used with `by`.
+    """
+    try:
+        if by == By.OCCURRED:
+            known = history.by_occurred(user, text, at_start=at_start)
+        else:
+            known = history.as_of(user, text or "", at_start=at_start)
+    except history.UnknownMoment as error:
+        raise NamesNothing(parameter, str(error)) from None
+    except history.NotByOccurred as error:
+        raise Incompatible(parameter, str(error)) from None
+    except instants.BadMoment as error:
+        raise serializers.ValidationError({parameter: [str(error)]}) from None
+    if known.is_computed:
+        with computing(user.workspace_id):
+            _ = known.checkpoint
+    return known
+
+
+def instant_of(user: MemoryUser, text: str) -> datetime.datetime:
+    """Return the point in time that `at` specifies; a day means its end in the user's time zone."""
+    try:
+        return instants.span_of(user, text).last
+    except instants.BadMoment as error:
+        raise serializers.ValidationError({"at": [str(error)]}) from None

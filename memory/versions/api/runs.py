@@ -1,0 +1,522 @@
+"""`/v1/runs/`: runs of all kinds, and the queries that start runs."""
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import django_filters
+import structlog
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import generics, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.kernel.http import idempotency, waiting
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.errors import ProblemSerializer, Unavailable, as_conflict
+from memory.kernel.http.filters import refuse_unknown
+from memory.kernel.http.operations import accepted
+from memory.kernel.http.problems import CONTENT_TYPE, problem
+from memory.kernel.http.serializers import (
+    MomentField,
+    StrictSerializer,
+    numbers,
+    strings,
+    validated,
+)
+from memory.kernel.http.stored import (
+    AnyObjectField,
+    RunErrorField,
+    TimingsField,
+    ValueField,
+    VerdictField,
+)
+from memory.kernel.http.users import UserScopedView
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import ASKED, WITH_HEAD
+from memory.recall import queries
+from memory.versions import runs
+from memory.versions.api.moments import AsOfSerializer, ByField, instant_of, known_of
+from memory.versions.history import Known
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, warning_of
+
+QUERY_WAIT_SECONDS = 10.0
+# Maximum number of records named as evidence in an answer; the run itself names more of them.
+EVIDENCE_NAMED = 20
+
+
+class RunSerializer(serializers.ModelSerializer[Run]):
+    """A run in its current state."""
+
+    user_id = serializers.CharField(source="user.user_id")
+    checkpoint = serializers.IntegerField(
+        source="checkpoint.version", default=None, allow_null=True
+    )
+
+    input = AnyObjectField(help_text="What was requested, depending on `kind`.")
+    output = AnyObjectField(
+        allow_null=True,
+        help_text="The result, depending on `kind`: of a query, `value`, `type` and `evidence`; of"
+        " a proposal or an import, `version` and `verdict`.",
+    )
+    error = RunErrorField()
+    timings = TimingsField()
+    warning = serializers.SerializerMethodField(
+        help_text="A warning if the run used a sandbox meant for development only; otherwise null."
+    )
+
+    class Meta:
+        model = Run
+        fields = [
+            "id",
+            "user_id",
+            "kind",
+            "trigger",
+            "status",
+            "outcome",
+            "checkpoint",
+            "instant",
+            "input",
+            "output",
+            "error",
+            "stdout",
+            "runner",
+            "warning",
+            "timings",
+            "memory_bytes",
+            "attempts",
+            "queued_at",
+            "started_at",
+            "finished_at",
+        ]
+
+    def get_warning(self, run: Run) -> str | None:
+        """Return a warning if the run's sandbox is meant for development only."""
+        return warning_of(run.runner)
+
+
+class RunFilter(django_filters.FilterSet):
+    """Filters for runs."""
+
+    class Meta:
+        model = Run
+        fields = ["kind", "status", "outcome"]
+
+
+class RunSummarySerializer(RunSerializer):
+    """A run, as shown in lists: without its input and output."""
+
+    class Meta(RunSerializer.Meta):
+        fields = [name for name in RunSerializer.Meta.fields if name not in ("input", "output")]
+
+
+def with_version(found: QuerySet[Run]) -> QuerySet[Run]:
+    """Join the users and the checkpoint columns that responses need."""
+    return found.select_related("user", "checkpoint").defer(
+        "checkpoint__tree",
+        "checkpoint__outline",
+        "checkpoint__edits",
+        "checkpoint__verdict",
+        "user__metadata",
+    )
+
+
+class UserRuns(UserScopedView, generics.ListAPIView[Run]):
+    """List a user's runs, newest first, without their input and output."""
+
+    queryset = Run.objects.none()
+    serializer_class = RunSummarySerializer
+    filterset_class = RunFilter
+    ordering = ["-queued_at", "id"]
+
+    def get_queryset(self) -> QuerySet[Run]:
+        """Return the user's runs."""
+        return with_version(Run.objects.filter(user=self.memory_user())).defer("output", "input")
+
+
+class OneRun(generics.RetrieveAPIView[Run]):
+    """Return the run with the `id` from a 202 response."""
+
+    certain_users = True
+    queryset = Run.objects.none()
+    serializer_class = RunSerializer
+    lookup_url_kwarg = "run_id"
+
+    def get_queryset(self) -> QuerySet[Run]:
+        """Return the runs in the caller's workspace."""
+        return with_version(
+            Run.objects.filter(principal_of(self.request).reach("user"), user__erased_at=None)
+        )
+
+
+class _ChangedRun(OneRun):
+    """Base class for views that perform an action on a run."""
+
+    http_method_names = ["post", "options"]
+
+    def change(self, step: Callable[[Run], None]) -> Response:
+        """Apply `step` to the run; return a response with the run."""
+        refuse_unknown(self.request.query_params, ())
+
+        def do() -> Run:
+            run = self.get_object()
+            with as_conflict(runs.NotToBeCancelled, runs.NotToBeRetried):
+                step(run)
+            return run
+
+        written = idempotency.once_for_row(self.request, do, Run, lambda run: run.user)
+        run = self.get_object()
+        if run.status != RunStatus.DONE:
+            return under_way(run, written.headers)
+        return Response(RunSerializer(run).data, headers=written.headers)
+
+
+class CancelRun(_ChangedRun):
+    """Cancel a run that a caller requested."""
+
+    @idempotency.schema({200: RunSerializer}, operation_id="runs_cancel", request=None)
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Cancel a query, question, proposal or import; the run has no further effect.
+
+        409 if the run is done, or if the server started it.
+        """
+        return self.change(lambda run: runs.cancel(run, by=str(principal_of(request))))
+
+
+class RetryRun(_ChangedRun):
+    """Retry a run that failed permanently."""
+
+    @idempotency.schema(
+        {202: RunSerializer, 200: RunSerializer}, operation_id="runs_retry", request=None
+    )
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Retry a run that failed permanently (`abandoned`); 409 for any other run."""
+        return self.change(runs.retry)
+
+
+class MomentSerializer(StrictSerializer):
+    """The state to read, and the evaluation time."""
+
+    as_of = MomentField(
+        required=False,
+        help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
+        " day (2026-03-01: at its end, or now if it is today) or a point in time"
+        " (2026-03-01T09:00, interpreted in the user's time zone unless it has a UTC offset).",
+    )
+    by = ByField()
+    at = serializers.CharField(
+        required=False,
+        max_length=100,
+        help_text="The evaluation time for the code: a day (2026-03-01: at its end) or a point"
+        " in time, interpreted in the user's time zone unless it has a UTC offset. It does not"
+        " filter records.",
+    )
+
+
+class QuerySerializer(MomentSerializer):
+    """Python code to run on the user's state."""
+
+    code = serializers.CharField(
+        max_length=queries.MAX_CODE,
+        help_text="An expression, or statements. The value is that of the last statement: an"
+        " expression, or what it assigns or returns. What surrounds the code, such as a Markdown"
+        " fence, is left out.",
+    )
+
+
+class EvidenceColumnsSerializer(serializers.Serializer[Any]):
+    """Evidence for an answer: records of one class in one collection, with their entries."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    count = serializers.IntegerField(
+        help_text="The number of these records, also of those that are not named."
+    )
+    keys = strings()
+    sources = serializers.ListField(
+        child=numbers(),
+        help_text="For each of `keys`, the numbers of the entries that the record comes from.",
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields plus `class`, which can't be declared because it's a Python keyword."""
+        return {"class": serializers.CharField(), **super().get_fields()}
+
+
+class CollectionReadSerializer(serializers.Serializer[Any]):
+    """A collection that the code reads."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    count = serializers.IntegerField(help_text="The number of records in the collection.")
+
+
+class RestsOnSerializer(serializers.Serializer[Any]):
+    """The evidence for an answer."""
+
+    scope = serializers.ChoiceField(
+        choices=["value", "selected", "read"],
+        help_text="`value`: the records in the value; `selected`: the records that the code's only"
+        " comprehension selects; `read`: all records that the code reads.",
+    )
+    count = serializers.IntegerField(help_text="The number of records in the evidence.")
+    records = EvidenceColumnsSerializer(
+        many=True,
+        help_text="These records by class and collection: all are counted, and the first"
+        f" {EVIDENCE_NAMED} are named.",
+    )
+    collections = CollectionReadSerializer(many=True)
+    more = serializers.CharField(
+        allow_null=True,
+        help_text="The URL of the run whose `output.evidence` names more of the records: the first"
+        " 1000, or the first 100 if `scope` is `read`. Null if all of them are named here.",
+    )
+
+
+class SetAsideReadSerializer(serializers.Serializer[Any]):
+    """A field that the code reads and that has no value in some records, because none fitted."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    field = serializers.CharField()
+    count = serializers.IntegerField(help_text="The number of values that are set aside.")
+    keys = serializers.ListField(
+        child=serializers.CharField(), help_text="The first records with such a value."
+    )
+
+
+class AnswerSerializer(serializers.Serializer[Any]):
+    """The answer to a query: the value exactly as computed, in typed JSON, with its evidence."""
+
+    id = serializers.UUIDField(help_text="The id of the run that computed the value.")
+    status = serializers.ChoiceField(choices=RunStatus.choices)
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+    value = ValueField()
+    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
+    evidence = RestsOnSerializer(allow_null=True)
+    set_aside = SetAsideReadSerializer(
+        many=True,
+        help_text="The fields that the code reads and whose values in some records were set aside,"
+        " because they do not fit: the value does not count these.",
+    )
+    cached = serializers.BooleanField(
+        help_text="Whether the value was computed for an earlier request, in which case `id` is the"
+        " id of that request's run."
+    )
+    stdout = serializers.CharField(help_text="What the code printed: the last 8 KiB of it.")
+    code = serializers.CharField(help_text="The code that was run.")
+    checkpoint = serializers.IntegerField(allow_null=True)
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
+    instant = serializers.DateTimeField()
+    runner = serializers.CharField()
+    warning = serializers.CharField(allow_null=True)
+    error = RunErrorField()
+    timings = TimingsField()
+
+
+class FailedRunSerializer(ProblemSerializer):
+    """Problem details for a run that did not succeed, with the run's error and verdict."""
+
+    id = serializers.UUIDField(required=False, help_text="The id of the run.")
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices, required=False)
+    error = RunErrorField(required=False)
+    verdict = VerdictField(
+        required=False, allow_null=True, help_text="Null if the run did not reach the gate."
+    )
+
+
+# The documented responses for runs that did not succeed.
+FAILURES: Mapping[Any, OpenApiResponse] = {
+    (422, CONTENT_TYPE): OpenApiResponse(
+        FailedRunSerializer,
+        "The code failed, the gate refused the change, or the model did not reach an answer; or the"
+        " `Idempotency-Key` was used for a different request.",
+    ),
+    (503, CONTENT_TYPE): OpenApiResponse(
+        FailedRunSerializer, "The server failed or is temporarily unavailable. Try again."
+    ),
+}
+
+
+class Query(UserScopedView):
+    """Query a user's state with Python code."""
+
+    costly = ("POST",)
+    parameters = {"POST": ["wait"]}
+    reads_only = True
+
+    @extend_schema(
+        request=QuerySerializer,
+        responses={
+            200: AnswerSerializer,
+            202: RunSerializer,
+            **FAILURES,
+        },
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Run the code on the newest version of the user's project, and return the value.
+
+        200 with the value, which may come from a cache: on the same version, code that does not use
+        the time always returns the same value, and code that uses `today` returns the same value
+        all day. 422 with the outcome and the error if the code failed or hit a limit; 503 if the
+        server failed; 202 with the run if it did not finish in time.
+        """
+        limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
+        asked = validated(QuerySerializer, request.data)
+        user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & asked.keys() else ASKED)
+        known, _ = known_state(user, asked)
+        code, instant = asked["code"], instant_asked(user, asked)
+        found = queries.ask(known, code, instant)
+        if found.cached:
+            same = {"cached": True, "as_of": known.to_json(), "instant": instant}
+            return Response({**answer(found.run), **same})
+        run = wait_for(found.run, limit)
+        if run.status != RunStatus.DONE:
+            return under_way(run)
+        return done(run, answer(run))
+
+
+def asked_once(
+    request: Request,
+    user: MemoryUser,
+    queue: Callable[[], Run],
+    tell: Callable[[Run], Any],
+    limit: float,
+) -> Response:
+    """Queue a run for an idempotent request, wait for the run, and return the response.
+
+    Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `tell`
+    builds the response content for a finished run.
+    """
+    written = idempotency.once_for_row(request, queue, Run, lambda run: user)
+    run = wait_for(written.result, limit)
+    if run.status != RunStatus.DONE:
+        return under_way(run, written.headers)
+    return done(run, tell(run), written.headers)
+
+
+def wait_for(run: Run, limit: float) -> Run:
+    """Wait up to `limit` seconds for a run; the request's later log lines include the run's id."""
+    structlog.contextvars.bind_contextvars(run=str(run.pk))
+    return waiting.for_run(run, limit)
+
+
+def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the 202 response for an unfinished run."""
+    return accepted(RunSerializer(run).data, reverse("run", args=[run.pk]), headers)
+
+
+def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
+    """Return the requested state and its version; raises Conflict if the state has no version."""
+    known = known_of(user, asked)
+    with as_conflict(queries.NoState):
+        return known, queries.version_of(known)
+
+
+def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.datetime:
+    """Return the requested evaluation time; raises ValidationError if it is invalid."""
+    return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
+
+
+def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response for a finished run.
+
+    `told` is the response content; if the run did not succeed, problem details are added to it.
+    """
+    code = _status_of(run)
+    if code == status.HTTP_200_OK:
+        return Response(told, headers=headers)
+    if code == status.HTTP_503_SERVICE_UNAVAILABLE:
+        headers = {**(headers or {}), "Retry-After": str(Unavailable.wait)}
+    failed = problem(code, _why(run), _problem_of(run) if code == FAILED else "")
+    return Response({**told, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
+
+
+FAILED = status.HTTP_422_UNPROCESSABLE_ENTITY
+# Kind of run → the kind of problem if the run itself fails.
+_PROBLEMS = {
+    RunKind.QUERY: "code-failed",
+    RunKind.CONSTRAINT: "code-failed",
+    RunKind.ASK: "no-answer",
+    RunKind.PROPOSAL: "gate-refused",
+    RunKind.IMPORT: "gate-refused",
+}
+
+
+def _problem_of(run: Run) -> str:
+    """Return the kind of problem if the run itself failed."""
+    if run.kind == RunKind.QUERY and (run.error or {}).get("type") == "NoValueError":
+        return "no-value"
+    return _PROBLEMS.get(RunKind(run.kind), "")
+
+
+def _why(run: Run) -> str:
+    """Return the reason why a run did not succeed."""
+    error = run.error or {}
+    if run.outcome == RunOutcome.MODEL_ERROR:
+        return str(error["message"])
+    where = f" (line {error['line']})" if error.get("line") else ""
+    return f"{run.get_outcome_display()}{where}: {error.get('message') or 'see `error`'}"
+
+
+def _status_of(run: Run) -> int:
+    """Return 200 for a run that succeeded, 503 if the server failed, otherwise 422."""
+    if run.outcome == RunOutcome.OK:
+        return status.HTTP_200_OK
+    if run.error and run.error.get("infrastructure"):
+        return status.HTTP_503_SERVICE_UNAVAILABLE
+    return FAILED
+
+
+def summarize_evidence(run: Run) -> dict[str, Any] | None:
+    """Return a finished run's evidence for its answer: all counts, and the first records' names.
+
+    Naming all records of a sum over a thousand would take thousands of a model's tokens.
+    """
+    evidence = (run.output or {}).get("evidence")
+    if evidence is None:
+        return None
+    room, records = EVIDENCE_NAMED, []
+    for one in evidence["records"]:
+        named = {name: one[name][:room] for name in ("keys", "sources")}
+        records.append({**one, **named})
+        room -= len(named["keys"])
+    is_whole = evidence["count"] <= EVIDENCE_NAMED - room
+    more = None if is_whole else reverse("run", args=[run.pk])
+    shown = {name: value for name, value in evidence.items() if name != "set_aside"}
+    return {**shown, "records": records, "more": more}
+
+
+def set_aside_read(run: Run) -> list[dict[str, Any]]:
+    """Return the fields that a finished run's code read and that have values set aside."""
+    evidence: dict[str, Any] = (run.output or {}).get("evidence") or {}
+    return list(evidence.get("set_aside", ()))
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """Return the answer to a query whose run has finished."""
+    output = run.output or {}
+    return {
+        "id": run.pk,
+        "status": run.status,
+        "outcome": run.outcome,
+        "value": output.get("value"),
+        "type": output.get("type"),
+        "evidence": summarize_evidence(run),
+        "set_aside": set_aside_read(run),
+        "cached": False,
+        "stdout": run.stdout,
+        "code": run.input.get("code", ""),
+        "as_of": run.input.get("as_of"),
+        "checkpoint": run.checkpoint.version if run.checkpoint else None,
+        "instant": run.instant,
+        "runner": run.runner,
+        "warning": warning_of(run.runner),
+        "error": run.error,
+        "timings": run.timings,
+    }

@@ -1,1 +1,0 @@
-"""The work queue in PostgreSQL: lanes, runs, leases, wake-up hints, and stuck work."""
