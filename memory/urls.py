@@ -15,11 +15,12 @@ from memory.constraints.api import (
 )
 from memory.export.api import export
 from memory.integrations.api import imports, merging
-from memory.kernel.http import document, unknown, users
+from memory.kernel.http import document, unknown
 from memory.kernel.models.users import USER_ID_IN_PATH
 from memory.log.api import entries
 from memory.privacy.api import erasures
-from memory.recall.api import asking, context, projects, search
+from memory.recall.api import asking, context, projects, queries, search
+from memory.users import api
 from memory.versions.api import checkpoints, history, reopening, runs
 
 
@@ -49,8 +50,8 @@ RUN = "runs/<uuid:run_id>/"
 
 ENDPOINTS = [
     path("openapi.json", document.Document.as_view(), name="openapi"),
-    path("users/", users.Users.as_view(), name="users"),
-    path(USER, users.User.as_view(), name="user"),
+    path("users/", api.Users.as_view(), name="users"),
+    path(USER, api.User.as_view(), name="user"),
     path(f"{USER}entries/", entries.Entries.as_view(), name="entries"),
     path(f"{USER}entries/<int:seq>/", entries.Entry.as_view(), name="entry"),
     path(f"{USER}outcomes/reopen/", reopening.Reopen.as_view(), name="reopen-outcomes"),
@@ -77,7 +78,7 @@ ENDPOINTS = [
         projects.Collection.as_view(),
         name="collection",
     ),
-    path(f"{USER}query/", runs.Query.as_view(), name="query"),
+    path(f"{USER}query/", queries.Query.as_view(), name="query"),
     path(f"{USER}context/", context.Context.as_view(), name="context"),
     path(f"{USER}ask/", asking.Ask.as_view(), name="ask"),
     path(f"{USER}search/", search.Search.as_view(), name="search"),

@@ -37,7 +37,7 @@ from memory.kernel.work import hints, hosts
 from memory.kernel.workspaces import create_key
 from memory.privacy import redaction, retention
 from memory.recall import retrieval
-from memory.versions import runs
+from memory.versions import run_quota, runs
 from memory.versions.models.runs import Run, RunStatus
 from tests.properties import examples
 from tests.quarantine import QUARANTINED
@@ -301,8 +301,9 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (hints, rates):
         monkeypatch.setattr(module, "_silent_until", 0.0)
     monkeypatch.setattr(hosts, "_believed_until", 0.0)
-    for name in ("_count_own_at", "_believed", "_asked_lately"):
+    for name in ("_count_own_at", "_believed"):
         monkeypatch.setattr(usage, name, {})
+    monkeypatch.setattr(run_quota, "_asked_lately", {})
     monkeypatch.setattr(retention, "_quiet_until", {})
     # A test need not close the downloads that it is sent.
     monkeypatch.setattr("memory.kernel.http.computing._downloads", Places(1000))

@@ -245,7 +245,7 @@ SPECTACULAR_SETTINGS = {
         "RunKindEnum": "memory.versions.models.runs.RunKind",
         "RunOutcomeEnum": "memory.versions.models.runs.RunOutcome",
         "RunStatusEnum": "memory.versions.models.runs.RunStatus",
-        "StructureStateEnum": "memory.log.lanes.LaneState",
+        "StructureStateEnum": "memory.llm.lane_status.LaneState",
         "AlertKindEnum": "memory.alerts.models.alerts.AlertKind",
         "AlertEventKindEnum": "memory.alerts.models.alerts.AlertEventKind",
         "AlertStateEnum": "memory.alerts.models.alerts.AlertState",

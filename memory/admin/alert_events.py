@@ -9,7 +9,7 @@ from memory.admin.base import ReadOnlyAdmin, ReadOnlyInline
 from memory.admin.columns import badge_column, column
 from memory.admin.display import NOTHING, facts, inline, lines, shortened
 from memory.admin.links import entry_pages, link, link_to_entries_of
-from memory.alerts.delivery import entry_events
+from memory.alerts import entry_events
 from memory.alerts.models.alerts import Alert, AlertEvent, EventCounter
 
 

@@ -30,8 +30,8 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import one_line
 from memory.kernel.users import refuse_merged
 from memory.project.types import format_type
-from memory.recall import queries, retrieval
-from memory.versions import history
+from memory.recall import queries
+from memory.versions import checkpoints, history
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
@@ -149,7 +149,7 @@ def _standing(user: MemoryUser) -> str:
     """Return why this user's memory can't be queried, or "" if it can."""
     try:
         refuse_merged(user)
-        queries.version_of(history.now(user))
+        history.version_of(history.now(user))
     except REFUSED as error:
         return visible(str(error))
     return ""
@@ -246,7 +246,7 @@ def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
 def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
     """Return the names that queries can use: each domain's collections and their fields."""
     told, left = [], _MAX_CLASSES
-    for domain in retrieval.outline(head).domains.values():
+    for domain in checkpoints.outline(head).domains.values():
         holders = [
             *((one.name, one.class_name, f"{one.count:,}") for one in domain.collections.values()),
             *((one.name, one.class_name, "one") for one in domain.singletons.values()),

@@ -8,19 +8,18 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 
 from memory.kernel.admission import usage
-from memory.kernel.http import waiting
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import UserMerged
 from memory.recall import queries
 from memory.staff import access
-from memory.versions import history
+from memory.versions import history, runs
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.runs import Run
 
 # The errors that mean a run was rejected.
 REFUSED = (
     queries.NotAgain,
-    queries.NoState,
+    history.NoState,
     UserMerged,
     history.BeingRedacted,
     Redacted,
@@ -43,7 +42,7 @@ def may_ask(request: HttpRequest) -> bool:
 
 def wait_a_little(run: Run) -> None:
     """Wait briefly for a run that a page has started, so that the page usually shows the result."""
-    waiting.for_run(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
+    runs.wait_for(run, min(_WAIT_SECONDS, float(settings.UAC_MAX_WAIT_SECONDS)))
 
 
 def asked_run(request: HttpRequest, user: MemoryUser, rows: QuerySet[Run]) -> Run | None:

@@ -16,7 +16,7 @@ from memory.alerts import feedback
 from memory.alerts.models.alerts import AlertFeedback
 from memory.constraints import backtests
 from memory.kernel.models.users import LaneName, MemoryUser
-from memory.log import lanes
+from memory.llm import lane_status
 from memory.log.models.merges import Merge
 
 # Maximum number of forecast events listed for a user.
@@ -42,11 +42,11 @@ def show_merges(user: MemoryUser) -> SafeString | str:
 def show_model_work(user: MemoryUser) -> SafeString:
     """Show whether the language model is working on the user's entries and, if not, why."""
     of_model = next(lane for lane in timeline.lanes_of(user) if lane.name == LaneName.STRUCTURE)
-    found = lanes.standing(user, of_model, pause_of)
+    found = lane_status.standing(user, of_model, pause_of)
     told = [f"{counted(found.waiting, 'entry')} waiting"] if found.waiting else []
     if found.until is not None:
         until = date_format(localtime(found.until), "DATETIME_FORMAT")
-        again = found.state == lanes.LaneState.STOPPED
+        again = found.state == lane_status.LaneState.STOPPED
         told.append(f"will be retried at {until}" if again else f"work will begin at {until}")
     return format_html(
         "{} {}{}",

@@ -26,7 +26,6 @@ from memory.admin.rows import cached_on_row
 from memory.alerts import feedback
 from memory.alerts.models.alerts import AlertFeedback
 from memory.kernel import encryption
-from memory.kernel.admission import usage
 from memory.kernel.models.users import LaneName, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace
 from memory.kernel.settings import (
@@ -44,6 +43,7 @@ from memory.llm.llm_spending import Spent
 from memory.llm.models import LlmCall
 from memory.llm.track_records import TrackRecord
 from memory.log import batching, lanes
+from memory.operations import workload
 from memory.staff import access
 
 LLM_FIELDS = table.LANGUAGE_MODEL.overridable
@@ -291,7 +291,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     def quotas_in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
         chosen = workspace.overrides(table.QUOTAS)
-        used = {} if workspace._state.adding else usage.used(workspace)
+        used = {} if workspace._state.adding else workload.used(workspace)
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         return lines(
             format_html(

@@ -10,6 +10,7 @@ events lock the counter.
 
 import datetime
 import re
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -28,6 +29,7 @@ from django.db.models import (
     When,
 )
 
+from memory.alerts import alert_events
 from memory.alerts.delivery import outbox
 from memory.alerts.models.alerts import (
     LIVE_STATES,
@@ -38,9 +40,14 @@ from memory.alerts.models.alerts import (
     EventCounter,
 )
 from memory.alerts.models.webhooks import Delivery
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.admission import request_slots
+from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import hints
+from memory.log.models.entries import Outcome
+from memory.versions.checkpoints import Decision
+from memory.versions.models.runs import Run
 
 # Maximum number of events returned by one read of the feed.
 PAGE = 500
@@ -190,3 +197,74 @@ def live_at(found: QuerySet[Alert], moment: datetime.datetime) -> QuerySet[Alert
     state = Subquery(told.order_by("-seq").values("state_then")[:1])
     began = found.filter(opened_at__lte=moment)
     return began.annotate(state_then=state).filter(state_then__in=LIVE_STATES)
+
+
+# How often, in seconds, a waiting request checks for events even if it gets no signal.
+LOOK_SECONDS = 2.0
+
+
+def wait_for(
+    workspace: Workspace,
+    after: int,
+    alerts: QuerySet[Alert],
+    rejected: QuerySet[AlertEvent] | None,
+    limit: float,
+) -> tuple[alert_events.EventPage, bool]:
+    """Wait for events with numbers above `after` that are about `alerts` or in `rejected`.
+
+    Waits at most `limit` seconds. Returns (page, admitted); `admitted` is False if the request
+    would have had to wait but no slot was free.
+    """
+    deadline = time.monotonic() + limit
+    page = alert_events.read(workspace, after, alerts, rejected)
+    if page.events or limit <= 0:
+        return page, True
+    with (
+        request_slots.WAITING.take(workspace.pk) as admitted,
+        hints.events_signalled(workspace.pk) as wait,
+    ):
+        while admitted:
+            # Read the feed again now that we receive signals, and then at intervals, because
+            # signals may be lost.
+            page = alert_events.read(workspace, page.next, alerts, rejected)
+            left = deadline - time.monotonic()
+            if page.events or left <= 0:
+                break
+            wait(min(left, LOOK_SECONDS))
+    return page, admitted
+
+
+def record_entries(
+    work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
+) -> None:
+    """Record all rejected entries in the workspace's feed as one event, and all set-aside values.
+
+    This locks the feed's counter, so call it last.
+    """
+    seqs = {
+        AlertEventKind.REJECTED: [d.seq for d in decisions if d.outcome == Outcome.REJECTED],
+        AlertEventKind.SET_ASIDE: [d.seq for d in decisions if d.set_aside],
+    }
+    events = [
+        AlertEvent(
+            kind=kind,
+            user=user,
+            entries=sorted(found),
+            actor=_actor_of(work),
+            run=work if isinstance(work, Run) else None,
+            at=at,
+        )
+        for kind, found in seqs.items()
+        if found
+    ]
+    record(user, events)
+
+
+def _actor_of(work: LeasedWork) -> str:
+    """Return the actor to name in an event: the lane's name, or the run's kind."""
+    match work:
+        case Lane():
+            return work.name
+        case Run():
+            return work.kind
+    return str(work._meta.verbose_name)

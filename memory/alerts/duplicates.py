@@ -18,8 +18,8 @@ from django.db.models import F, Q, QuerySet
 from memory.alerts.findings import ConstraintFinding, as_finding
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEventKind, AlertKind, AlertState
 from memory.alerts.transitions import Step, mark_open, resolve_alert
-from memory.constraints.models.workspace_constraints import FOLDER
 from memory.kernel.canonical import canonical_json
+from memory.project.paths import FOLDER
 
 # Matches a hyphen that is a minus sign, which does not count as punctuation.
 _MINUS = re.compile(r"(?<!\w)-(?=\d)")

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from memory.alerts.models.alerts import Alert, AlertState
 from memory.constraints.models.workspace_constraints import (
-    FOLDER,
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
+from memory.project.paths import FOLDER
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
 
 # Maximum number of users matched per coverage request.

@@ -31,9 +31,10 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraintVersion,
 )
 from memory.constraints.simulated_alerts import UserResult
-from memory.kernel.admission import pauses, usage
+from memory.kernel.admission import pauses, refusals, usage
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import leases
 from memory.log.models.entries import By
 from memory.versions import states
@@ -192,7 +193,7 @@ def _start(new: Backtest, others: QuerySet[Backtest]) -> Backtest:
         if all(getattr(going_on, name) == getattr(new, name) for name in same):
             return going_on
         _cancel(others, "another backtest was started")
-    usage.check_backtests(new.workspace)
+    check_backtests(new.workspace)
     new.until = timezone.now()
     new.save(force_insert=True)
     return new
@@ -370,3 +371,21 @@ def _end(backtest: Backtest, failure: str, **columns: Any) -> None:
         finished_at=timezone.now(),
         attempts=0,
     )
+
+
+BACKTESTS_WAIT = 60.0
+
+
+def check_backtests(workspace: Workspace) -> None:
+    """Raise Exceeded if the workspace has its maximum number of backtests queued or running."""
+    most = usage.quotas_of(workspace)
+    going_on = count_running(workspace)
+    if going_on >= most["max_backtests"]:
+        refusals.count(workspace, "max_backtests")
+        told = f"The number of queued or running backtests in this workspace is {going_on:,}"
+        raise usage.busy("max_backtests", told, most, BACKTESTS_WAIT)
+
+
+def count_running(workspace: Workspace) -> int:
+    """Return how many of the workspace's backtests are queued or running."""
+    return Backtest.objects.filter(workspace=workspace, state__in=GOING_ON).count()

@@ -21,12 +21,12 @@ from memory.alerts.findings import ConstraintFinding
 from memory.alerts.models.alerts import Severity, severity_rank
 from memory.constraints.applicability import Applicability
 from memory.constraints.models.forecasts import Forecast
-from memory.constraints.models.workspace_constraints import FOLDER
 from memory.kernel.canonical import canonical_json, sha256
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import next_daily_run, unpaused
 from memory.kernel.work import leases
 from memory.kernel.work.hints import hint
+from memory.project.paths import FOLDER
 from memory.versions import runs
 from memory.versions.models.checkpoints import Checkpoint
 

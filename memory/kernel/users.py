@@ -4,6 +4,7 @@ import datetime
 import zoneinfo
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -13,7 +14,7 @@ from memory.kernel.admission import pauses, usage
 from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import Lane, LaneName, MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Workspace
-from memory.versions.models.checkpoints import Checkpoint
+from memory.kernel.refused import Refused
 
 
 def _of_id() -> QuerySet[MemoryUser]:
@@ -32,7 +33,7 @@ WITH_HEAD = Statement(
     "*",
     *(
         f"head__{field.attname}"
-        for field in Checkpoint._meta.concrete_fields
+        for field in apps.get_model("memory", "Checkpoint")._meta.concrete_fields
         if field.name not in _LARGE
     ),
 )
@@ -56,8 +57,10 @@ def is_erased(error: Exception) -> bool:
     return refused or isinstance(error, MemoryUser.DoesNotExist)
 
 
-class UserMerged(Exception):
+class UserMerged(Refused):
     """The user was merged into another user, who gets new entries instead."""
+
+    problem = "user-merged"
 
     def __init__(self, user: MemoryUser) -> None:
         super().__init__(f"{user} was merged into {final(user)}: use that user instead.")

@@ -14,6 +14,7 @@ from django.db.models import F, Func, IntegerField, TextField
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
+from memory.kernel import hooks
 from memory.kernel.canonical import canonical_json, exact_json, utf8_json
 from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.models.users import LaneName, MemoryUser
@@ -24,7 +25,6 @@ from memory.log.lanes import KINDS
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import RecordEntry
 from memory.project.names import DEFAULT_DOMAIN
-from memory.recall.search import announcing
 
 PAYLOAD_FIELDS = (
     "content",
@@ -192,7 +192,7 @@ def _store(
             "now": now,
         },
     )
-    announcing.appended(user, new)
+    hooks.call(hooks.APPENDED, user, new)
     if typed:
         hint(
             "records",

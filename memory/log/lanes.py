@@ -1,23 +1,18 @@
 """Lanes: a user's entries that are waiting for one kind of work, and that work's state."""
 
-import datetime
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from django.conf import settings
-from django.db import models, transaction
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Value
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet, Value
 from django.db.models.functions import Least
 from django.utils import timezone
 
-from memory.kernel.admission import pauses
 from memory.kernel.canonical import exact_json
-from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.users import workable
 from memory.kernel.work import leases
 from memory.kernel.work.hints import hint
-from memory.llm import llm_budgets, track_records
 from memory.log import batching
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
 
@@ -104,81 +99,6 @@ def hurry(lanes: QuerySet[Lane]) -> int:
     now = timezone.now()
     return lanes.filter(due_at__isnull=False).update(
         due_at=Least("due_at", Value(now)), run_after=now, hinted_at=None
-    )
-
-
-class LaneState(models.TextChoices):
-    """The state of language model work for a user."""
-
-    IDLE = "idle", "idle"
-    WAITING = "waiting", "waiting"
-    DUE = "due", "due"
-    WORKING = "working", "working"
-    STOPPED = "stopped", "stopped"
-
-
-@dataclass(frozen=True)
-class LaneStatus:
-    """The status of language model work for a user.
-
-    `waiting` is the number of waiting entries, `until` is when work will begin or be retried, if
-    known, and `reason` says why it hasn't begun.
-    """
-
-    state: LaneState
-    waiting: int
-    until: datetime.datetime | None = None
-    reason: str = ""
-
-
-def standing(
-    user: MemoryUser,
-    lane: Lane | None = None,
-    pause_of: Callable[[MemoryUser], Pause | None] = pauses.of_user,
-) -> LaneStatus:
-    """Return the status of language model work for a user, to show to staff.
-
-    If `lane` is not given, it is looked up. `pause_of` returns the pause that applies to a user, if
-    any.
-    """
-    lane = lane or Lane.objects.get(user=user, name=LaneName.STRUCTURE)
-    now = timezone.now()
-    if lane.lease_expires_at is not None and lane.lease_expires_at > now:
-        return LaneStatus(LaneState.WORKING, lane.waiting)
-    if lane.due_at is None:
-        return LaneStatus(LaneState.IDLE, lane.waiting)
-    if pause := pause_of(user):
-        why = f": {pause.reason}" if pause.reason else ""
-        return LaneStatus(
-            LaneState.STOPPED, lane.waiting, None, f"paused by {pause.paused_by}{why}"
-        )
-    if reason := llm_budgets.why_stopped(user.workspace):
-        return LaneStatus(LaneState.STOPPED, lane.waiting, None, reason)
-    if reason := track_records.why_stopped(user.workspace):
-        return LaneStatus(LaneState.STOPPED, lane.waiting, None, reason)
-    if lane.run_after > now and lane.last_error:
-        return LaneStatus(LaneState.STOPPED, lane.waiting, lane.run_after, lane.last_error)
-    if lane.due_at > now:
-        return LaneStatus(LaneState.WAITING, lane.waiting, lane.due_at)
-    return LaneStatus(LaneState.DUE, lane.waiting, None, _why_not_begun(user, lane, now))
-
-
-def _why_not_begun(user: MemoryUser, lane: Lane, now: datetime.datetime) -> str:
-    """Describe how many of the workspace's users are ahead, and how many are being processed."""
-    others = Lane.objects.filter(
-        name=LaneName.STRUCTURE, user__workspace=user.workspace_id, due_at__isnull=False
-    ).exclude(pk=lane.pk)
-    before = Q(run_after__lt=lane.run_after) | Q(run_after=lane.run_after, pk__lt=lane.pk)
-    found = others.aggregate(
-        working=Count("pk", filter=Q(lease_expires_at__gt=now)),
-        ahead=Count("pk", filter=leases.free(now) & Q(due_at__lte=now) & before),
-    )
-    if not any(found.values()):
-        return ""
-    users = "user is" if found["working"] == 1 else "users are"
-    return (
-        f"waiting for its turn: {found['ahead']} ahead in the queue, {found['working']} {users}"
-        " being processed"
     )
 
 

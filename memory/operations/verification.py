@@ -26,11 +26,12 @@ from memory.log.lanes import KINDS
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.log.models.redactions import Redaction
-from memory.privacy import erasure_registry, forgetting, redaction, user_erasure
+from memory.privacy import erasure_registry, forgetting, user_erasure
 from memory.privacy.models import UserErasure
 from memory.project import Outline
 from memory.recall.models import SearchSegment
 from memory.recall.search.segments import VERSION
+from memory.versions import redactions
 from memory.versions.checkpoints import is_redacted
 from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.versions.models.runs import Run
@@ -276,7 +277,7 @@ def _merge_problems(user: MemoryUser) -> Iterator[str]:
             f"entry {row.from_seq} was copied as entry {row.seq}, which the other log does not have"
         )
     # If a message was only cleared by retention, its copy is not redacted.
-    gone = [seq for seq, _ in redaction.moments(user.pk) if seq <= merge.last_seq]
+    gone = [seq for seq, _ in redactions.moments(user.pk) if seq <= merge.last_seq]
     became = copies.became(merge, gone)
     left = LogEntry.objects.filter(
         user=merge.user_id, seq__in=became.values(), redacted_at=None

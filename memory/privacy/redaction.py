@@ -22,8 +22,8 @@ from memory.log import copies, entry_log, lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.versions import runs
-from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.redactions import _not_named
 
 # The reason stored in redacted entries' outcomes.
 REASON = "redacted"
@@ -80,17 +80,6 @@ def redact(user: MemoryUser, seqs: Iterable[int], *, by: str, reason: str) -> Lo
             told = Redaction.objects.filter(user=locked, entries__overlap=whole)
             return LogEntry.objects.get(user=locked, seq=told.latest("seq").seq)
         return _redact(locked, asked, new, by=by, reason=reason)
-
-
-def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return which of the entries are not part of any redaction.
-
-    This includes entries that only retention has cleared, since data derived from them may still
-    exist.
-    """
-    told = Redaction.objects.filter(user=user, entries__overlap=list(seqs))
-    named = {seq for entries in told.values_list("entries", flat=True) for seq in entries}
-    return sorted(set(seqs) - named)
 
 
 def _redact(
@@ -163,32 +152,6 @@ def under_way(user: MemoryUser) -> list[int]:
     """Return the numbers of entries in incomplete redactions, in ascending order."""
     rows = waiting().filter(user=user).values_list("entries", flat=True)
     return sorted({seq for entries in rows for seq in entries})
-
-
-def redacted_among(user: MemoryUser, seqs: Collection[int]) -> list[int]:
-    """Return which of these entries have been redacted, in ascending order."""
-    numbers = {seq for seq in seqs if abs(seq) < 2**63}  # no log has larger numbers
-    return sorted(numbers - set(_not_named(user, numbers)))
-
-
-def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
-    """Return each redacted entry's number and the time of its redaction.
-
-    Entries that were only cleared by retention are left out.
-    """
-    told = Redaction.objects.filter(user=user_pk).values_list("entries", "created_at")
-    return [(seq, at) for entries, at in told for seq in entries]
-
-
-def first_since(
-    checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
-) -> int | None:
-    """Return the first entry seen by the version that was redacted after the version was created.
-
-    `redacted` comes from `moments`. Returns None if there is no such entry.
-    """
-    seen, since = checkpoint.seen_seq, checkpoint.created_at
-    return min((seq for seq, at in redacted if seq <= seen and at > since), default=None)
 
 
 def _settle(user: MemoryUser, seqs: Collection[int], at: datetime.datetime) -> None:

@@ -134,7 +134,7 @@ def compose(known: Known, question: Question, tokens: int) -> Context:
     told = _alert_lines(retrieval.most_severe_first([*failing, *open_alerts]))
     alerts = pack("Open alerts", told, room * ALERTS, {})
     left = room - alerts.tokens
-    outline = retrieval.outline(known.checkpoint)
+    outline = checkpoints.outline(known.checkpoint)
     manifest = _manifest(outline, failing, min(room * MANIFEST, left))
     left -= sum(map(cost_of_line, manifest.text.split("\n")[1:]))
     parts = [manifest, _part("alerts", alerts)]

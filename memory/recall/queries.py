@@ -5,23 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.recall import answer_cache
 from memory.recall.query_code import tidied
 from memory.versions import history, runs
-from memory.versions.history import Known
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.history import Known, version_of
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 
 MAX_CODE = 20_000
 # The kinds of runs that `run_again` can rerun.
 REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
-
-
-class NoState(Exception):
-    """There is no version to query."""
 
 
 class NotAgain(Exception):
@@ -34,18 +28,6 @@ class Asked:
 
     run: Run
     cached: bool = False
-
-
-def version_of(known: Known) -> Checkpoint:
-    """Return the version that a query runs on; raises NoState if there is none."""
-    if known.stored is None:
-        raise NoState(
-            "This user has no checkpoint yet, so there is no state to query. Append typed records"
-            " first, with ?wait= to wait until they are processed."
-            if known.user.head is None
-            else "There was no checkpoint at that time, so there is no state to query."
-        )
-    return known.stored
 
 
 def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "") -> Asked:
@@ -71,53 +53,6 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
         asked_by=staff,
     )
     return Asked(run)
-
-
-class NoSuchConstraint(Exception):
-    """Neither the user nor the workspace has a live constraint with this name."""
-
-
-def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
-    """Return the path and source hash of the constraint with this name.
-
-    The user's own constraint takes precedence over a live workspace constraint, whose path is in
-    the workspace constraints' directory. Raises NoSuchConstraint if neither exists.
-    """
-    path = f"constraints/{name}.py"
-    if not name.isidentifier():  # PostgreSQL would reject some invalid names
-        raise _no_constraint(name)
-    if user.head is not None and name in dict(user.head.outline.get("constraints", ())):
-        return path, user.head.tree[path]
-    live = WorkspaceConstraint.objects.filter(
-        workspace=user.workspace_id, name=name, live__isnull=False
-    )
-    found = live.select_related("live").defer("live__source", "live__tests").first()
-    if found is None or found.live is None:
-        raise _no_constraint(name)
-    return found.path, found.live.source_hash
-
-
-def _no_constraint(name: str) -> NoSuchConstraint:
-    return NoSuchConstraint(
-        f"There is no constraint {name!r}, either among the user's own or among the live"
-        " workspace constraints."
-    )
-
-
-def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.datetime) -> Run:
-    """Run a constraint's current version on the state `known`, as of the given time.
-
-    The run opens no alerts. Raises NoState if there is no version to run it on, and
-    `usage.Exceeded` if too many requested runs are already waiting.
-    """
-    return runs.queue(
-        known.user,
-        RunKind.CONSTRAINT,
-        RunTrigger.API,
-        checkpoint=version_of(known),
-        instant=instant,
-        input={"constraint": path, "source_hash": source_hash, "as_of": known.to_json()},
-    )
 
 
 def propose(

@@ -8,18 +8,14 @@ from memory.alerts import failures
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.constraints import applicability
 from memory.kernel.models.users import MemoryUser
-from memory.project import Domain, Outline, manifest_text
+from memory.project import Domain, manifest_text
 from memory.project.parse import parse_state
 from memory.project.typed import encode
 from memory.project.types import format_type
 from memory.versions import checkpoints
+from memory.versions.checkpoints import outline
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import warning_of
-
-
-def outline(checkpoint: Checkpoint | None) -> Outline:
-    """Return the outline of a version, or an empty outline if there is no version."""
-    return Outline.from_json(checkpoint.outline) if checkpoint else Outline()
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,14 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from memory.alerts import alert_events
-from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
-from memory.constraints import applicability
+from memory.kernel import hooks
 from memory.kernel.canonical import git_blob_id, sha256
 from memory.kernel.models.leased import LeasedWork
-from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.refused import Refused
 from memory.kernel.work import leases
 from memory.log import lanes
-from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import EntryOutcome, LogEntry
 from memory.project import Change, Location, Outline, Project, RecordId
 from memory.project.legacy import is_legacy
 from memory.versions import runs
@@ -35,8 +34,10 @@ class HeadMoved(Exception):
     """The head has moved since the candidate was built, so the candidate must be rebuilt."""
 
 
-class Redacted(Exception):
+class Redacted(Refused):
     """The requested content has been redacted, so it is no longer available."""
+
+    status = 410
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ def commit(
         _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
 
         make_head(locked, checkpoint)
-        _record_entries(work, locked, decisions, checkpoint.created_at)
+        hooks.call(hooks.DECIDED, work, locked, decisions, checkpoint.created_at)
     return checkpoint
 
 
@@ -262,7 +263,7 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
     user.head = checkpoint
     user.save(update_fields=["head"])
     parent = checkpoint.parent
-    if wants_constraints_run(checkpoint) or (parent and wants_constraints_run(parent)):
+    if any(any(hooks.call(hooks.CONCERNED, one)) for one in (checkpoint, parent) if one):
         runs.queue_constraints(user, checkpoint)
 
 
@@ -276,7 +277,7 @@ def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) ->
         leases.check(work)
         now = timezone.now()
         _decide(work, locked, decisions, locked.head, now)
-        _record_entries(work, locked, decisions, now)
+        hooks.call(hooks.DECIDED, work, locked, decisions, now)
 
 
 def _decide(
@@ -302,42 +303,6 @@ def _decide(
     # If the work item is a lane, its pending entries are recounted when the worker releases it.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
-
-
-def _record_entries(
-    work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision], at: datetime.datetime
-) -> None:
-    """Record all rejected entries in the workspace's feed as one event, and all set-aside values.
-
-    This locks the feed's counter, so call it last.
-    """
-    seqs = {
-        AlertEventKind.REJECTED: [d.seq for d in decisions if d.outcome == Outcome.REJECTED],
-        AlertEventKind.SET_ASIDE: [d.seq for d in decisions if d.set_aside],
-    }
-    events = [
-        AlertEvent(
-            kind=kind,
-            user=user,
-            entries=sorted(found),
-            actor=_actor_of(work),
-            run=work if isinstance(work, Run) else None,
-            at=at,
-        )
-        for kind, found in seqs.items()
-        if found
-    ]
-    alert_events.record(user, events)
-
-
-def _actor_of(work: LeasedWork) -> str:
-    """Return the actor to name in an event: the lane's name, or the run's kind."""
-    match work:
-        case Lane():
-            return work.name
-        case Run():
-            return work.kind
-    return str(work._meta.verbose_name)
 
 
 def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
@@ -403,19 +368,6 @@ def _newest_of(user: MemoryUser, entries: Mapping[RecordId, Sequence[int]]) -> d
     }
 
 
-def wants_constraints_run(checkpoint: Checkpoint) -> bool:
-    """Return whether a run of the constraints could open or resolve an alert."""
-    if checkpoint.user.merged_into_id is not None:
-        return False  # merged: the remaining user's constraints run instead
-    live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
-    outline = Outline.from_json(checkpoint.outline)
-    return (
-        bool(outline.constraints or outline.legacy_constraints)
-        or live.exists()
-        or applicability.concern(checkpoint.user, outline)
-    )
-
-
 def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
     """Store the bytecode (path → base64) that this sandbox image compiled from a version's files.
 
@@ -436,3 +388,8 @@ def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_di
         ],
         ignore_conflicts=True,
     )
+
+
+def outline(checkpoint: Checkpoint | None) -> Outline:
+    """Return the outline of a version, or an empty outline if there is no version."""
+    return Outline.from_json(checkpoint.outline) if checkpoint else Outline()

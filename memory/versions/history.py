@@ -18,9 +18,9 @@ from django.utils.dateparse import parse_datetime
 
 from memory.kernel.instants import MOMENT_FORMS, RESOLUTION, BadMoment, span_of
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.refused import Refused
 from memory.log.models.entries import By, EntryKind, EntryOutcome, LogEntry, Outcome
-from memory.privacy import redaction
-from memory.versions import checkpoints, states
+from memory.versions import checkpoints, redactions, states
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run
@@ -44,8 +44,11 @@ class NotByOccurred(BadMoment):
     """An entry or version was given, but a state by the entries' own times needs a day or time."""
 
 
-class BeingRedacted(Exception):
+class BeingRedacted(Refused):
     """The newest version may still contain content that is being redacted, so nothing is shown."""
+
+    status = 503
+    problem = "being-redacted"
 
     def __init__(self) -> None:
         super().__init__("A redaction of this user's memory is in progress. Try again in a moment.")
@@ -220,7 +223,7 @@ def _as_of_seq(user: MemoryUser, seq: int, versions: QuerySet[Checkpoint]) -> Kn
             if user.last_seq
             else f"This user's log has no entry {seq}: it is empty."
         )
-    if redaction.redacted_among(user, [seq]):
+    if redactions.redacted_among(user, [seq]):
         raise Redacted(
             f"Entry {seq} was redacted: the state as of that entry is no longer returned."
         )
@@ -320,10 +323,26 @@ def refuse_being_redacted(user: MemoryUser) -> None:
 
 def refuse_redacted(checkpoint: Checkpoint) -> None:
     """Raise Redacted if a version is based on an entry that has since been redacted."""
-    seq = redaction.first_since(checkpoint, redaction.moments(checkpoint.user_id))
+    seq = redactions.first_since(checkpoint, redactions.moments(checkpoint.user_id))
     if seq is not None:
         raise Redacted(
             f"Version {checkpoint.version} is based on entry {seq}, which was redacted later."
         )
     if checkpoints.is_redacted(checkpoint):  # the version was created during the redaction
         raise Redacted(f"Version {checkpoint.version} is based on content that was redacted later.")
+
+
+class NoState(Exception):
+    """There is no version to query."""
+
+
+def version_of(known: Known) -> Checkpoint:
+    """Return the version that a query runs on; raises NoState if there is none."""
+    if known.stored is None:
+        raise NoState(
+            "This user has no checkpoint yet, so there is no state to query. Append typed records"
+            " first, with ?wait= to wait until they are processed."
+            if known.user.head is None
+            else "There was no checkpoint at that time, so there is no state to query."
+        )
+    return known.stored

@@ -8,11 +8,11 @@ from django.db import transaction
 from django.db.models import Min, QuerySet
 
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertKind
+from memory.kernel import hooks
 from memory.kernel.models.users import MemoryUser
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline, RecordId
-from memory.recall import answer_cache
 from memory.versions import checkpoints, earlier_entries, states
 from memory.versions.differences import difference, differing_paths, records_in
 from memory.versions.history import refuse_being_redacted, refuse_redacted
@@ -141,7 +141,7 @@ def restore(
         _undo_retirements(locked, target)
         if not reopen:
             _undo_reopenings(target, reopenings, restored)
-        answer_cache.forget(locked)
+        hooks.call(hooks.RESTORED, locked)
         checkpoints.make_head(locked, checkpoint)
     return checkpoint
 

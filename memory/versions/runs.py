@@ -12,12 +12,14 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory.kernel.admission import usage
+from memory.kernel.admission import request_slots
 from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.refused import Erased
 from memory.kernel.users import run_daily, undisturbed, unpaused
-from memory.kernel.work import leases
+from memory.kernel.work import hints, leases
 from memory.kernel.work.hints import hint, signal_done, wait_done
+from memory.versions import run_quota
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import (
     ASKED_FOR,
@@ -68,7 +70,7 @@ def queue(
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
-        usage.check_runs(user)
+        run_quota.check_runs(user)
     if kind == RunKind.CONSTRAINTS:
         run_daily(user)
     run = Run.objects.create(
@@ -290,3 +292,27 @@ def wait(run: Run, seconds: float) -> None:
         run.refresh_from_db(fields=("status", "outcome", "output", "error"))
         if run.status != RunStatus.DONE and time.monotonic() - asked < MIN_WAIT_SECONDS:
             time.sleep(MIN_WAIT_SECONDS)
+
+
+# The columns that change during a run; requests waiting for the run reload them.
+CHANGING = (
+    *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
+    *("attempts", "started_at", "finished_at"),
+)
+
+
+_CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
+
+
+def wait_for(run: Run, limit: float) -> Run:
+    """Wait up to `limit` seconds for the run to finish, and return it refreshed."""
+    if limit > 0 and run.status != RunStatus.DONE:  # a repeated request's run may already be done
+        with request_slots.WAITING.take(run.user.workspace_id) as admitted:
+            if admitted:
+                hints.wait_done(run.pk, limit)
+        now = _CHANGED.first(pk=run.pk)
+        if now is None:
+            raise Erased
+        for name in CHANGING:
+            setattr(run, name, getattr(now, name))
+    return run

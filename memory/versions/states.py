@@ -17,9 +17,9 @@ from django.db.models import Exists, OuterRef, Q
 
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.refused import Refused
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
-from memory.privacy import redaction
 from memory.project import (
     EditError,
     Outline,
@@ -30,7 +30,7 @@ from memory.project import (
     edit_from_json,
 )
 from memory.project.told import Telling, edits_up_to
-from memory.versions import checkpoints
+from memory.versions import checkpoints, redactions
 from memory.versions.models.checkpoints import Checkpoint, Origin
 
 # The kinds of entries whose outcomes affect a state (messages and redactions don't).
@@ -44,8 +44,10 @@ _NAMED = 3
 MAX_TOLD = 20_000
 
 
-class CannotBeTold(Exception):
+class CannotBeTold(Refused):
     """The state can't be computed exactly; the message says why, and what to request instead."""
+
+    problem = "cannot-be-told"
 
 
 # -- States as of an entry ------------------------------------------------------------------------
@@ -271,7 +273,7 @@ def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:
         )
     forgotten = [entry.seq for entry in found if entry.redacted_at is not None]
     if forgotten:
-        redacted = set(redaction.redacted_among(head.user, forgotten))
+        redacted = set(redactions.redacted_among(head.user, forgotten))
         found = [entry for entry in found if entry.seq not in redacted]
         if kept := [seq for seq in forgotten if seq not in redacted]:
             noun = "entry" if len(kept) == 1 else "entries"

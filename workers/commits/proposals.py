@@ -14,7 +14,6 @@ from memory.kernel.models.users import MemoryUser
 from memory.llm import track_records
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind, LogEntry, Outcome
-from memory.privacy import redaction
 from memory.project import (
     AddField,
     Change,
@@ -31,7 +30,7 @@ from memory.project import (
 )
 from memory.project.edits import MAX_SOURCE
 from memory.project.files import edits_of_files
-from memory.versions import checkpoints, runs
+from memory.versions import checkpoints, redactions, runs
 from memory.versions.checkpoints import Decision
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunOutcome, RunTrigger
@@ -110,7 +109,7 @@ def _build(
             edits,
             considered,
             last_seq=user.last_seq,
-            redacted=redaction.redacted_among(user, [*_sources(edits)]),
+            redacted=redactions.redacted_among(user, [*_sources(edits)]),
         ),
         *_already_settled(run, user, considered),
         *_changed_meanwhile(run, user),

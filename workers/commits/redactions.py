@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from memory.constraints import scheduling
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.log import lanes
@@ -78,7 +79,7 @@ class _RedactionDraft(Draft):
         forgetting.forget(user, self.seqs, self.traces)
         user.redacting_since = None
         user.save(update_fields=["redacting_since"])
-        if user.head is not None and checkpoints.wants_constraints_run(user.head):
+        if user.head is not None and scheduling.wants_constraints_run(user.head):
             runs.queue_constraints(user, user.head)
         version = made.version if made else None
         leases.release(

@@ -29,9 +29,8 @@ from memory.constraints.simulated_alerts import BacktestIssue, Evaluation, UserR
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.log.models.entries import By
-from memory.privacy import redaction
 from memory.project import Outline
-from memory.versions import runs, states
+from memory.versions import redactions, runs, states
 from memory.versions.models.checkpoints import Checkpoint
 from workers.execution import forecasting
 from workers.execution.errors import error_json, user_error_json
@@ -255,10 +254,10 @@ class _History:
 
     @functools.cached_property
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
-        return redaction.moments(self._user.pk)
+        return redactions.moments(self._user.pk)
 
     def _redacted(self, checkpoint: Checkpoint) -> BacktestIssue | None:
-        seq = redaction.first_since(checkpoint, self._redactions)
+        seq = redactions.first_since(checkpoint, self._redactions)
         if seq is None:
             return None
         return BacktestIssue(

@@ -10,9 +10,9 @@ from memory.alerts import reconcile
 from memory.alerts.failures import PROJECT
 from memory.alerts.findings import failure
 from memory.constraints import applicability, forecasts
-from memory.constraints.models.workspace_constraints import FOLDER
 from memory.kernel.work import hosts, leases
 from memory.project import Outline
+from memory.project.paths import FOLDER
 from memory.versions import history, runs, states
 from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.errors import error_json, outcome_of, user_error_json

@@ -9,11 +9,11 @@ from functools import cached_property
 from memory.alerts.failures import PROJECT
 from memory.constraints import applicability, workspace_constraints
 from memory.constraints.applicability import Applicability
-from memory.constraints.models.workspace_constraints import FOLDER, WorkspaceConstraint
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.project import Outline
-from memory.project.paths import is_code
+from memory.project.paths import FOLDER, is_code
 from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint
 from workers.sandbox import runner

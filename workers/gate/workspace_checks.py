@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from memory.constraints.models.workspace_constraints import FOLDER
+from memory.project.paths import FOLDER
 from memory.project.shapes import ShapeError, needs_of
 from workers.execution.loading import allowance_of
 from workers.findings import Finding

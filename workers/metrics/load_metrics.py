@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from memory.kernel.admission import refusals, usage
+from memory.kernel.admission import refusals
+from memory.operations import workload
 
 
 def _refused() -> Iterator[Metric]:
@@ -28,7 +29,7 @@ def _waiting() -> Iterator[Metric]:
         "Waiting or running work by workspace; kinds without any such work are absent.",
         labels=["workspace", "kind"],
     )
-    for workspace, kind, number in usage.waiting():
+    for workspace, kind, number in workload.waiting():
         waiting.add_metric([workspace, kind], number)
     yield waiting
 

@@ -21,7 +21,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from memory.alerts import lifecycle
-from memory.constraints import applicability, forecasts
+from memory.constraints import applicability, forecasts, scheduling
 from memory.integrations import merging
 from memory.kernel.admission import pauses, usage
 from memory.kernel.database import clock, timeouts
@@ -34,7 +34,7 @@ from memory.llm import llm_calls
 from memory.operations import alarms
 from memory.privacy import retention
 from memory.project import Outline
-from memory.versions import checkpoints, runs
+from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.execution import constraints
 
@@ -159,7 +159,7 @@ def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
     trigger = RunTrigger.DAILY if daily else RunTrigger.INSTANT
     if _is_foreseen(user):
         trigger = RunTrigger.FORECAST
-    wanted = user.head is not None and checkpoints.wants_constraints_run(user.head)
+    wanted = user.head is not None and scheduling.wants_constraints_run(user.head)
     user.constraints_due_at = next_daily_run(user, now) if wanted else None
     user.save(update_fields=["constraints_due_at"])
     if wanted:

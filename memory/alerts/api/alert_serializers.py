@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from memory.alerts.delivery import entry_events
+from memory.alerts import entry_events
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertFeedback, Verdict
 from memory.kernel.http.pages import PageSerializer
 from memory.kernel.http.serializers import DayStartField, StrictSerializer

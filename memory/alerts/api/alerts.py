@@ -16,7 +16,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerts import alert_events
+from memory.alerts import alert_events, entry_events
 from memory.alerts.api.alert_serializers import (
     AlertDetailSerializer,
     AlertFeedSerializer,
@@ -24,14 +24,13 @@ from memory.alerts.api.alert_serializers import (
     AlertSerializer,
     AlertThenSerializer,
 )
-from memory.alerts.delivery import entry_events
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, found_by
 from memory.kernel import instants
 from memory.kernel.http import waiting
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Incompatible
 from memory.kernel.http.filters import PAGING
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 
 # Parameters that the alert list accepts but the event feed does not.
 LIST_ONLY = (*PAGING, "as_of")
@@ -109,7 +108,7 @@ class AlertList(generics.ListAPIView[Alert]):
                     name, f"`after` cannot be combined with `{name}`: omit one of them."
                 )
         workspace = principal_of(request).workspace
-        page, waited = waiting.for_events(
+        page, waited = alert_events.wait_for(
             workspace,
             _after(request, alert_events.newest(workspace)),
             self.filter_queryset(found),

@@ -17,7 +17,7 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery, prefetch_relat
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from memory.alerts.delivery import entry_events
+from memory.alerts import entry_events
 from memory.alerts.delivery.webhook_endpoints import lock_endpoint
 from memory.alerts.delivery.webhook_messages import PING, encode_payload, event_type_of, message
 from memory.alerts.models.alerts import AlertEvent, AlertEventKind, Severity, severity_rank

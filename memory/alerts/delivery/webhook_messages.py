@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memory.alerts.delivery import entry_events
-from memory.alerts.delivery.entry_events import Named
+from memory.alerts import entry_events
+from memory.alerts.entry_events import Named
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
 from memory.kernel.models.users import MemoryUser
 

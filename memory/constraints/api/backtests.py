@@ -22,7 +22,7 @@ from memory.kernel.http.filters import refuse_unknown
 from memory.kernel.http.operations import created
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.workspaces import Scope
 from memory.log.models.entries import By
 from memory.versions.api.moments import ByField

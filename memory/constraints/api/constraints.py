@@ -13,21 +13,19 @@ from rest_framework.response import Response
 from memory.alerts import failures, feedback
 from memory.alerts.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
 from memory.alerts.models.alerts import AlertFeedback, PausedConstraint, Severity
-from memory.constraints import applicability
-from memory.constraints.models.workspace_constraints import FOLDER
+from memory.constraints import applicability, trials
 from memory.kernel.http import idempotency, waiting
 from memory.kernel.http.etags import CHANGED, IF_MATCH, require_match
 from memory.kernel.http.filters import PAGING
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField, RunErrorField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, Outline
 from memory.project.edits import MAX_SOURCE
 from memory.project.names import check_lower_name
-from memory.recall import queries
-from memory.recall.retrieval import outline
+from memory.project.paths import FOLDER
 from memory.versions import checkpoints
 from memory.versions.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.versions.api.moments import AS_OF, AsOfSerializer, KnownView
@@ -40,6 +38,7 @@ from memory.versions.api.runs import (
     instant_asked,
     known_state,
 )
+from memory.versions.checkpoints import outline
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunOutcome, RunStatus, warning_of
 
@@ -260,15 +259,15 @@ class RunConstraint(UserScopedView):
         asked = validated(MomentSerializer, request.data)
         user = self.memory_user()
         try:
-            path, source_hash = queries.constraint_of(user, name)
-        except queries.NoSuchConstraint as error:
+            path, source_hash = trials.constraint_of(user, name)
+        except trials.NoSuchConstraint as error:
             raise Http404(str(error)) from None
         known, _ = known_state(user, asked)
         instant = instant_asked(user, asked)
         return asked_once(
             request,
             user,
-            lambda: queries.try_constraint(known, path, source_hash, instant),
+            lambda: trials.try_constraint(known, path, source_hash, instant),
             _tried,
             limit,
         )

@@ -12,7 +12,7 @@ from memory.constraints import applicability, forecasts
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.http.serializers import strings
 from memory.kernel.http.stored import RunErrorField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 

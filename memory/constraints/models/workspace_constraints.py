@@ -8,9 +8,7 @@ from django.db import models
 
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.workspaces import Workspace
-
-# The directory where workspace constraints appear, next to the files of a user's project.
-FOLDER = "workspace/"
+from memory.project.paths import FOLDER
 
 
 class VersionState(models.TextChoices):

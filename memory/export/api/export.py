@@ -19,7 +19,7 @@ from memory.export import archive, fetching, git, subject
 from memory.kernel.http.authentication import PasswordAuthentication, principal_of
 from memory.kernel.http.computing import download
 from memory.kernel.http.errors import PayloadTooLarge
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.workspaces import Scope
 from memory.versions.api.moments import AS_OF, KnownView
 from memory.versions.history import refuse_being_redacted

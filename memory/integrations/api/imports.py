@@ -1,22 +1,44 @@
 """`/v1/users/{user_id}/import/`: importing an external project into the user's own project."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import IO, Any
 
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.integrations import imports
 from memory.integrations.imports import ImportRefused
 from memory.kernel.http import idempotency, waiting
-from memory.kernel.http.parsers import StrictJSONParser, ZipParser
+from memory.kernel.http.parsers import StrictJSONParser, read_body
 from memory.kernel.http.serializers import StrictSerializer, validated
 from memory.kernel.http.stored import ImportReportField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.versions.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
 from memory.versions.api.runs import FAILURES, RunSerializer, asked_once
 from memory.versions.models.runs import Run, RunTrigger
+
+
+class ZipParser(BaseParser):
+    """Parses a zip of a project's Python files into the same form as the equivalent JSON body."""
+
+    media_type = "application/zip"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the files, keyed by path; raises a ParseError that describes what is wrong."""
+        body = read_body(stream, parser_context or {})
+        try:
+            return {"files": imports.read_zip(body)}
+        except imports.ImportRefused as error:
+            raise ParseError(str(error)) from None
 
 
 class ImportSerializer(StrictSerializer):

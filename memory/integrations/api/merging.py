@@ -13,7 +13,7 @@ from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.operations import accepted
 from memory.kernel.http.serializers import StrictSerializer, validated
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope

@@ -23,9 +23,9 @@ from django.db import Error, close_old_connections, connection
 from django.db.models import Q, prefetch_related_objects
 from starlette.types import Receive, Scope, Send
 
-from memory.alerts import alert_events
-from memory.alerts.delivery import entry_events, webhook_messages
-from memory.alerts.delivery.entry_events import Named
+from memory.alerts import alert_events, entry_events
+from memory.alerts.delivery import webhook_messages
+from memory.alerts.entry_events import Named
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import hints

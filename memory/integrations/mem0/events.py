@@ -16,8 +16,9 @@ from memory.integrations.mem0.messages import MAX_MESSAGES
 from memory.kernel.http.pagination import PAGE_BYTES
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.log import entry_log, lanes
-from memory.log.lanes import LaneState
+from memory.llm import lane_status
+from memory.llm.lane_status import LaneState
+from memory.log import entry_log
 from memory.log.models.entries import EntryKind, LogEntry, Outcome
 
 _ADDED = (EntryKind.MESSAGE, EntryKind.FACT)
@@ -142,7 +143,7 @@ def _standing(
             if one.outcome == Outcome.REJECTED
         }
         return ("FAILED", ended, {"rejected": reasons}) if reasons else ("SUCCEEDED", ended, {})
-    standing = lanes.standing(user)
+    standing = lane_status.standing(user)
     metadata = {
         "state": standing.state.value,
         "until": standing.until.isoformat() if standing.until else None,

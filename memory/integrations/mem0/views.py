@@ -28,8 +28,9 @@ from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.settings import quotas
 from memory.kernel.users import find_or_create_user, find_user
 from memory.kernel.workspaces import reach, reaches
-from memory.log import entry_log, lanes
-from memory.log.lanes import LaneState
+from memory.llm import lane_status
+from memory.llm.lane_status import LaneState
+from memory.log import entry_log
 from memory.log.models.entries import LogEntry
 from memory.privacy import user_erasure
 
@@ -191,7 +192,7 @@ class Add(Mem0View):
         )
         entries, headers = written.result, dict(written.headers)
         if asked["infer"]:
-            work = lanes.standing(entries[0].user)
+            work = lane_status.standing(entries[0].user)
             ahead = "; a language model will process them."
             if work.state == LaneState.STOPPED:
                 ahead = f", waiting for a language model: {work.reason}"

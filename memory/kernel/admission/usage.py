@@ -7,21 +7,15 @@ affects entries that are already in the log.
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count, Max
 
-from memory.constraints.models.backtests import GOING_ON, Backtest
-from memory.kernel.admission import pauses, refusals
+from memory.kernel.admission import refusals
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
-from memory.kernel.settings import quotas, table
-from memory.log.batching import MAX_ENTRIES
-from memory.versions.models.runs import ASKED_FOR as ASKED_TRIGGERS
-from memory.versions.models.runs import Run, RunStatus
+from memory.kernel.settings import table
 
 MIB = 2**20
 # Seconds between counts of the totals and of the pending entries. The intervals grow as needed so
@@ -31,20 +25,15 @@ PENDING_SECONDS = 2.0
 AT_MOST = 0.01
 # Seconds for which a process relies on the last counts it read. Before rejecting a request, the
 # process counts the workspace's usage itself, unless it did so within the last OWN_SECONDS, so that
-# a dead dispatcher never causes entry_events.
+# a dead dispatcher never causes refusals.
 BELIEVED_SECONDS = 1.0
 OWN_SECONDS = 5.0
 # If the quota is at most FEW_USERS, users are recounted whenever one is created; for a larger
 # quota, only when the last count is at least NEAR times the quota.
 FEW_USERS = 10_000
 NEAR = 0.9
-# Below this share of the quota, runs are admitted based on the last count plus the runs that this
-# process has admitted since.
-FAR = 0.5
 # Seconds after which a client whose request was temporarily rejected should retry.
 PENDING_WAIT = 30.0
-RUNS_WAIT = 5.0
-BACKTESTS_WAIT = 60.0
 
 
 @dataclass
@@ -95,24 +84,10 @@ ON CONFLICT (workspace_id) DO UPDATE SET
 WHERE (use.pending_records, use.pending_structure)
     IS DISTINCT FROM (excluded.pending_records, excluded.pending_structure)
 """
-# Counts requested runs that are not done, up to the limit. Paused users' runs can be left out: such
-# runs aren't executed, so they delay nobody.
-ASKED_FOR = """
-SELECT count(*) FROM (
-    SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
-    WHERE person.workspace_id = %s AND run.trigger IN (%s, %s) AND NOT run.status = %s
-        AND (%s OR NOT EXISTS (SELECT FROM memory_pause AS pause
-            WHERE pause.user_id = person.id AND pause.resumed_at IS NULL))
-    LIMIT %s
-) AS asked_for
-"""
 
 _count_at = {TOTALS: 0.0, PENDING: 0.0}
 _count_own_at: dict[int, float] = {}
 _believed: dict[int, tuple[float, WorkspaceUse]] = {}
-# For each workspace: the time until which its count of requested runs can be relied on, the count
-# itself, and the number of runs below which no recount is needed.
-_asked_lately: dict[int, tuple[float, int, float]] = {}
 
 
 def count_when_due() -> int:
@@ -130,7 +105,7 @@ def count_when_due() -> int:
 def _count(statement: str, workspace: Workspace | None = None) -> int:
     parameters = {
         "workspace": None if workspace is None else workspace.pk,
-        "counted": MAX_ENTRIES,
+        "counted": table.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum,
         "model": bool(settings.UAC_LLM_MODEL),
     }
     with connection.cursor() as cursor:
@@ -147,43 +122,6 @@ def of(workspace: Workspace) -> WorkspaceUse:
         use = found or WorkspaceUse(workspace=workspace)
         _believed[workspace.pk] = (now + BELIEVED_SECONDS, use)
     return use
-
-
-def waiting() -> Iterator[tuple[str, str, int]]:
-    """Yield (workspace public id, kind of work, number) for queued or running work."""
-    counted = WorkspaceUse.objects.values_list(
-        "workspace__public_id", "pending_records", "pending_structure"
-    )
-    for public_id, records, structure in counted:
-        if records:
-            yield str(public_id), "records", records
-        if structure:
-            yield str(public_id), "structure", structure
-    runs = Run.objects.exclude(status=RunStatus.DONE).order_by()
-    for public_id, kind, number in runs.values_list("user__workspace__public_id", "kind").annotate(
-        number=Count("pk")
-    ):
-        yield str(public_id), kind, number
-    backtests = Backtest.objects.filter(state__in=GOING_ON).order_by()
-    for public_id, number in backtests.values_list("workspace__public_id").annotate(
-        number=Count("pk")
-    ):
-        yield str(public_id), "backtest", number
-
-
-def used(workspace: Workspace) -> dict[str, int]:
-    """Return the workspace's usage for each quota; totals are taken from the last count."""
-    use = WorkspaceUse.objects.filter(workspace=workspace).first() or WorkspaceUse()
-    longest = MemoryUser.objects.filter(workspace=workspace).aggregate(most=Max("last_seq"))
-    return {
-        "max_users": use.users,
-        "max_entries": use.entries,
-        "max_entries_per_user": longest["most"] or 0,
-        "max_log_mib": use.log_bytes // MIB,
-        "max_pending_entries": use.pending_records + use.pending_structure,
-        "max_waiting_runs": _asked_for(workspace, quotas.MAX_VALUE),
-        "max_backtests": _going_on(workspace),
-    }
 
 
 def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
@@ -203,7 +141,7 @@ def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
 def _lacking(
     workspace: Workspace, user: MemoryUser, number: int, use: WorkspaceUse
 ) -> Exceeded | None:
-    most = _quotas(workspace)
+    most = quotas_of(workspace)
     pending = use.pending_records + use.pending_structure
     if user.last_seq + number > most["max_entries_per_user"]:
         has = f"The number of entries in this user's log is {user.last_seq:,}"
@@ -217,13 +155,13 @@ def _lacking(
     # If the workspace has no backlog, even a batch larger than the quota is accepted.
     if pending and pending + number > most["max_pending_entries"]:
         wait = f"The number of pending entries in this workspace is {pending:,}"
-        return _busy("max_pending_entries", wait, most, PENDING_WAIT)
+        return busy("max_pending_entries", wait, most, PENDING_WAIT)
     return None
 
 
 def check_users(workspace: Workspace) -> None:
     """Raise Exceeded if the workspace already has its maximum number of users."""
-    most = _quotas(workspace)
+    most = quotas_of(workspace)
     quota = most["max_users"]
     if quota > FEW_USERS and of(workspace).users < NEAR * quota:
         return
@@ -232,60 +170,8 @@ def check_users(workspace: Workspace) -> None:
         raise _full("max_users", f"The number of users in this workspace is {quota:,}", most)
 
 
-def check_runs(user: MemoryUser) -> None:
-    """Raise Exceeded if the user's workspace has its maximum number of runs queued or running.
-
-    If the number of runs is far below the quota, a process does not recount on every call, so it
-    misses the runs that other processes have just admitted.
-    """
-    now = time.monotonic()
-    until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))
-    if now < until and asked_for < far:
-        _asked_lately[user.workspace_id] = (until, asked_for + 1, far)
-        return
-    needed = ("public_id", *table.QUOTAS.overridable)
-    workspace = Workspace.objects.only(*needed).get(pk=user.workspace_id)
-    most = _quotas(workspace)
-    quota = most["max_waiting_runs"]
-    asked_for = _asked_for(workspace, quota)
-    if asked_for >= quota and pauses.is_paused(user) is None:
-        asked_for = _asked_for(workspace, quota, paused=False)
-    if asked_for >= quota:
-        refusals.count(workspace, "max_waiting_runs")
-        going_on = (
-            "The number of queries, questions, proposals and imports that are queued or running is"
-            f" {asked_for:,}"
-        )
-        raise _busy("max_waiting_runs", going_on, most, RUNS_WAIT)
-    _asked_lately[user.workspace_id] = (now + BELIEVED_SECONDS, asked_for + 1, FAR * quota)
-
-
-def check_backtests(workspace: Workspace) -> None:
-    """Raise Exceeded if the workspace has its maximum number of backtests queued or running."""
-    most = _quotas(workspace)
-    going_on = _going_on(workspace)
-    if going_on >= most["max_backtests"]:
-        refusals.count(workspace, "max_backtests")
-        told = f"The number of queued or running backtests in this workspace is {going_on:,}"
-        raise _busy("max_backtests", told, most, BACKTESTS_WAIT)
-
-
-def _asked_for(workspace: Workspace, most: int, *, paused: bool = True) -> int:
-    """Count the unfinished runs that someone requested, up to `most`.
-
-    Runs of paused users are included only if `paused` is set.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(ASKED_FOR, [workspace.pk, *ASKED_TRIGGERS, RunStatus.DONE, paused, most])
-        (number,) = cursor.fetchone()
-    return int(number)
-
-
-def _going_on(workspace: Workspace) -> int:
-    return Backtest.objects.filter(workspace=workspace, state__in=GOING_ON).count()
-
-
-def _quotas(workspace: Workspace) -> dict[str, int]:
+def quotas_of(workspace: Workspace) -> dict[str, int]:
+    """Return the workspace's effective quotas, keyed by field."""
     return workspace.effective(table.QUOTAS)
 
 
@@ -294,6 +180,7 @@ def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:
     return Exceeded(limit, f"{has}, and {rest}")
 
 
-def _busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
+def busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
+    """Return the refusal of work that may be asked for again in `wait` seconds."""
     rest = f"the maximum is {most[limit]:,} ({limit}). Try again in {wait:.0f} s."
     return Exceeded(limit, f"{waits}, and {rest}", wait)

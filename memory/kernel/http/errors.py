@@ -20,13 +20,9 @@ from memory.kernel.http.problems import CHANGED, CONTENT_TYPE, NAMESPACE, PROBLE
 from memory.kernel.http.rates import TooMuch
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.users import UserMerged, is_erased
-from memory.versions.checkpoints import Redacted
-from memory.versions.history import BeingRedacted
-from memory.versions.models.runs import Run
-from memory.versions.states import CannotBeTold
+from memory.kernel.refused import Erased, Refused
+from memory.kernel.users import is_erased
 
-ERASED = "This user no longer exists in this workspace."
 logger = structlog.get_logger(__name__)
 
 
@@ -138,25 +134,14 @@ def _kind_of(error: Exception) -> str:
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Turn a view's exception into problem details, or return None to leave it to Django (500)."""
     match error:
+        case Refused():
+            error = _answer_to(error)
         case RequestDataTooBig():
             error = PayloadTooLarge()
-        case Redacted():
-            error = Gone(str(error))
-        case BeingRedacted():
-            error = Unavailable(str(error))
-            error.problem = "being-redacted"
-        case CannotBeTold():
-            error = Conflict(str(error))
-            error.problem = "cannot-be-told"
-        case UserMerged():
-            error = Conflict(str(error))
-            error.problem = "user-merged"
         case Exceeded():
             error = TooMuch(error.detail, error.limit, error.wait)
-        case Run.DoesNotExist():
-            error = exceptions.NotFound(ERASED)
         case MemoryUser.DoesNotExist() | DatabaseError() if is_erased(error):
-            error = exceptions.NotFound(ERASED)
+            error = _answer_to(Erased())
         case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
     # Imported here to avoid a cycle: through the settings, `rest_framework.views` imports modules
@@ -176,6 +161,18 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         response.data["limit"] = error.limit
     response.content_type = CONTENT_TYPE
     return response
+
+
+def _answer_to(refusal: Refused) -> exceptions.APIException:
+    answers: Mapping[int, type[exceptions.APIException]] = {
+        404: exceptions.NotFound,
+        409: Conflict,
+        410: Gone,
+        503: Unavailable,
+    }
+    error = answers[refusal.status](str(refusal))
+    error.problem = refusal.problem  # type: ignore[attr-defined] # the others have it, too
+    return error
 
 
 def of_database(error: Error) -> str:

@@ -23,7 +23,6 @@ from memory.kernel.http.problems import CONTENT_TYPE
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import idempotency
-from memory.versions.models.runs import Run
 
 HEADER = OpenApiParameter(
     "Idempotency-Key",
@@ -118,8 +117,8 @@ def once(
     def known(row: IdempotencyKey) -> Result:
         try:
             return recall(row)
-        except (Run.DoesNotExist, MemoryUser.DoesNotExist):
-            raise  # the API has more specific errors for these cases
+        except MemoryUser.DoesNotExist:
+            raise  # the API has a more specific error for this case
         except ObjectDoesNotExist:
             raise NotFound("The result of this request is no longer available.") from None
 

@@ -8,9 +8,8 @@ from typing import IO, Any
 
 from django.conf import settings
 from rest_framework.exceptions import ParseError
-from rest_framework.parsers import BaseParser, JSONParser
+from rest_framework.parsers import JSONParser
 
-from memory.integrations import imports
 from memory.kernel.admission.request_slots import Places
 from memory.kernel.http.authentication import Principal
 from memory.kernel.http.errors import PayloadTooLarge
@@ -40,7 +39,7 @@ class StrictJSONParser(JSONParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the body's object; raises a ParseError that describes what is wrong, and where."""
-        body = _read(stream, parser_context or {})
+        body = read_body(stream, parser_context or {})
         try:
             value = json.loads(
                 body.decode(),
@@ -65,26 +64,7 @@ class StrictJSONParser(JSONParser):
         return value
 
 
-class ZipParser(BaseParser):
-    """Parses a zip of a project's Python files into the same form as the equivalent JSON body."""
-
-    media_type = "application/zip"
-
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Return the files, keyed by path; raises a ParseError that describes what is wrong."""
-        body = _read(stream, parser_context or {})
-        try:
-            return {"files": imports.read_zip(body)}
-        except imports.ImportRefused as error:
-            raise ParseError(str(error)) from None
-
-
-def _read(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
+def read_body(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     """Return the body.
 
     Raises PayloadTooLarge if the body is too large, TooMuch if too many bodies are being read, and

@@ -17,7 +17,6 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerts.delivery import entry_events
 from memory.constraints import widening
 from memory.kernel.admission import usage
 from memory.kernel.http import idempotency, rates, waiting
@@ -27,12 +26,12 @@ from memory.kernel.http.filters import WholeNumberFilter
 from memory.kernel.http.operations import accepted
 from memory.kernel.http.pagination import BoundedPagination
 from memory.kernel.http.serializers import MAX_NAMED, unknown_fields, validated
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.settings import quotas
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
-from memory.log import entry_log
+from memory.log import entry_log, fixes
 from memory.log.api.entry_serializers import (
     PROPOSE,
     AppendedSerializer,
@@ -175,12 +174,12 @@ def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "pending": sum(item["state"] == "pending" for item in serialized),
         "covered": sum(item["state"] == "covered" for item in serialized),
         "rejected": [
-            {"seq": item["seq"], "reason": item["reason"] or "", "fix": entry_events.FIX}
+            {"seq": item["seq"], "reason": item["reason"] or "", "fix": fixes.FIX}
             for item in serialized
             if item["state"] == "rejected"
         ],
         "set_aside": [
-            {"seq": item["seq"], "fields": item["set_aside"], "fix": entry_events.FIX_SET_ASIDE}
+            {"seq": item["seq"], "fields": item["set_aside"], "fix": fixes.FIX_SET_ASIDE}
             for item in serialized
             if item["set_aside"]
         ],

@@ -10,23 +10,25 @@ from memory.kernel.http import idempotency, waiting
 from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.serializers import validated
 from memory.kernel.http.stored import RunErrorField, TimingsField, ValueField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import NotConfigured
+from memory.recall.api.queries import (
+    RestsOnSerializer,
+    SetAsideReadSerializer,
+    set_aside_read,
+    summarize_evidence,
+)
 from memory.recall.api.turns import TurnsField, input_of, turns_of
 from memory.versions import runs
 from memory.versions.api.moments import AsOfSerializer
 from memory.versions.api.runs import (
     FAILURES,
     MomentSerializer,
-    RestsOnSerializer,
     RunSerializer,
-    SetAsideReadSerializer,
     asked_once,
     instant_asked,
     known_state,
-    set_aside_read,
-    summarize_evidence,
 )
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 

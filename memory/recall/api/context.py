@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.kernel.http.serializers import MomentField, StrictSerializer, numbers, validated
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.users import ASKED
 from memory.recall import context
 from memory.recall.api.completing import (

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from memory.kernel.http.serializers import MomentField, StrictSerializer, strings, validated
 from memory.kernel.http.stored import AnyObjectField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import ASKED, WITH_HEAD
 from memory.log.models.entries import EntryKind, LogEntry

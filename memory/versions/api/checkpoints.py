@@ -14,7 +14,7 @@ from memory.kernel.http import idempotency, waiting
 from memory.kernel.http.errors import NamesNothing
 from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, strings, validated
 from memory.kernel.http.stored import EditsField, HashesField, RunErrorField, VerdictField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, history, runs

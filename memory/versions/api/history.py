@@ -19,7 +19,7 @@ from memory.kernel.http.errors import Conflict
 from memory.kernel.http.operations import created
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import TypedRecordField
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.log.models.entries import By
 from memory.versions import differences, history, rollback
 from memory.versions.api.checkpoints import CheckpointDetailSerializer

@@ -11,7 +11,7 @@ from memory.kernel import instants
 from memory.kernel.http.computing import computing
 from memory.kernel.http.errors import Incompatible, NamesNothing
 from memory.kernel.http.serializers import numbers
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import By
 from memory.versions import history

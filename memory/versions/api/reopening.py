@@ -18,7 +18,7 @@ from memory.kernel.http.serializers import (
     numbers,
     validated,
 )
-from memory.kernel.http.users import UserScopedView
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.workspaces import Scope
 from memory.log.models.entries import Outcome

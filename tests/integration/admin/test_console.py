@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory.kernel.admission import pauses, usage
+from memory.kernel.admission import pauses
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
@@ -22,6 +22,7 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
 from memory.recall import queries
 from memory.staff.models import StaffAudit
+from memory.versions import run_quota
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.conftest import finish_work
 from tests.integration.admin.conftest import act, page_url, shown, text_of
@@ -390,10 +391,10 @@ def test_queries_count_under_the_workspace_limit(
     admin_client: Client, trips: MemoryUser, workspace: Workspace
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(max_waiting_runs=1)
-    usage._asked_lately.clear()
+    run_quota._asked_lately.clear()
 
     assert admin_client.post(console(trips), {"code": "1"}).status_code == 302
-    usage._asked_lately.clear()
+    run_quota._asked_lately.clear()
     refused = admin_client.post(console(trips), {"code": "2"})
 
     assert refused.status_code == 400

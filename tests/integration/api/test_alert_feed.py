@@ -15,15 +15,14 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.alerts import alert_events, lifecycle
-from memory.alerts.delivery import entry_events
 from memory.alerts.models.alerts import Alert, AlertEvent, Severity
 from memory.kernel.admission import request_slots
 from memory.kernel.admission.request_slots import Places
-from memory.kernel.http import waiting
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
 from memory.kernel.work import hints
+from memory.log import fixes
 from memory.log.models.entries import EntryOutcome
 from tests.conftest import new_client
 from tests.factories import reject
@@ -118,7 +117,7 @@ def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
     entry = api.get(f"/v1/users/ada/entries/{seq}/").data
     assert entry["state"] == "rejected"
     assert "missing-0" in entry["reason"]
-    assert rejected["entries"] == [{"seq": seq, "reason": entry["reason"], "fix": entry_events.FIX}]
+    assert rejected["entries"] == [{"seq": seq, "reason": entry["reason"], "fix": fixes.FIX}]
     event = AlertEvent.objects.get(user=user)
     assert {name: rejected[name] for name in ("seq", "user_id", "count", "more")} == {
         "seq": 1,
@@ -155,7 +154,7 @@ def test_values_set_aside_are_told_with_their_fields_and_fix(
     answer = feed(api, "after=0")
 
     (event,) = answer["set_aside"]
-    assert event["entries"] == [{"seq": seq, "fields": ["due"], "fix": entry_events.FIX_SET_ASIDE}]
+    assert event["entries"] == [{"seq": seq, "fields": ["due"], "fix": fixes.FIX_SET_ASIDE}]
     assert (event["user_id"], event["count"], event["more"]) == ("ada", 1, 0)
     assert answer["rejected"] == []
 
@@ -335,7 +334,7 @@ def test_a_waiting_request_is_woken_by_what_happens(
 ) -> None:
     # Given a wait whose own polling of the database is far too slow.
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(alert_events, "LOOK_SECONDS", 3600.0)
     answers: list[dict[str, Any]] = []
 
     def ask() -> None:
@@ -364,7 +363,7 @@ def test_a_lost_signal_costs_time_alone(
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
     monkeypatch.setattr(hints, "signal_events", lambda workspace_pk: None)
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(alert_events, "LOOK_SECONDS", 0.5)
 
     def open_later() -> None:
         waits.wait(scaled(200))
@@ -385,7 +384,7 @@ def test_a_lost_signal_costs_time_alone(
 def test_where_nothing_happens_the_wait_ends(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(alert_events, "LOOK_SECONDS", 3600.0)
     began = time.monotonic()
 
     assert feed(api, "after=now&wait=0.4") == nothing(next=0)

@@ -10,7 +10,6 @@ from django.db import DatabaseError, connection
 from django.test import Client
 from rest_framework.test import APIClient
 
-from memory.kernel.http import users
 from memory.kernel.http.problems import CONTENT_TYPE, NAMESPACE, PROBLEMS
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -114,7 +113,7 @@ def test_a_fault_of_ours(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(users, "create_user", fail)
+    monkeypatch.setattr("memory.users.api.create_user", fail)
     api.raise_request_exception = False
 
     told = problem(api.post("/v1/users/", {"user_id": "bob"}), 500, "server-error")

@@ -8,6 +8,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
+from memory.constraints import backtests
 from memory.constraints.models.backtests import Backtest, BacktestState
 from memory.kernel.admission import refusals, usage
 from memory.kernel.admission.usage import PENDING, TOTALS
@@ -16,7 +17,9 @@ from memory.kernel.models.workspaces import Workspace, WorkspaceUse
 from memory.kernel.users import create_user
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind
+from memory.operations import workload
 from memory.privacy import redaction, user_erasure
+from memory.versions import run_quota
 from memory.versions.models.runs import Run, RunStatus, RunTrigger
 from tests.conftest import new_client
 from tests.factories import make_checkpoint, make_run
@@ -72,12 +75,12 @@ def test_the_users_of_a_workspace_are_bounded(api: APIClient, workspace: Workspa
 def test_who_was_erased_takes_no_place(user: MemoryUser, workspace: Workspace) -> None:
     other = create_user(workspace, "bob", metadata=None)
     usage._count(TOTALS)
-    assert usage.used(workspace)["max_users"] == 2
+    assert workload.used(workspace)["max_users"] == 2
 
     user_erasure.ask(other, by="key:x", reason="asked for")
 
     usage._count(TOTALS)
-    assert usage.used(workspace)["max_users"] == 1
+    assert workload.used(workspace)["max_users"] == 1
 
 
 def test_of_many_users_only_the_last_are_counted_one_by_one(
@@ -224,25 +227,25 @@ def test_runs_that_wait_are_bounded(api: APIClient, user: MemoryUser, workspace:
 
     assert codes == [202, 202]
     assert (refused.status_code, refused.json()["limit"]) == (429, "max_waiting_runs")
-    assert int(refused["Retry-After"]) == usage.RUNS_WAIT
+    assert int(refused["Retry-After"]) == run_quota.RUNS_WAIT
     assert later.status_code == 202
 
 
 def test_backtests_that_go_on_are_bounded(user: MemoryUser, workspace: Workspace) -> None:
     allow(workspace, max_backtests=1)
     workspace.refresh_from_db()
-    usage.check_backtests(workspace)
+    backtests.check_backtests(workspace)
     one = Backtest.objects.create(
         workspace=workspace, user=user, days=1, most_users=1, until=timezone.now()
     )
 
     with pytest.raises(usage.Exceeded) as refused:
-        usage.check_backtests(workspace)
+        backtests.check_backtests(workspace)
     ended = {"state": BacktestState.FINISHED, "finished_at": timezone.now()}
     Backtest.objects.filter(pk=one.pk).update(**ended)
-    usage.check_backtests(workspace)
+    backtests.check_backtests(workspace)
 
-    assert (refused.value.limit, refused.value.wait) == ("max_backtests", usage.BACKTESTS_WAIT)
+    assert (refused.value.limit, refused.value.wait) == ("max_backtests", backtests.BACKTESTS_WAIT)
 
 
 def test_another_workspace_has_room(api: APIClient, user: MemoryUser, workspace: Workspace) -> None:

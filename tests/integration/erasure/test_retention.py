@@ -20,7 +20,7 @@ from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.operations.verification import problems
 from memory.privacy import redaction, retention
-from memory.versions import history
+from memory.versions import history, redactions
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.runs import Run, RunStatus
 from tests.factories import make_checkpoint, make_run
@@ -100,7 +100,7 @@ def test_it_is_no_redaction_versions_are_told_on_and_room_is_given_back(
     history.refuse_redacted(checkpoint)
     for asked in ("v1", "1", "2"):
         assert history.as_of(user, asked).seq in (1, 2)
-    assert redaction.redacted_among(user, [1, 2]) == []
+    assert redactions.redacted_among(user, [1, 2]) == []
     user.refresh_from_db()
     assert user.log_bytes == size // 2
     # And whoever redacts it takes what was made of it, though its words are gone.

@@ -16,11 +16,11 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings.language_models import Usage
 from memory.kernel.users import create_user
 from memory.kernel.work import leases
-from memory.llm import llm_calls, track_records
+from memory.llm import lane_status, llm_calls, track_records
 from memory.llm.llm_calls import Attempt
 from memory.llm.llm_calls import CallSession as Calls
 from memory.llm.models import LlmCall, LlmPurpose
-from memory.log import entry_log, lanes
+from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind
 from memory.operations.verification import problems
@@ -196,11 +196,11 @@ def test_calls_that_hang_hold_up_no_other_users_first_call(
                 assert not rival.is_alive()
             assert asked()[4:] == (["five", "six"] if begun else [])
             assert LlmCall.objects.filter(outcome="started").count() == len(server.requests)
-            told = lanes.standing(people["seven"])
+            told = lane_status.standing(people["seven"])
             working = 6 if begun else 4
             ahead = 0 if begun else 2
             assert (told.state, told.reason) == (
-                lanes.LaneState.DUE,
+                lane_status.LaneState.DUE,
                 f"waiting for its turn: {ahead} ahead in the queue, {working} users are being"
                 " processed",
             )

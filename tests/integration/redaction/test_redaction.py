@@ -24,7 +24,7 @@ from memory.operations import verification
 from memory.privacy import redaction
 from memory.recall import retrieval
 from memory.recall.search.finding import find
-from memory.versions import rollback, runs
+from memory.versions import redactions, rollback, runs
 from memory.versions.checkpoints import Redacted
 from memory.versions.models.checkpoints import Checkpoint, RecordLocation
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
@@ -246,7 +246,7 @@ def test_facts_go_with_the_message_that_they_were_derived_from(
     assert told.data is not None
     assert told.data["entries"] == gone
     assert found() == []
-    assert redaction.redacted_among(user, range(1, 20)) == gone
+    assert redactions.redacted_among(user, range(1, 20)) == gone
     hits = {hit.entry.seq for hit in find(user, "tea", top_k=9).hits}
     assert hits == {other.seq, tea.seq}
     assert list(verification.problems(user)) == []

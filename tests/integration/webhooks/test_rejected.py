@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from memory.alerts.delivery import entry_events, outbox, webhook_endpoints
+from memory.alerts.delivery import outbox, webhook_endpoints
 from memory.alerts.models.alerts import AlertEvent, AlertKind, Severity
 from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
+from memory.log import fixes
 from memory.log.models.entries import EntryOutcome
 from tests.conftest import new_client
 from tests.factories import reject
@@ -46,8 +47,7 @@ def test_an_endpoint_is_sent_which_entries_were_rejected_why_and_what_to_do(
             "count": 22,
             "more": 2,
             "entries": [
-                {"seq": seq, "reason": reasons[seq], "fix": entry_events.FIX}
-                for seq in entries[:20]
+                {"seq": seq, "reason": reasons[seq], "fix": fixes.FIX} for seq in entries[:20]
             ],
         },
     }

@@ -18,8 +18,9 @@ from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
-from memory.log import entry_log, lanes
-from memory.log.lanes import LaneState
+from memory.llm import lane_status
+from memory.llm.lane_status import LaneState
+from memory.log import entry_log
 from memory.log.models.entries import LogEntry
 from memory.log.models.redactions import Redaction
 from memory.operations import alarms
@@ -175,7 +176,7 @@ def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None
     append_texts(user, "hi")
     pauses.pause(user.workspace, by="staff:eve", reason="its import runs wild")
 
-    standing = lanes.standing(user)
+    standing = lane_status.standing(user)
 
     assert standing.state == LaneState.STOPPED
     assert standing.reason == "paused by staff:eve: its import runs wild"

@@ -15,9 +15,10 @@ from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import leases
 from memory.kernel.work.hints import redis_client
+from memory.llm import lane_status
+from memory.llm.lane_status import LaneState
 from memory.log import entry_log, lanes
 from memory.log.entry_log import Draft
-from memory.log.lanes import LaneState
 from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
 from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision
@@ -393,7 +394,7 @@ def test_how_it_stands_is_told_with_the_reason(
     user: MemoryUser, settings: Settings, clock: Clock
 ) -> None:
     def told() -> tuple[LaneState, int, float | None, str]:
-        found = lanes.standing(user)
+        found = lane_status.standing(user)
         until = None if found.until is None else (found.until - START).total_seconds()
         return found.state, found.waiting, until, found.reason
 
@@ -429,4 +430,4 @@ def test_a_worker_that_is_gone_does_not_count_as_working(
 
     clock.shift(settings.UAC_LEASE_SECONDS + 1)
 
-    assert lanes.standing(user).state == LaneState.DUE
+    assert lane_status.standing(user).state == LaneState.DUE

@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 from django.utils import timezone
 
+from memory.constraints import scheduling
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.kernel.work import hints
 from memory.kernel.work.hints import IN_FRONT, redis_client, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
-from memory.versions import checkpoints
 from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint
 from tests.integration.work.test_consuming import started
@@ -204,7 +204,7 @@ def test_a_tick_tells_of_the_few_although_many_have_waited_longer(kind: WorkKind
 @pytest.mark.django_db
 def test_the_clock_strikes_for_each_workspace_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "BATCH", 6)
-    monkeypatch.setattr(checkpoints, "wants_constraints_run", lambda head: True)
+    monkeypatch.setattr(scheduling, "wants_constraints_run", lambda head: True)
     much, little = users_of("much", 20), users_of("little", 3)
     for user in (*much, *little):
         user.head = make_checkpoint(user)

@@ -1,4 +1,4 @@
-"""Descriptions of entries that were rejected or had values set aside, and how to fix them.
+"""Events about entries that were rejected or had values set aside, and how to fix these.
 
 The event feed, the event stream and webhooks show these descriptions with an event that lists the
 numbers of all such entries of one version. The reasons and fields are read when the event is shown,
@@ -12,20 +12,9 @@ from typing import Any, TypeAlias
 from django.db import connection
 
 from memory.alerts.models.alerts import AlertEvent, AlertEventKind
+from memory.log.fixes import FIX, FIX_SET_ASIDE
 from memory.log.models.entries import Outcome
 
-# How to fix a rejected entry, shown along with the reason; the reason describes the error.
-FIX = (
-    "Append the record again, corrected as the reason says. If the reason names an edit, such as"
-    ' widen_field, make that edit first: POST /v1/users/{user_id}/checkpoints/ with {"edits":'
-    ' [{"op": "widen_field", …}]}. The rejected entry stays in the log and has no effect.'
-)
-# How to make a value fit that was set aside.
-FIX_SET_ASIDE = (
-    "The value is kept in the record's `set_aside`, and its field is empty. Append the record again"
-    " with a value that fits, or give the field a wider type: POST /v1/users/{user_id}/checkpoints/"
-    ' with {"edits": [{"op": "widen_field", …}]}; the value then moves into the field by itself.'
-)
 # Maximum number of entries listed with reasons per event; only the first ones are listed.
 MAX_NAMED = 20
 

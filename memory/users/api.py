@@ -1,9 +1,8 @@
 """`/v1/users/`: creating, reading, changing and erasing users."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
-import structlog
 from django.core.exceptions import ValidationError as ModelValidationError
 from django.db import transaction
 from django.db.models import QuerySet
@@ -11,64 +10,35 @@ from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import generics, serializers
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel.database.statements import Statement
 from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.http import etags, idempotency
 from memory.kernel.http.authentication import NOT_FOR_CERTAIN_USERS, Principal, principal_of
 from memory.kernel.http.errors import Conflict
-from memory.kernel.http.filters import StrictView
 from memory.kernel.http.operations import accepted, created
 from memory.kernel.http.serializers import ObjectField, StrictSerializer, validated
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
+from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.fields import validate_time_zone
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.users import (
-    WITH_HEAD,
     UserExists,
     change_user,
     create_user,
     find_user,
-    refuse_merged,
     with_head,
 )
 from memory.kernel.workspaces import reaches
-from memory.log import copies, entry_log, lanes
+from memory.llm import lane_status
+from memory.log import copies, entry_log
 from memory.privacy import user_erasure
 from memory.privacy.api.erasures import ErasureSerializer, ReasonSerializer
 from memory.privacy.models import UserErasure
-
-
-class UserScopedView(StrictView):
-    """Base class for views below `/v1/users/{user_id}/`."""
-
-    certain_users = True
-    # Methods allowed for a merged user, besides read-only ones.
-    of_merged: Collection[str] = ()
-
-    def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
-        """Return the user in the URL.
-
-        `read` selects the columns to read; by default, all columns except the head's large ones.
-        Raises Http404 if the caller has access to no such user, and UserMerged if the user was
-        merged and the method is not allowed for merged users.
-        """
-        principal = principal_of(self.request)
-        user = find_user(principal.workspace, self.kwargs["user_id"], read)
-        if user is None or not reaches(principal.key, user):
-            raise Http404(
-                "There is no such user in this workspace; create the user with POST /v1/users/."
-            )
-        if self.request.method not in (*SAFE_METHODS, *self.of_merged):
-            refuse_merged(user)
-        structlog.contextvars.bind_contextvars(user=user.pk)
-        return user
 
 
 class NewUserSerializer(StrictSerializer):
@@ -118,10 +88,10 @@ class CoverageSerializer(serializers.Serializer[entry_log.Coverage]):
     rejected = serializers.IntegerField()
 
 
-class StandingSerializer(serializers.Serializer[lanes.LaneStatus]):
+class StandingSerializer(serializers.Serializer[lane_status.LaneStatus]):
     """The state of the language model's work on the user's entries."""
 
-    state = serializers.ChoiceField(choices=lanes.LaneState.choices)
+    state = serializers.ChoiceField(choices=lane_status.LaneState.choices)
     waiting = serializers.IntegerField(
         help_text="The number of entries waiting for the language model."
     )
@@ -175,7 +145,7 @@ class UserDetailSerializer(UserSerializer):
     @extend_schema_field(StandingSerializer)
     def get_structure(self, user: MemoryUser) -> dict[str, Any]:
         """Return the state of the language model's work and, if the work is stopped, why."""
-        return dict(StandingSerializer(lanes.standing(user)).data)
+        return dict(StandingSerializer(lane_status.standing(user)).data)
 
 
 class Users(generics.ListAPIView[MemoryUser]):

@@ -1,0 +1,44 @@
+"""The base of all views below `/v1/users/{user_id}/`."""
+
+from collections.abc import Collection
+
+import structlog
+from django.http import Http404
+from rest_framework.permissions import SAFE_METHODS
+
+from memory.kernel.database.statements import Statement
+from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.filters import StrictView
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.users import (
+    WITH_HEAD,
+    find_user,
+    refuse_merged,
+)
+from memory.kernel.workspaces import reaches
+
+
+class UserScopedView(StrictView):
+    """Base class for views below `/v1/users/{user_id}/`."""
+
+    certain_users = True
+    # Methods allowed for a merged user, besides read-only ones.
+    of_merged: Collection[str] = ()
+
+    def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
+        """Return the user in the URL.
+
+        `read` selects the columns to read; by default, all columns except the head's large ones.
+        Raises Http404 if the caller has access to no such user, and UserMerged if the user was
+        merged and the method is not allowed for merged users.
+        """
+        principal = principal_of(self.request)
+        user = find_user(principal.workspace, self.kwargs["user_id"], read)
+        if user is None or not reaches(principal.key, user):
+            raise Http404(
+                "There is no such user in this workspace; create the user with POST /v1/users/."
+            )
+        if self.request.method not in (*SAFE_METHODS, *self.of_merged):
+            refuse_merged(user)
+        structlog.contextvars.bind_contextvars(user=user.pk)
+        return user

@@ -1,0 +1,229 @@
+"""`/v1/users/{user_id}/query/`: running code on the state."""
+
+from typing import Any
+
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from memory.kernel.http import waiting
+from memory.kernel.http.serializers import (
+    numbers,
+    strings,
+    validated,
+)
+from memory.kernel.http.stored import (
+    RunErrorField,
+    TimingsField,
+    ValueField,
+)
+from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.users import ASKED, WITH_HEAD
+from memory.recall import queries
+from memory.versions.api.moments import AsOfSerializer
+from memory.versions.api.runs import (
+    FAILURES,
+    QUERY_WAIT_SECONDS,
+    MomentSerializer,
+    RunSerializer,
+    done,
+    instant_asked,
+    known_state,
+    under_way,
+    wait_for,
+)
+from memory.versions.models.runs import Run, RunOutcome, RunStatus, warning_of
+
+# Maximum number of records named as evidence in an answer; the run itself names more of them.
+EVIDENCE_NAMED = 20
+
+
+class QuerySerializer(MomentSerializer):
+    """Python code to run on the user's state."""
+
+    code = serializers.CharField(
+        max_length=queries.MAX_CODE,
+        help_text="An expression, or statements. The value is that of the last statement: an"
+        " expression, or what it assigns or returns. What surrounds the code, such as a Markdown"
+        " fence, is left out.",
+    )
+
+
+class EvidenceColumnsSerializer(serializers.Serializer[Any]):
+    """Evidence for an answer: records of one class in one collection, with their entries."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    count = serializers.IntegerField(
+        help_text="The number of these records, also of those that are not named."
+    )
+    keys = strings()
+    sources = serializers.ListField(
+        child=numbers(),
+        help_text="For each of `keys`, the numbers of the entries that the record comes from.",
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields plus `class`, which can't be declared because it's a Python keyword."""
+        return {"class": serializers.CharField(), **super().get_fields()}
+
+
+class CollectionReadSerializer(serializers.Serializer[Any]):
+    """A collection that the code reads."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    count = serializers.IntegerField(help_text="The number of records in the collection.")
+
+
+class RestsOnSerializer(serializers.Serializer[Any]):
+    """The evidence for an answer."""
+
+    scope = serializers.ChoiceField(
+        choices=["value", "selected", "read"],
+        help_text="`value`: the records in the value; `selected`: the records that the code's only"
+        " comprehension selects; `read`: all records that the code reads.",
+    )
+    count = serializers.IntegerField(help_text="The number of records in the evidence.")
+    records = EvidenceColumnsSerializer(
+        many=True,
+        help_text="These records by class and collection: all are counted, and the first"
+        f" {EVIDENCE_NAMED} are named.",
+    )
+    collections = CollectionReadSerializer(many=True)
+    more = serializers.CharField(
+        allow_null=True,
+        help_text="The URL of the run whose `output.evidence` names more of the records: the first"
+        " 1000, or the first 100 if `scope` is `read`. Null if all of them are named here.",
+    )
+
+
+class SetAsideReadSerializer(serializers.Serializer[Any]):
+    """A field that the code reads and that has no value in some records, because none fitted."""
+
+    domain = serializers.CharField()
+    collection = serializers.CharField()
+    field = serializers.CharField()
+    count = serializers.IntegerField(help_text="The number of values that are set aside.")
+    keys = serializers.ListField(
+        child=serializers.CharField(), help_text="The first records with such a value."
+    )
+
+
+class AnswerSerializer(serializers.Serializer[Any]):
+    """The answer to a query: the value exactly as computed, in typed JSON, with its evidence."""
+
+    id = serializers.UUIDField(help_text="The id of the run that computed the value.")
+    status = serializers.ChoiceField(choices=RunStatus.choices)
+    outcome = serializers.ChoiceField(choices=RunOutcome.choices)
+    value = ValueField()
+    type = serializers.CharField(allow_null=True, help_text="The name of the value's Python type.")
+    evidence = RestsOnSerializer(allow_null=True)
+    set_aside = SetAsideReadSerializer(
+        many=True,
+        help_text="The fields that the code reads and whose values in some records were set aside,"
+        " because they do not fit: the value does not count these.",
+    )
+    cached = serializers.BooleanField(
+        help_text="Whether the value was computed for an earlier request, in which case `id` is the"
+        " id of that request's run."
+    )
+    stdout = serializers.CharField(help_text="What the code printed: the last 8 KiB of it.")
+    code = serializers.CharField(help_text="The code that was run.")
+    checkpoint = serializers.IntegerField(allow_null=True)
+    as_of = AsOfSerializer(allow_null=True, help_text="Null means the current state.")
+    instant = serializers.DateTimeField()
+    runner = serializers.CharField()
+    warning = serializers.CharField(allow_null=True)
+    error = RunErrorField()
+    timings = TimingsField()
+
+
+class Query(UserScopedView):
+    """Query a user's state with Python code."""
+
+    costly = ("POST",)
+    parameters = {"POST": ["wait"]}
+    reads_only = True
+
+    @extend_schema(
+        request=QuerySerializer,
+        responses={
+            200: AnswerSerializer,
+            202: RunSerializer,
+            **FAILURES,
+        },
+        parameters=[waiting.WAIT],
+    )
+    def post(self, request: Request, user_id: str) -> Response:
+        """Run the code on the newest version of the user's project, and return the value.
+
+        200 with the value, which may come from a cache: on the same version, code that does not use
+        the time always returns the same value, and code that uses `today` returns the same value
+        all day. 422 with the outcome and the error if the code failed or hit a limit; 503 if the
+        server failed; 202 with the run if it did not finish in time.
+        """
+        limit = waiting.seconds(request, default=QUERY_WAIT_SECONDS)
+        asked = validated(QuerySerializer, request.data)
+        user = self.memory_user(WITH_HEAD if {"as_of", "by", "at"} & asked.keys() else ASKED)
+        known, _ = known_state(user, asked)
+        code, instant = asked["code"], instant_asked(user, asked)
+        found = queries.ask(known, code, instant)
+        if found.cached:
+            same = {"cached": True, "as_of": known.to_json(), "instant": instant}
+            return Response({**answer(found.run), **same})
+        run = wait_for(found.run, limit)
+        if run.status != RunStatus.DONE:
+            return under_way(run)
+        return done(run, answer(run))
+
+
+def summarize_evidence(run: Run) -> dict[str, Any] | None:
+    """Return a finished run's evidence for its answer: all counts, and the first records' names.
+
+    Naming all records of a sum over a thousand would take thousands of a model's tokens.
+    """
+    evidence = (run.output or {}).get("evidence")
+    if evidence is None:
+        return None
+    room, records = EVIDENCE_NAMED, []
+    for one in evidence["records"]:
+        named = {name: one[name][:room] for name in ("keys", "sources")}
+        records.append({**one, **named})
+        room -= len(named["keys"])
+    is_whole = evidence["count"] <= EVIDENCE_NAMED - room
+    more = None if is_whole else reverse("run", args=[run.pk])
+    shown = {name: value for name, value in evidence.items() if name != "set_aside"}
+    return {**shown, "records": records, "more": more}
+
+
+def set_aside_read(run: Run) -> list[dict[str, Any]]:
+    """Return the fields that a finished run's code read and that have values set aside."""
+    evidence: dict[str, Any] = (run.output or {}).get("evidence") or {}
+    return list(evidence.get("set_aside", ()))
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """Return the answer to a query whose run has finished."""
+    output = run.output or {}
+    return {
+        "id": run.pk,
+        "status": run.status,
+        "outcome": run.outcome,
+        "value": output.get("value"),
+        "type": output.get("type"),
+        "evidence": summarize_evidence(run),
+        "set_aside": set_aside_read(run),
+        "cached": False,
+        "stdout": run.stdout,
+        "code": run.input.get("code", ""),
+        "as_of": run.input.get("as_of"),
+        "checkpoint": run.checkpoint.version if run.checkpoint else None,
+        "instant": run.instant,
+        "runner": run.runner,
+        "warning": warning_of(run.runner),
+        "error": run.error,
+        "timings": run.timings,
+    }
