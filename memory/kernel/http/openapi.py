@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-
 from memory.kernel.http.pagination import Pagination
 from memory.kernel.http.problems import CONTENT_TYPE, NAMESPACE
 from memory.kernel.models.users import USER_ID_PATTERN
@@ -346,7 +344,7 @@ def _narrow(parameter: dict[str, Any]) -> None:
         case "query", "cursor":
             schema.setdefault("format", "cursor")
         case "query", "wait":
-            schema |= {"minimum": 0, "maximum": settings.UAC_MAX_WAIT_SECONDS}
+            schema |= {"minimum": 0}
         case "query", "after" if schema["type"] == "integer":
             schema |= {"minimum": 0, "maximum": 2**31 - 1}
         case "query", "after":

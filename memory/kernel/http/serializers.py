@@ -65,12 +65,17 @@ def _day(value: Any) -> instants.Span | None:
     return None
 
 
+class LabelField(serializers.CharField):
+    """A label such as a key, as text; other systems also label with integers."""
+
+
 # The JSON types that each kind of field accepts. The framework would accept 5 for "5" and "yes" for
 # true.
 _EXPECTED: Mapping[
     type[serializers.Field[Any, Any, Any, Any]], tuple[type | tuple[type, ...], str]
 ] = {
     MomentField: ((str, int), "a string or an integer"),
+    LabelField: ((str, int), "a string or an integer"),
     serializers.CharField: (str, "a string"),
     serializers.ChoiceField: (str, "a string"),
     serializers.DateTimeField: (str, "a string"),

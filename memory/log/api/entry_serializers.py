@@ -9,6 +9,7 @@ from rest_framework import serializers
 from memory.kernel.http.serializers import (
     MAX_NAMED,
     DayStartField,
+    LabelField,
     ObjectField,
     StrictSerializer,
     name_meant,
@@ -57,7 +58,7 @@ class NewEntrySerializer(StrictSerializer):
     role = serializers.CharField(required=False, max_length=32)
     speaker = serializers.CharField(required=False, max_length=200)
     agent_id = serializers.CharField(required=False, max_length=200)
-    session_id = serializers.CharField(required=False, max_length=200)
+    session_id = LabelField(required=False, max_length=200)
     metadata = ObjectField(
         required=False,
         help_text='For the caller\'s own use. "urgent": true makes the language model process'
@@ -80,7 +81,7 @@ class NewEntrySerializer(StrictSerializer):
         max_length=names.MAX_LENGTH,
         help_text="The record's collection. Default: the plural of the type.",
     )
-    key = serializers.CharField(
+    key = LabelField(
         required=False, max_length=200, help_text="The record's name in its collection."
     )
     data = ObjectField(  # type: ignore[assignment]

@@ -177,3 +177,24 @@ def test_a_parameter_without_a_value_is_not_given(
 ) -> None:
     plain = address.partition("?")[0]
     assert api.get(address).json() == api.get(plain).json()
+
+
+def test_integer_labels_of_an_entry_are_text(api: APIClient, user: MemoryUser, work: Work) -> None:
+    trip = {"kind": "record", "type": "Trip", "key": 5, "session_id": 7, "data": {"to": "Rome"}}
+
+    assert api.post(ENTRIES, trip).status_code == 202
+    work()
+
+    (record,) = api.get("/v1/users/ada/state/general/trips/").json()["records"]
+    assert record["key"] == "5"
+    assert api.get(f"{ENTRIES}?session_id=7").json()["results"][0]["session_id"] == "7"
+
+
+@pytest.mark.parametrize("wait", ["1000", "30.1"])
+def test_a_wait_beyond_the_maximum_is_the_maximum(
+    api: APIClient, user: MemoryUser, settings: Settings, wait: str
+) -> None:
+    settings.UAC_MAX_WAIT_SECONDS = 0.01
+    trip = {"kind": "record", "type": "Trip", "data": {"to": "Rome"}}
+
+    assert api.post(f"{ENTRIES}?wait={wait}", trip).status_code == 202

@@ -44,7 +44,7 @@ def query(api: APIClient, trips: None, monkeypatch: pytest.MonkeyPatch) -> Query
         run.refresh_from_db()
         return run
 
-    monkeypatch.setattr("memory.versions.api.runs.wait_for", wait_for)
+    monkeypatch.setattr("memory.recall.api.queries.wait_for", wait_for)
     return lambda code: api.post(URL, {"code": code})
 
 

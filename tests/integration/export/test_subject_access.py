@@ -183,7 +183,7 @@ def test_a_person_gets_log_project_and_an_index(
     assert b"Rome" in files["project/domains/travel/state.py"]
     readme = files["README.md"].decode()
     assert "# Stored data about ada" in readme
-    assert f"| `entry_log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
+    assert f"| `log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
     assert MARKER.encode() not in b"".join(files.values())
 
 

@@ -26,7 +26,7 @@ def people(workspace: Workspace) -> list[MemoryUser]:
     """Users with twenty entries each, enough of them for all partitions."""
     people = [
         create_user(workspace, f"person-{number}", time_zone="UTC", metadata=None)
-        for number in range(50)
+        for number in range(160)
     ]
     drafts = [
         Draft(kind=EntryKind.MESSAGE, content=f"{number}", role="user") for number in range(20)

@@ -403,7 +403,7 @@ def test_a_made_up_cursor_is_no_server_error(
 
 @pytest.mark.parametrize(
     "wait",
-    ["-1", "soon", "1000", "30.1", "nan", "inf", "1e400", "1_0", "%205", "%D9%A3", "%00"],
+    ["-1", "soon", "nan", "inf", "1e400", "1_0", "%205", "%D9%A3", "%00"],
 )
 @pytest.mark.parametrize(
     ("method", "path", "body"),
@@ -420,7 +420,7 @@ def test_a_wait_that_is_no_sensible_number(
 ) -> None:
     response = getattr(api, method)(f"/v1/users/ada/{path}?wait={wait}", body)
 
-    refused(response, 400, "wait", "from 0 to 30")
+    refused(response, 400, "wait", "from 0 on")
 
 
 @pytest.mark.parametrize(
