@@ -19,7 +19,7 @@ from tests.system import LOCAL_WEBHOOKS, running_system
 from tests.waiting import eventually, scaled
 from uac_site.embedded.system import System
 
-EXAMPLES = Path(__file__).parents[1] / "memory" / "api" / "examples.json"
+EXAMPLES = Path(__file__).parents[1] / "memory" / "kernel" / "http" / "examples.json"
 # Settings of the server: its endpoints may be on this machine, and nobody waits long.
 ENVIRONMENT = {
     "UAC_MAX_WAIT_SECONDS": "1",

@@ -179,7 +179,9 @@ def test_a_parameter_without_a_value_is_not_given(
     assert api.get(address).json() == api.get(plain).json()
 
 
-def test_integer_labels_of_an_entry_are_text(api: APIClient, user: MemoryUser, work: Work) -> None:
+def test_integer_labels_of_an_entry_are_text(
+    api: APIClient, user: MemoryUser, work: Callable[[], None]
+) -> None:
     trip = {"kind": "record", "type": "Trip", "key": 5, "session_id": 7, "data": {"to": "Rome"}}
 
     assert api.post(ENTRIES, trip).status_code == 202
