@@ -43,7 +43,7 @@ class StaffSite(admin.AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Show the server's status and the list of models."""
-        from memory.admin import home
+        from memory.admin import home  # models can be imported only once the apps are loaded
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 

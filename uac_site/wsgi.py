@@ -18,7 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "uac_site.settings")
 _django = get_wsgi_application()
 _ADMIN = reverse("admin:index")
 
-from memory.kernel import tracing  # noqa: E402
+from memory.kernel import tracing  # noqa: E402 - these need the apps to be loaded
 from memory.operations import alarms  # noqa: E402
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402

@@ -212,7 +212,7 @@ def _looks_plural(word: str) -> bool:
 
 
 def _inflect() -> Any:
-    from memory.project.english import ENGINE
+    from memory.project.english import ENGINE  # slow to import and rarely needed
 
     return ENGINE
 

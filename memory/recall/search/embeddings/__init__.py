@@ -126,7 +126,7 @@ def validate_server_settings() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=3)
 def _load(named: str) -> Embedder | None:
-    from memory.recall.search.embeddings import static
+    from memory.recall.search.embeddings import static  # importing its libraries is slow
 
     if named == OFF:
         return None
