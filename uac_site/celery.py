@@ -18,9 +18,9 @@ class TracedTask(Task):  # type: ignore[type-arg] # at run time it takes none
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task, unless the hint has to wait."""
-        from workers.service import turns
+        from workers.service import fair_turns
 
-        with turns.of(self, args) as is_its_turn:
+        with fair_turns.of(self, args) as is_its_turn:
             return self._traced(*args, **kwargs) if is_its_turn else None
 
     def _traced(self, *args: Any, **kwargs: Any) -> Any:

@@ -24,7 +24,7 @@ from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
 from uac_site.unread_bodies import announce_closing  # noqa: E402
 from workers.metrics.serving import serve_metrics  # noqa: E402
-from workers.service.sharing import share_fairly, share_memory  # noqa: E402
+from workers.service.process_tuning import share_fairly, share_memory  # noqa: E402
 
 share_memory()
 refuse_unsafe_start("web")

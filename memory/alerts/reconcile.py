@@ -35,8 +35,8 @@ from memory.alerts.transitions import (
     release_hold,
     resolve_alert,
 )
+from memory.kernel.daily_runs import next_run
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.users import next_run
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run
 

@@ -22,8 +22,9 @@ from memory.alerts.models.alerts import Severity, severity_rank
 from memory.constraints.applicability import Applicability
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.canonical import canonical_json, sha256
+from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.users import next_daily_run, unpaused
+from memory.kernel.users import unpaused
 from memory.kernel.work import leases
 from memory.kernel.work.hints import hint
 from memory.project.paths import FOLDER

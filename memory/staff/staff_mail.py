@@ -38,8 +38,8 @@ from memory.alerts.models.alerts import (
     severity_rank,
 )
 from memory.alerts.models.staff_mail import MailCursor, MailMode, StaffSubscription
+from memory.kernel.daily_runs import next_hour
 from memory.kernel.texts import one_line
-from memory.kernel.users import next_hour
 from memory.kernel.work import leases
 from memory.staff import access
 

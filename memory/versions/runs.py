@@ -13,10 +13,11 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from memory.kernel.admission import request_slots
+from memory.kernel.daily_runs import run_daily
 from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Erased
-from memory.kernel.users import run_daily, undisturbed, unpaused
+from memory.kernel.users import undisturbed, unpaused
 from memory.kernel.work import hints, leases
 from memory.kernel.work.hints import hint, signal_done, wait_done
 from memory.versions import run_quota

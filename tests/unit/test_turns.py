@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from workers.service import turns
-from workers.service.turns import BACKGROUND_SECONDS, CurrentWork, Hint, Turns
+from workers.service import fair_turns
+from workers.service.fair_turns import BACKGROUND_SECONDS, CurrentWork, Hint, Turns
 
 LONG = 5.0
 SHORT = 0.01
@@ -74,7 +74,7 @@ def test_one_whose_work_took_long_has_half_of_the_threads_beside_others(
 
 def test_alone_it_has_all_but_those_that_do_no_long_work(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 2, SHORT)
-    clock.now += turns.ALONE_SECONDS + 1
+    clock.now += fair_turns.ALONE_SECONDS + 1
     take(worker, clock, 1, LONG)
 
     assert len(begun(worker, 1)) == THREADS - 1
@@ -96,7 +96,7 @@ def test_what_takes_longer_than_ever_counts_as_long_while_it_goes_on(
     take(worker, clock, 2, LONG)
     works = begun(worker, 1)
     assert len(works) == THREADS - 1
-    clock.now += turns.LONG_SECONDS + 0.01
+    clock.now += fair_turns.LONG_SECONDS + 0.01
 
     assert worker.begin(hint(2)) is None
 
@@ -113,7 +113,7 @@ def test_other_work_of_the_same_workspace_is_not_kept_by_what_takes_long(
 
 def test_that_something_took_long_is_forgiven(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 1, LONG)
-    clock.now += 10 * turns.HALF_LIFE_SECONDS
+    clock.now += 10 * fair_turns.HALF_LIFE_SECONDS
     take(worker, clock, 2, SHORT)
 
     assert len(begun(worker, 1)) == THREADS - 1
@@ -201,7 +201,7 @@ def test_a_hint_that_is_held_already_is_held_once(worker: Turns, clock: Clock) -
 def test_no_more_is_held_than_there_is_room_for(
     worker: Turns, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "MAX_HELD", 2)
+    monkeypatch.setattr(fair_turns, "MAX_HELD", 2)
     take(worker, clock, 1, LONG)
     take(worker, clock, 2, SHORT)
     works = begun(worker, 1)
@@ -228,12 +228,12 @@ def test_what_a_language_model_is_asked_for_has_turns_like_all_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(turns, "_turns", Turns(3))
-    monkeypatch.setattr(turns, "send_hint", lambda kind, key, **owner: sent.append(kind))
+    monkeypatch.setattr(fair_turns, "_turns", Turns(3))
+    monkeypatch.setattr(fair_turns, "send_hint", lambda kind, key, **owner: sent.append(kind))
 
     def begun(stack: ExitStack, workspace: int) -> bool:
         task = SimpleNamespace(name="workers.structure", request={"workspace": workspace})
-        return stack.enter_context(turns.of(task, (next(_numbers),)))  # type: ignore[arg-type]
+        return stack.enter_context(fair_turns.of(task, (next(_numbers),)))  # type: ignore[arg-type]
 
     with ExitStack() as stack:
         assert [begun(stack, 1) for _ in range(4)] == [True, True, False, False]

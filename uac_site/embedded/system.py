@@ -168,7 +168,7 @@ def _worker_commands(
     """Return a mapping from each worker's name to its command."""
     # Sandboxes are CPU-bound: running more of them at a time than there are processors would only
     # starve the web process. There is one extra thread, since some threads don't do long work
-    # (workers/service/turns.py).
+    # (workers/service/fair_turns.py).
     sandbox_threads = 1 + max(1, (os.cpu_count() or 1) // max(1, sandbox_workers))
     return {
         f"{queue}-{number}": _worker(f"{queue}-{number}", queue, "threads", threads)

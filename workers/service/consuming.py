@@ -15,7 +15,7 @@ from kombu.asynchronous import Hub
 
 from memory.kernel.work import hints
 from memory.kernel.work.hosts import SHARED_QUEUE
-from workers.service import turns
+from workers.service import fair_turns
 from workers.service.hosting import Host
 
 # Seconds between checks of whether a thread is considered free after its task has ended.
@@ -50,7 +50,7 @@ class Consuming(bootsteps.StartStopStep):
         """Open the sandbox host, now that the worker is connected."""
         if isinstance(self._consumer.pool, TaskPool):
             Consuming.hub = self._consumer.hub
-            turns.open_turns(self._consumer.pool.num_processes)
+            fair_turns.open_turns(self._consumer.pool.num_processes)
         if self._host is not None:
             threads = self._consumer.pool.num_processes
             self._host.open(threads, lambda: len(state.reserved_requests) < threads)

@@ -24,9 +24,9 @@ from memory.alerts import lifecycle
 from memory.constraints import applicability, forecasts, scheduling
 from memory.integrations import merging
 from memory.kernel.admission import pauses, usage
+from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
 from memory.kernel.models.users import Lane, MemoryUser
-from memory.kernel.users import is_daily, next_daily_run, run_daily
 from memory.kernel.work import idempotency, leases
 from memory.kernel.work.hints import HINT_SECONDS, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind

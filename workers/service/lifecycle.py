@@ -17,7 +17,7 @@ from workers.metrics import pool_metrics
 from workers.metrics.serving import serve_metrics
 from workers.sandbox import runner
 from workers.sandbox.image import default_image
-from workers.service.sharing import prefer_others, share_fairly, share_memory
+from workers.service.process_tuning import prefer_others, share_fairly, share_memory
 
 logger = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from tests.processes import Process, gone, me
 from tests.waiting import eventually, scaled
 from uac_site.embedded.process import ProcessFailed, free_port
 from uac_site.embedded.system import System, running_system
-from workers.service.sharing import BACKGROUND_NICENESS
+from workers.service.process_tuning import BACKGROUND_NICENESS
 
 NAMES = ["postgres", "redis", "web", "sandbox-1", "sandbox-2", "llm-1", "default-1", "beat"]
 METRICS_PORT = free_port()

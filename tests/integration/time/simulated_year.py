@@ -160,7 +160,7 @@ def version_of(person: Person) -> "Project":
 def settle(people: Sequence[tuple["MemoryUser", "Project"]]) -> None:
     """Make these projects the users' next versions, compiled as by the gate; queue their runs."""
     from memory.kernel.canonical import git_blob_id, sha256
-    from memory.kernel.users import next_daily_run
+    from memory.kernel.daily_runs import next_daily_run
     from memory.project import render
     from memory.versions import checkpoints, runs
     from memory.versions.models.checkpoints import Blob, Checkpoint, Origin

@@ -15,9 +15,10 @@ from rest_framework.test import APIClient
 from memory.alerts.models.alerts import Alert, AlertEvent
 from memory.constraints import forecasts
 from memory.constraints.models.forecasts import Forecast
+from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.users import change_user, create_user, next_daily_run
+from memory.kernel.users import change_user, create_user
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS
 from memory.kernel.workspaces import create_key

@@ -13,9 +13,10 @@ from django.db import transaction
 from pytest_django.fixtures import Settings
 
 from memory.alerts.models.alerts import AlertEvent
+from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.users import create_user, next_daily_run
+from memory.kernel.users import create_user
 from memory.versions.models.runs import Run
 from tests.integration.time.test_forecast import DAY, IMPORTS, START, settle
 from tests.properties import examples

@@ -15,9 +15,10 @@ from rest_framework.test import APIClient
 
 from memory.alerts import lifecycle
 from memory.constraints import applicability
+from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.users import create_user, next_daily_run
+from memory.kernel.users import create_user
 from memory.project import Outline
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger

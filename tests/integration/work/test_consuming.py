@@ -14,7 +14,7 @@ from memory.kernel.work.kinds import KINDS, WorkKind
 from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from uac_site.celery import app
-from workers.service import turns
+from workers.service import fair_turns
 from workers.service.consuming import AGAIN_SECONDS, Consuming
 
 # A worker that starts runs checks on the database.
@@ -151,6 +151,6 @@ def test_a_workspace_leaves_a_thread_to_others_and_what_is_held_is_done_later() 
         assert sorted(_begun) == ["little", *(f"much {number}" for number in range(HINTS))]
 
 
-def hints_held() -> Sequence[turns.Hint]:
+def hints_held() -> Sequence[fair_turns.Hint]:
     """Return the hints that the worker of this process holds."""
-    return list(not_none(turns._turns)._held)
+    return list(not_none(fair_turns._turns)._held)

@@ -15,7 +15,7 @@ from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.recall.models import SearchIndex
 from uac_site.celery import app
 from workers import tasks
-from workers.service import dispatching, turns
+from workers.service import dispatching, fair_turns
 
 pytestmark = pytest.mark.django_db
 
@@ -104,5 +104,5 @@ def test_new_kind_that_fails_is_seen_as_stuck(
 
 
 def test_work_that_nobody_waits_for_comes_last() -> None:
-    assert {"forecasts", "backtests"} <= turns.BACKGROUND
-    assert not turns.BACKGROUND & {"runs", "records", "questions", "redactions", "deliveries"}
+    assert {"forecasts", "backtests"} <= fair_turns.BACKGROUND
+    assert not fair_turns.BACKGROUND & {"runs", "records", "questions", "redactions", "deliveries"}

@@ -14,8 +14,8 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from memory.alerts.models.alerts import Alert, AlertKind
+from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
-from memory.kernel.users import next_daily_run
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS
 from memory.kernel.work.leases import LeaseLost

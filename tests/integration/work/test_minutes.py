@@ -7,9 +7,10 @@ import time_machine
 
 from memory.alerts.models.alerts import Alert
 from memory.constraints import constraint_library, workspace_constraints
+from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.users import change_user, create_user, next_daily_run
+from memory.kernel.users import change_user, create_user
 from memory.versions.models.runs import Run, RunTrigger
 from tests.conftest import finish_work
 from tests.integration.work.test_clock import MORNING, TOMORROW, minutes
