@@ -199,7 +199,7 @@ def test_all_of_a_user_and_several_at_once(memory: Any, ada: str) -> None:
     by_text = {
         one["memory"]: one["id"] for one in memory.get_all(filters={"user_id": ada})["results"]
     }
-    (row,) = [one for one in memory.kernel.users()["results"] if one["name"] == ada]
+    (row,) = [one for one in memory.users()["results"] if one["name"] == ada]
     assert (row["type"], row["total_memories"]) == ("user", 4)
 
     memory.batch_delete([{"memory_id": by_text["two"]}, {"memory_id": by_text["three"]}])
