@@ -9,7 +9,7 @@ from memory.alerts.models.alerts import (
 )
 from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
-from memory.constraints.models.backtests import Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.backtests import Backtest, BacktestUser
 from memory.constraints.models.forecasts import Forecast
 from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
@@ -38,7 +38,6 @@ __all__ = [
     "AlertFeedback",
     "ApiKey",
     "Backtest",
-    "BacktestFinding",
     "BacktestUser",
     "Blob",
     "Bytecode",

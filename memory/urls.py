@@ -140,9 +140,7 @@ ENDPOINTS = [
     ),
     path("backtests/", backtests.Backtests.as_view(), name="backtests"),
     path(BACKTEST, backtests.OneBacktest.as_view(), name="backtest"),
-    path(f"{BACKTEST}findings/", backtests.BacktestFindings.as_view(), name="backtest-findings"),
     path(f"{BACKTEST}cancel/", backtests.CancelBacktest.as_view(), name="cancel-backtest"),
-    path(f"{BACKTEST}retry/", backtests.RetryBacktest.as_view(), name="retry-backtest"),
     path(
         "constraint-library/",
         library_constraints.ConstraintLibrary.as_view(),

@@ -325,12 +325,10 @@ def _workspace(tour: Tour, user: dict[str, Any]) -> None:
         lambda: tour.ask("GET", "backtests/{backtest_id}/", backtest_id=test["id"])["finished_at"],
     )
     tour.ask("GET", "backtests/")
-    tour.ask("GET", "backtests/{backtest_id}/findings/", backtest_id=test["id"])
     own = tour.ask(
         "POST", "users/{user_id}/backtests/", {"constraint": "constraints/late.py"}, **user
     )
     tour.ask("POST", "backtests/{backtest_id}/cancel/", backtest_id=own["id"], least=True)
-    tour.ask("POST", "backtests/{backtest_id}/retry/", backtest_id=own["id"], least=True)
     tour.ask("POST", "constraints/{name}/versions/{number}/approve/", **number)
     tour.ask("PATCH", "constraints/{name}/", {"percentage": 50}, **constraint)
     tour.ask("GET", "constraints/")

@@ -18,8 +18,7 @@ SECTIONS = {
         *("Redaction", "Merge", "UserErasure"),
     ],
     "Projects": [
-        *("Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion"),
-        *("Backtest", "BacktestUser", "BacktestFinding"),
+        *("Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion", "Backtest"),
     ],
     "Access": [
         *("Workspace", "WorkspaceUse", "ApiKey", "StaffSubscription"),

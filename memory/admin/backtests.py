@@ -14,11 +14,19 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET
 
 from memory.admin.actions import staff_of
-from memory.admin.backtest_results import checkpoint_keys
 from memory.admin.base import ReadOnlyAdmin, section
 from memory.admin.columns import column
-from memory.admin.display import NOTHING, badge, counted, inline, lines, preformatted, shortened
-from memory.admin.links import link, link_to_key, link_to_list
+from memory.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    preformatted,
+    record_name,
+    shortened,
+)
+from memory.admin.links import link, link_to_key
 from memory.admin.masking import name_of
 from memory.admin.rows import cached_on_row
 from memory.alerts.models.alerts import Severity, severity_rank
@@ -26,16 +34,15 @@ from memory.constraints import backtest_reports, backtests, workspace_constraint
 from memory.constraints.models.backtests import (
     GOING_ON,
     Backtest,
-    BacktestFinding,
     BacktestState,
-    BacktestUser,
     UserState,
 )
 from memory.constraints.models.workspace_constraints import VersionState
-from memory.versions.models.checkpoints import Blob, Checkpoint
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.checkpoints import Blob
 
-# Maximum number of findings on a backtest's page; the separate list of findings shows them all.
-_LISTED = 50
+# Maximum number of findings on a backtest's page; the API returns all that were kept.
+_LISTED = 200
 
 
 @admin.register(Backtest)
@@ -57,7 +64,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         section(None, "of_what", "workspace", "progress", "concluded", "period", "on"),
         section(
             "Alerts that the constraint would have raised",
-            *("fired", "severities", "months", "busiest", "still_open"),
+            *("fired", "severities", "months", "still_open"),
         ),
         section("Affected users", "most", "findings"),
         section("Users without a result", "problems"),
@@ -201,54 +208,40 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
         return format_html('<table class="chart">{}</table>', bars)
 
-    @admin.display(description="busiest day")
-    def busiest(self, backtest: Backtest) -> str:
-        busiest = _summary(backtest)["busiest"]
-        if busiest is None:
-            return NOTHING
-        return f"{busiest['day']}: {counted(busiest['findings'], 'alert')}"
-
     @admin.display(description="still open at the end of the period")
     def still_open(self, backtest: Backtest) -> str:
         return counted(_summary(backtest)["open"], "alert")
 
     @admin.display(description="users with the most alerts")
     def most(self, backtest: Backtest) -> SafeString | str:
-        found = (
-            backtest.users.select_related("user")
-            .annotate(number=Count("findings"))
-            .filter(number__gt=0)
-            .order_by("-number", "user__user_id")
+        rows = backtest.users.filter(alert_count__gt=0).select_related("user").defer("findings")
+        return lines(
+            format_html("{} {}", link(row.user), counted(row.alert_count, "alert"))
+            for row in rows.order_by("-alert_count", "user__user_id")[: backtest_reports.NAMED]
         )
-        rows: list[SafeString | str] = [
-            format_html("{} {}", link(row.user), counted(row.number, "alert"))
-            for row in found[: backtest_reports.NAMED]
-        ]
-        everybody = link_to_list(BacktestUser, "all users", backtest__id__exact=backtest.pk)
-        return lines([*rows, everybody])
 
     @admin.display(description="alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
-        found = list(
-            backtest_reports.findings_of(backtest).order_by("opened_at", "pk")[: _LISTED + 1]
-        )
-        heads = checkpoint_keys(found)
+        findings = backtest_reports.findings_of(backtest)
+        shown = findings[:_LISTED]
+        ids = {finding["user_id"] for finding in shown}
+        rows_of_users = MemoryUser.objects.filter(workspace=backtest.workspace, user_id__in=ids)
+        users = {user.user_id: user for user in rows_of_users}
         rows: list[SafeString | str] = [
             format_html(
-                "{} {} {} {} {}",
-                one.day,
-                badge(one.severity),
-                link(one.result.user),
-                link_to_key(
-                    Checkpoint, heads.get((one.result.user_id, one.version)), f"v{one.version}"
-                ),
-                link(one, shortened(one.message, 200)),
+                "{} {} {} v{} {} {} {}",
+                finding["day"],
+                badge(finding["severity"]),
+                link(users.get(finding["user_id"])),
+                finding["version"],
+                inline(shortened(finding["message"], 200)),
+                _records(finding["evidence"]),
+                f"resolved {finding['resolved_at'][:10]}" if finding["resolved_at"] else "",
             )
-            for one in found[:_LISTED]
+            for finding in shown
         ]
-        if len(found) > _LISTED:
-            of_backtest = {"result__backtest__id__exact": backtest.pk}
-            rows.append(link_to_list(BacktestFinding, "all alerts", **of_backtest))
+        if len(findings) > _LISTED:
+            rows.append(f"and {counted(len(findings) - _LISTED, 'more alert')}")
         return lines(rows)
 
     @admin.display(description="problems")
@@ -331,6 +324,11 @@ def start_backtest(
         messages.warning(request, f"{version}: {error}")
     else:
         messages.success(request, format_html("Started: {}", link(started)))
+
+
+def _records(evidence: list[dict[str, Any]]) -> SafeString:
+    names = ((record_name(item["class"], item["key"]),) for item in evidence)
+    return format_html_join(", ", "{}", names)
 
 
 def _users(backtest: Backtest) -> tuple[int, int]:

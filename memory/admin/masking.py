@@ -118,15 +118,8 @@ OPEN: dict[type[Model], AllBut | frozenset[str]] = {
     ),
     models.Backtest: _names(
         "workspace how_far progress on period created_at started_at finished_at",
-        "fired severities months busiest still_open most",
+        "fired severities months still_open most",
         _LEASE,
-    ),
-    models.BacktestUser: _names(
-        "name user_link alerts how_far problem_count versions backtest_link",
-        "since known_until looks left_out",
-    ),
-    models.BacktestFinding: _names(
-        "how_grave user_link backtest_link day opened_at in_version resolved_at resolved_version"
     ),
     models.Delivery: _names(
         "name message_id standing waits_for endpoint_link seq created_at settled_at", _LEASE

@@ -1,16 +1,16 @@
 """Backtest reports: progress, findings, and whether a backtest is sufficient for approval."""
 
+from collections import Counter
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet, Sum
-from django.db.models.functions import TruncMonth
+from django.db.models import Count, Q, QuerySet
 
 from memory.alerts.models.alerts import Severity
 from memory.constraints.backtest_sampling import in_order
 from memory.constraints.models.backtests import (
     Backtest,
-    BacktestFinding,
     BacktestState,
     BacktestUser,
     UserState,
@@ -83,46 +83,48 @@ def progress(backtest: Backtest) -> tuple[int, int]:
     return counted["done"], counted["of"]
 
 
-def findings_of(backtest: Backtest) -> QuerySet[BacktestFinding]:
-    """Select a backtest's findings, with their users."""
-    found = BacktestFinding.objects.filter(result__backtest=backtest)
-    return found.select_related("result__user")
+def findings_of(backtest: Backtest) -> list[dict[str, Any]]:
+    """Return the alerts kept from a backtest, in chronological order, each with its user's id."""
+    rows = backtest.users.filter(kept_count__gt=0).values_list("user__user_id", "findings")
+    findings = [{"user_id": user_id, **finding} for user_id, kept in rows for finding in kept]
+    return sorted(findings, key=itemgetter("opened_at", "user_id"))
 
 
 def summary(backtest: Backtest) -> dict[str, Any]:
     """Return a summary of a backtest or, while it is running, of its progress so far."""
     users = backtest.users.all()
-    found = findings_of(backtest).order_by()
-    done, of = progress(backtest)
-    by_severity = dict(found.values_list("severity").annotate(Count("pk")))
-    by_month = found.annotate(month=TruncMonth("day")).values_list("month").annotate(Count("pk"))
-    by_day = found.values_list("day").annotate(number=Count("pk"))
-    busiest = by_day.order_by("-number", "day").first()
-    by_user = users.values_list("user__user_id").annotate(number=Count("findings"))
-    most = by_user.filter(number__gt=0).order_by("-number", "user__user_id")
-    still_open = found.filter(resolved_at=None)
+    columns = ("user__user_id", "state", "since", "alert_count", "kept_count", "counts")
+    rows = list(users.values(*columns).order_by("-alert_count", "user__user_id"))
+    counts = [row["counts"] for row in rows if row["alert_count"]]
+    severities: Counter[str] = sum((Counter(one["severity"]) for one in counts), Counter())
+    months: Counter[str] = sum((Counter(one["month"]) for one in counts), Counter())
+    alerts = sum(row["alert_count"] for row in rows)
+    states = Counter(row["state"] for row in rows)
     return {
         "conclusion": conclusion(backtest),
         "looked_at": backtest.looked_at,
-        "fits": of,
-        "sampled": of >= backtest.most_users and _are_others(backtest),
-        "done": done,
-        "failed": users.filter(state=UserState.FAILED).count(),
-        "fired": len(by_user.filter(number__gt=0)),
-        "since": users.aggregate(first=Min("since"))["first"],
-        "findings": sum(by_severity.values()),
-        "left_out": users.aggregate(number=Sum("left_out"))["number"] or 0,
-        "by_severity": {str(one): by_severity.get(one, 0) for one in Severity},
-        "by_month": [
-            {"month": f"{month:%Y-%m}", "findings": number}
-            for month, number in by_month.order_by("month")
+        "fits": len(rows),
+        "sampled": len(rows) >= backtest.most_users and _are_others(backtest),
+        "done": len(rows) - states[UserState.WAITING],
+        "failed": states[UserState.FAILED],
+        "fired": len(counts),
+        "since": min((row["since"] for row in rows if row["since"]), default=None),
+        "findings": alerts,
+        "left_out": alerts - sum(row["kept_count"] for row in rows),
+        "by_severity": {str(severity): severities[severity] for severity in Severity},
+        "by_month": [{"month": month, "findings": months[month]} for month in sorted(months)],
+        "open": sum(one["open"] for one in counts),
+        "most": [
+            {"user_id": row["user__user_id"], "findings": row["alert_count"]}
+            for row in rows[: min(NAMED, len(counts))]
         ],
-        "busiest": {"day": busiest[0], "findings": busiest[1]} if busiest else None,
-        "open": still_open.count(),
-        "most": [{"user_id": user_id, "findings": number} for user_id, number in most[:NAMED]],
-        "troubled": users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED)).count(),
+        "troubled": _troubled(users).count(),
         "problems": _problems(users),
     }
+
+
+def _troubled(users: QuerySet[BacktestUser]) -> QuerySet[BacktestUser]:
+    return users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED))
 
 
 def _are_others(backtest: Backtest) -> bool:
@@ -133,10 +135,9 @@ def _are_others(backtest: Backtest) -> bool:
 
 def _problems(users: QuerySet[BacktestUser]) -> list[dict[str, Any]]:
     """Return the first few problems, each with the user's id."""
-    troubled = users.filter(Q(problem_count__gt=0) | Q(state=UserState.FAILED))
-    found: list[dict[str, Any]] = []
-    for row in troubled.select_related("user").order_by("pk")[:NAMED]:
+    problems: list[dict[str, Any]] = []
+    for row in _troubled(users).select_related("user").defer("findings").order_by("pk")[:NAMED]:
         failed = {"kind": "failed", "message": row.error, "at": None, "version": None}
-        told = [failed] if row.state == UserState.FAILED else row.problems
-        found += [{"user_id": row.user.user_id, **one} for one in told]
-    return found[:NAMED]
+        of_user = [failed] if row.state == UserState.FAILED else row.problems
+        problems += [{"user_id": row.user.user_id, **problem} for problem in of_user]
+    return problems[:NAMED]

@@ -11,16 +11,14 @@ import re
 from collections import Counter
 from contextlib import suppress
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
 from memory.constraints.models.backtests import (
     GOING_ON,
     Backtest,
-    BacktestFinding,
     BacktestState,
     BacktestUser,
     UserState,
@@ -43,8 +41,10 @@ from memory.versions.models.checkpoints import Blob, Checkpoint
 _OWN = re.compile(r"constraints/[a-z][a-z0-9_]{0,99}\.py")
 DAYS, MAX_DAYS = 365, 3650
 USERS, MAX_USERS = 200, 2000
-# The maximum number of findings, and of problems, kept per user.
+# The maximum number of findings kept per backtest and per user; all of them are counted.
 MAX_FINDINGS = 1000
+MAX_FINDINGS_OF_USER = 100
+# The maximum number of problems kept per user.
 MAX_PROBLEMS = 20
 # How long a backtest is kept after it has ended.
 KEPT = datetime.timedelta(days=90)
@@ -228,10 +228,10 @@ def _cancel(backtests: QuerySet[Backtest], reason: str) -> int:
 
 
 def purge(limit: int) -> int:
-    """Delete up to `limit` findings of the oldest expired backtest; return how many were deleted.
+    """Delete expired backtests, oldest first, until `limit` rows have been deleted.
 
-    If that backtest has no findings left, the backtest itself is deleted. Backtests that justify
-    the approval of a constraint's newest or live version are kept.
+    Returns how many rows were deleted. Backtests that justify the approval of a constraint's newest
+    or live version are kept.
     """
     newer = WorkspaceConstraintVersion.objects.filter(
         constraint=OuterRef("version__constraint"), number__gt=OuterRef("version__number")
@@ -246,17 +246,12 @@ def purge(limit: int) -> int:
         & (Q(version=F("version__constraint__live")) | ~Exists(newer))
         & ~Exists(later)
     )
-    oldest = old.order_by("finished_at").first()
-    if oldest is None:
-        return 0
-    # Don't let the findings that remain for now look like a complete result.
-    told = {"state": BacktestState.CANCELLED, "reason": f"deleted after {KEPT.days} days"}
-    Backtest.objects.filter(pk=oldest.pk).update(**told)
-    findings = BacktestFinding.objects.filter(result__backtest=oldest)
-    some = list(findings.values_list("pk", flat=True)[:limit])
-    if some:
-        return BacktestFinding.objects.filter(pk__in=some).delete()[0]
-    return oldest.delete()[0]
+    deleted = 0
+    for backtest in old.order_by("finished_at")[:limit]:
+        deleted += backtest.delete()[0]
+        if deleted >= limit:
+            break
+    return deleted
 
 
 def waiting() -> QuerySet[Backtest]:
@@ -264,43 +259,34 @@ def waiting() -> QuerySet[Backtest]:
     return Backtest.objects.filter(~pauses.are_paused("user", "workspace"), state__in=GOING_ON)
 
 
-def settle(backtest: Backtest, row: BacktestUser, told: UserResult, **columns: Any) -> None:
+def settle(backtest: Backtest, row: BacktestUser, result: UserResult, **columns: Any) -> None:
     """Store a backtest's result for a user, unless the user has been erased.
 
     `columns` are additional columns for the user's row. Raises LeaseLost if the worker no longer
     holds the backtest's lease.
     """
-    zone = ZoneInfo(row.user.time_zone)
-    kept = told.episodes[:MAX_FINDINGS]
-    columns = {
-        "state": UserState.DONE,
-        "problems": told.problems[:MAX_PROBLEMS],
-        "problem_count": len(told.problems),
-        "left_out": len(told.episodes) - len(kept),
-        **columns,
-    }
     with transaction.atomic():
         # Reset the attempt count for the next user.
         backtest.attempts = 0
         leases.write(backtest, attempts=0, last_error="")
-        if not BacktestUser.objects.filter(pk=row.pk).update(**columns):
-            return
-        BacktestFinding.objects.bulk_create(
-            BacktestFinding(
-                result=row,
-                fingerprint=one.opened.fingerprint,
-                severity=one.severity,
-                message=one.opened.message,
-                evidence=list(one.opened.evidence),
-                entries=one.opened.entries,
-                opened_at=one.at,
-                day=one.at.astimezone(zone).date(),
-                version=one.version,
-                changes=one.changes,
-                resolved_at=one.resolved.at if one.resolved else None,
-                resolved_version=one.resolved.version if one.resolved else None,
-            )
-            for one in kept
+        kept_before = backtest.users.aggregate(kept=Sum("kept_count", default=0))["kept"]
+        findings = [episode.to_json(row.user.time_zone) for episode in result.episodes]
+        kept = findings[: max(min(MAX_FINDINGS_OF_USER, MAX_FINDINGS - kept_before), 0)]
+        BacktestUser.objects.filter(pk=row.pk).update(
+            **{
+                "state": UserState.DONE,
+                "problems": result.problems[:MAX_PROBLEMS],
+                "problem_count": len(result.problems),
+                "alert_count": len(findings),
+                "counts": {
+                    "severity": Counter(finding["severity"] for finding in findings),
+                    "month": Counter(finding["day"][:7] for finding in findings),
+                    "open": sum(finding["resolved_at"] is None for finding in findings),
+                },
+                "findings": kept,
+                "kept_count": len(kept),
+                **columns,
+            }
         )
 
 
@@ -321,24 +307,6 @@ def give_up(backtest: Backtest, reason: str, *, ours: bool = False) -> None:
     the worker no longer holds the backtest's lease.
     """
     _end(backtest, reason, dead_since=timezone.now() if ours else None)
-
-
-class NotGivenUp(Exception):
-    """The backtest did not fail permanently because of a server fault."""
-
-
-def retry(backtest: Backtest) -> Backtest:
-    """Resume a backtest that failed permanently.
-
-    Raises NotGivenUp if it didn't fail permanently, or if another backtest has replaced it.
-    """
-    if not try_again(Backtest.objects.filter(pk=backtest.pk)):
-        raise NotGivenUp(
-            "Only a backtest that failed permanently because of a server fault can be resumed, and"
-            " only if no other backtest has replaced it. Start a new backtest instead."
-        )
-    backtest.refresh_from_db()
-    return backtest
 
 
 def try_again(chosen: QuerySet[Backtest]) -> int:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from memory.alerts.findings import ConstraintFinding, differences, most_severe
 from memory.alerts.models.alerts import Severity, severity_rank
@@ -53,6 +54,22 @@ class Episode:
     severity: Severity
     changes: list[dict[str, Any]] = field(default_factory=list)
     resolved: Evaluation | None = None
+
+    def to_json(self, time_zone: str) -> dict[str, Any]:
+        """Return the alert as JSON; `day` is when it would have opened in the user's time zone."""
+        return {
+            "fingerprint": self.opened.fingerprint,
+            "severity": self.severity,
+            "message": self.opened.message,
+            "evidence": list(self.opened.evidence),
+            "entries": self.opened.entries,
+            "opened_at": self.at.isoformat(),
+            "day": self.at.astimezone(ZoneInfo(time_zone)).date().isoformat(),
+            "version": self.version,
+            "changes": self.changes,
+            "resolved_at": self.resolved.at.isoformat() if self.resolved else None,
+            "resolved_version": self.resolved.version if self.resolved else None,
+        }
 
 
 @dataclass

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, PausedConstraint
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
-from memory.constraints.models.backtests import Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.backtests import Backtest, BacktestUser
 from memory.constraints.models.forecasts import Forecast
 from memory.export.archive import file_name
 from memory.kernel.database.snapshots import snapshot
@@ -164,11 +164,10 @@ PARTS: Mapping[type[models.Model], SubjectPart] = {
         "backtests of the person's own constraints",
         {"user": _WHOSE, **_LEASE, "cursor": _WORK},
     ),
-    BacktestUser: SubjectPart("backtest-results", "the results of backtests", {"user": _WHOSE}),
-    BacktestFinding: SubjectPart(
-        "backtest-findings",
-        "the alerts that constraints would have raised in the past",
-        {"id": _NUMBER},
+    BacktestUser: SubjectPart(
+        "backtest-results",
+        "the results of backtests, with the alerts that constraints would have raised",
+        {"user": _WHOSE},
     ),
     Delivery: SubjectPart(
         "deliveries",

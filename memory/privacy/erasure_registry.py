@@ -15,7 +15,7 @@ from django.db import models
 
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, PausedConstraint
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
-from memory.constraints.models.backtests import Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.backtests import Backtest, BacktestUser
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.pauses import Pause
@@ -149,15 +149,9 @@ REGISTRY: dict[type[models.Model], Erasure] = {
     ),
     BacktestUser: Erasure(
         Method.DELETE,
-        content=("problems", "error"),
+        content=("problems", "error", "findings"),
         kept=("id", "backtest", "user", "state", "since", "known_until", "versions", "looks",
-              "problem_count", "left_out"),
-    ),
-    BacktestFinding: Erasure(
-        Method.DELETE,
-        content=("fingerprint", "message", "evidence", "changes"),
-        kept=("id", "result", "severity", "entries", "opened_at", "day", "version", "resolved_at",
-              "resolved_version"),
+              "problem_count", "alert_count", "counts", "kept_count"),
     ),
     # The cleared row is kept because the feed reports that the alert was erased, so that everyone
     # who has a copy can delete it.

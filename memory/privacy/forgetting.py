@@ -30,7 +30,7 @@ from django.db.models import (
 
 from memory.alerts import alert_events, alert_redaction
 from memory.constraints import forecasts
-from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
 from memory.kernel.canonical import sha256
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import Lane, MemoryUser
@@ -522,11 +522,10 @@ def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
     of_user = BacktestUser.objects.filter(user=user, backtest__created_at__gte=traces.since)
     going_on = Backtest.objects.filter(state__in=GOING_ON, users__user=user)
     going_on.update(**leases.REVOKED, last_error="")
-    BacktestFinding.objects.filter(result__in=of_user).update(
-        message=TOLD, evidence=[], fingerprint=""
-    )
     for row in of_user:
-        problems = [{**one, "message": TOLD} for one in row.problems]
+        emptied = {"message": TOLD, "evidence": [], "fingerprint": ""}
         BacktestUser.objects.filter(pk=row.pk).update(
-            problems=problems, error=TOLD if row.error else ""
+            problems=[{**problem, "message": TOLD} for problem in row.problems],
+            findings=[{**finding, **emptied} for finding in row.findings],
+            error=TOLD if row.error else "",
         )

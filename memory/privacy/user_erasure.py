@@ -31,7 +31,7 @@ from memory.alerts import transitions
 from memory.alerts.delivery import outbox
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertEventKind, AlertState
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
-from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestFinding, BacktestUser
+from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
 from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.leased import LeasedWork
@@ -168,7 +168,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     )
     parts = BacktestUser.objects.filter(user=user)
     _take(Backtest.objects.filter(state__in=GOING_ON, users__in=parts))
-    for part in (BacktestFinding, BacktestUser, Backtest):
+    for part in (BacktestUser, Backtest):
         _forget_staff_actions(part, user)
     parts.delete()
     Backtest.objects.filter(user=user).delete()

@@ -194,7 +194,6 @@ PLACES: dict[type[Model], RowPath] = {
     models.AlertEvent: RowPath("workspace", person="alert__user", otherwise="user"),
     models.CopiedEntries: _of_user("merge__user"),
     models.SearchBlock: _of_user("segment__user"),
-    models.BacktestFinding: _of_user("result__user"),
     # Only some of these models' rows are about a user.
     **dict.fromkeys(
         [models.Backtest, models.IdempotencyKey, models.LlmCall, models.Pause],

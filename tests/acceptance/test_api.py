@@ -33,7 +33,6 @@ REFUSED = {
     "POST /v1/runs/{run_id}/cancel",
     "POST /v1/runs/{run_id}/retry",
     "POST /v1/backtests/{backtest_id}/cancel",
-    "POST /v1/backtests/{backtest_id}/retry",
 }
 
 

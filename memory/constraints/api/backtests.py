@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from memory.alerts.models.alerts import Severity
 from memory.constraints import backtest_reports, backtests
 from memory.constraints.api.workspace_constraints import WorkspaceView
-from memory.constraints.models.backtests import Backtest, BacktestFinding
+from memory.constraints.models.backtests import Backtest
 from memory.kernel.http import idempotency
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import NamesNothing, as_conflict
@@ -111,11 +111,6 @@ class _ByMonthSerializer(serializers.Serializer[Any]):
     findings = serializers.IntegerField()
 
 
-class _OnDaySerializer(serializers.Serializer[Any]):
-    day = serializers.DateField()
-    findings = serializers.IntegerField()
-
-
 class _OfUserSerializer(serializers.Serializer[Any]):
     user_id = serializers.CharField()
     findings = serializers.IntegerField()
@@ -173,16 +168,11 @@ class BacktestSummarySerializer(serializers.Serializer[Any]):
         help_text="The number of alerts that the constraint would have raised."
     )
     left_out = serializers.IntegerField(
-        help_text="The number of additional alerts, which were not stored."
+        help_text="The number of these alerts that are not listed among the findings."
     )
-    by_severity = _BySeveritySerializer(
-        help_text="The number of users by the severity of their most severe alert."
-    )
+    by_severity = _BySeveritySerializer(help_text="The number of alerts by their highest severity.")
     by_month = _ByMonthSerializer(
         many=True, help_text="The number of alerts by the month in which they would have opened."
-    )
-    busiest = _OnDaySerializer(
-        allow_null=True, help_text="The day on which the most alerts would have opened."
     )
     open = serializers.IntegerField(
         help_text="The number of alerts that would still be open at the end."
@@ -194,20 +184,6 @@ class BacktestSummarySerializer(serializers.Serializer[Any]):
     )
 
 
-class BacktestDetailSerializer(BacktestSerializer):
-    """A backtest with its results."""
-
-    summary = serializers.SerializerMethodField()
-
-    class Meta(BacktestSerializer.Meta):
-        fields = [*BacktestSerializer.Meta.fields, "summary"]
-
-    @extend_schema_field(BacktestSummarySerializer)
-    def get_summary(self, backtest: Backtest) -> dict[str, Any]:
-        """Return a summary of the findings."""
-        return dict(BacktestSummarySerializer(backtest_reports.summary(backtest)).data)
-
-
 class ChangeOfFindingSerializer(serializers.Serializer[Any]):
     """A change to an alert that the constraint would have raised."""
 
@@ -217,20 +193,57 @@ class ChangeOfFindingSerializer(serializers.Serializer[Any]):
     severity = serializers.ChoiceField(choices=Severity.choices)
 
 
-class BacktestFindingSerializer(serializers.ModelSerializer[BacktestFinding]):
+class BacktestFindingSerializer(serializers.Serializer[Any]):
     """An alert that the constraint would have raised."""
 
-    user_id = serializers.CharField(source="result.user.user_id")
+    user_id = serializers.CharField()
+    fingerprint = serializers.CharField(
+        help_text="Computed the same way as an alert's fingerprint."
+    )
+    severity = serializers.ChoiceField(
+        choices=Severity.choices,
+        help_text="The highest severity that the alert would have reached.",
+    )
+    message = serializers.CharField(help_text="The message the alert would have opened with.")
     evidence = EvidenceField(help_text="The alert's evidence when it would have opened.")
     entries = numbers()
+    opened_at = serializers.DateTimeField()
+    day = serializers.DateField(
+        help_text="The day the alert would have opened, in the user's time zone."
+    )
+    version = serializers.IntegerField(
+        help_text="The version of the user's project that would have caused the alert to open."
+    )
     changes = ChangeOfFindingSerializer(many=True)
+    resolved_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When the alert would have been resolved; null if it would still be open at the"
+        " end.",
+    )
+    resolved_version = serializers.IntegerField(allow_null=True)
 
-    class Meta:
-        model = BacktestFinding
-        fields = [
-            *("id", "user_id", "fingerprint", "severity", "message", "evidence", "entries"),
-            *("opened_at", "day", "version", "changes", "resolved_at", "resolved_version"),
-        ]
+
+class BacktestDetailSerializer(BacktestSerializer):
+    """A backtest with its report."""
+
+    summary = serializers.SerializerMethodField()
+    findings = serializers.SerializerMethodField(
+        help_text="The alerts that the constraint would have raised, in chronological order: up to"
+        f" {backtests.MAX_FINDINGS_OF_USER} of each user and {backtests.MAX_FINDINGS:,} in total."
+    )
+
+    class Meta(BacktestSerializer.Meta):
+        fields = [*BacktestSerializer.Meta.fields, "summary", "findings"]
+
+    @extend_schema_field(BacktestSummarySerializer)
+    def get_summary(self, backtest: Backtest) -> dict[str, Any]:
+        """Return a summary of the findings."""
+        return dict(BacktestSummarySerializer(backtest_reports.summary(backtest)).data)
+
+    @extend_schema_field(BacktestFindingSerializer(many=True))
+    def get_findings(self, backtest: Backtest) -> list[dict[str, Any]]:
+        """Return the alerts that the constraint would have raised."""
+        return backtest_reports.findings_of(backtest)
 
 
 class BacktestFilter(django_filters.FilterSet):
@@ -245,21 +258,6 @@ class BacktestFilter(django_filters.FilterSet):
         fields = ["constraint", "state", "user_id"]
 
 
-class BacktestFindingFilter(django_filters.FilterSet):
-    """Filters for a backtest's findings."""
-
-    user_id = django_filters.CharFilter(field_name="result__user__user_id")
-
-    class Meta:
-        model = BacktestFinding
-        fields = ["user_id", "severity"]
-
-
-def _visible(view: generics.GenericAPIView[Any]) -> QuerySet[Backtest]:
-    found = Backtest.objects.filter(principal_of(view.request).reach("user", "workspace"))
-    return found.select_related("version", "user").defer("version__source", "version__tests")
-
-
 class _BacktestView(generics.GenericAPIView[Backtest]):
     certain_users = True
     queryset = Backtest.objects.none()
@@ -268,7 +266,8 @@ class _BacktestView(generics.GenericAPIView[Backtest]):
 
     def get_queryset(self) -> QuerySet[Backtest]:
         """Return the backtests in the caller's workspace."""
-        return _visible(self)
+        visible = Backtest.objects.filter(principal_of(self.request).reach("user", "workspace"))
+        return visible.select_related("version", "user").defer("version__source", "version__tests")
 
 
 class Backtests(_BacktestView, generics.ListAPIView[Backtest]):
@@ -280,47 +279,17 @@ class Backtests(_BacktestView, generics.ListAPIView[Backtest]):
 
 
 class OneBacktest(_BacktestView, generics.RetrieveAPIView[Backtest]):
-    """Return one backtest with its progress and results."""
-
-
-class BacktestFindings(generics.ListAPIView[BacktestFinding]):
-    """List the alerts that the constraint would have raised, in chronological order."""
-
-    certain_users = True
-    queryset = BacktestFinding.objects.none()
-    serializer_class = BacktestFindingSerializer
-    filterset_class = BacktestFindingFilter
-    ordering = ["opened_at", "id"]
-
-    def get_queryset(self) -> QuerySet[BacktestFinding]:
-        """Return the findings of the URL's backtest; raises Http404 if it does not exist."""
-        backtest = generics.get_object_or_404(_visible(self), pk=self.kwargs["backtest_id"])
-        return backtest_reports.findings_of(backtest)
+    """Return one backtest with its progress, its results and its findings."""
 
 
 def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[Backtest]:
     return idempotency.once_for_row(request, do, Backtest, lambda backtest: backtest.user)
 
 
-class _ChangedBacktest(_BacktestView):
-    """Base class for views that carry out an action on a backtest."""
+class CancelBacktest(_BacktestView):
+    """Cancel a running backtest."""
 
     scopes = {"POST": Scope.MANAGE}
-
-    def change(self, step: Callable[[Backtest], Backtest]) -> Response:
-        """Apply `step` to the backtest; return a response with the backtest."""
-        refuse_unknown(self.request.query_params, ())
-
-        def do() -> Backtest:
-            with as_conflict(backtests.NotGoingOn, backtests.NotGivenUp):
-                return step(self.get_object())
-
-        written = _once(self.request, do)
-        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
-
-
-class CancelBacktest(_ChangedBacktest):
-    """Cancel a running backtest."""
 
     @idempotency.schema({200: BacktestDetailSerializer}, request=None)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -328,21 +297,14 @@ class CancelBacktest(_ChangedBacktest):
 
         409 if the backtest has already ended.
         """
-        by = str(principal_of(request))
-        return self.change(lambda backtest: backtests.cancel(backtest, by=by))
+        refuse_unknown(request.query_params, ())
 
+        def cancel() -> Backtest:
+            with as_conflict(backtests.NotGoingOn):
+                return backtests.cancel(self.get_object(), by=str(principal_of(request)))
 
-class RetryBacktest(_ChangedBacktest):
-    """Retry a backtest that failed permanently."""
-
-    @idempotency.schema({200: BacktestDetailSerializer}, request=None)
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Continue a backtest that failed permanently because of a server failure.
-
-        409 for any other backtest, or if another backtest is running in its place. Requires the
-        scope `manage`.
-        """
-        return self.change(backtests.retry)
+        written = _once(request, cancel)
+        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
 
 
 class VersionBacktests(WorkspaceView):

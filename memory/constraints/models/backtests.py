@@ -2,11 +2,9 @@
 
 import uuid
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from memory.alerts.models.alerts import Severity
 from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
 from memory.kernel.models.fields import ExactJSONField, exactly_if, index_if_set
 from memory.kernel.models.leased import MortalWork
@@ -146,8 +144,17 @@ class BacktestUser(models.Model):
         default=list, help_text="When the constraint would have failed or been too noisy, and why."
     )
     problem_count = models.PositiveIntegerField(default=0)
-    left_out = models.PositiveIntegerField(
-        default=0, help_text="How many findings were not stored because there were too many."
+    alert_count = models.PositiveIntegerField(
+        default=0, help_text="How many alerts the constraint would have opened for this user."
+    )
+    counts = ExactJSONField(
+        default=dict, help_text="The number of these alerts by severity, by month, and still open."
+    )
+    findings = ExactJSONField(
+        default=list, help_text="The first alerts that the constraint would have opened."
+    )
+    kept_count = models.PositiveIntegerField(
+        default=0, help_text="How many of these alerts are kept as findings."
     )
     error = models.TextField(
         blank=True, default="", help_text="Why the constraint could not be evaluated for this user."
@@ -160,45 +167,3 @@ class BacktestUser(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in backtest {str(self.backtest_id)[:8]}"
-
-
-class BacktestFinding(models.Model):
-    """An alert that the constraint would have opened."""
-
-    result = models.ForeignKey(BacktestUser, on_delete=models.CASCADE, related_name="findings")
-    fingerprint = models.CharField(
-        max_length=64, help_text="Computed the same way as an alert's fingerprint."
-    )
-    severity = models.CharField(
-        max_length=16,
-        choices=Severity.choices,
-        help_text="The highest severity that the alert would have reached.",
-    )
-    message = models.TextField(help_text="The message the alert would have opened with.")
-    evidence = models.JSONField(
-        default=list, help_text="The evidence the alert would have opened with."
-    )
-    entries = ArrayField(models.BigIntegerField(), default=list)
-    opened_at = models.DateTimeField()
-    day = models.DateField(
-        help_text="The day the alert would have opened, in the user's time zone."
-    )
-    version = models.IntegerField(
-        help_text="The version of the user's project that would have caused the alert to open."
-    )
-    changes = ExactJSONField(
-        default=list,
-        help_text="When the severity or the evidence changed, and in which version of the project.",
-    )
-    resolved_at = models.DateTimeField(
-        null=True,
-        help_text="When the alert would have been resolved; empty if it would still be open at the"
-        " end.",
-    )
-    resolved_version = models.IntegerField(null=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["result", "opened_at"], name="finding_of_backtest")]
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.message}"

@@ -47,7 +47,12 @@ Staff: TypeAlias = Callable[..., Client]
 
 CONSTRAINT = "constraints/allergy.py"
 
-MODELS: list[type[Model]] = list(apps.get_app_config("memory").get_models())
+# Every model has a screen, but for the users of a backtest, who are shown on its page.
+MODELS: list[type[Model]] = [
+    model
+    for model in apps.get_app_config("memory").get_models()
+    if model is not models.BacktestUser
+]
 # Models whose rows the staff change by hand.
 EDITABLE = {
     models.ApiKey,
@@ -434,29 +439,31 @@ def _backtest(
         created_by=text,
     )
     problem = {"at": timezone.now().isoformat(), "version": 2, "kind": "error", "message": text}
-    row = models.BacktestUser.objects.create(
-        backtest=backtest, user=user, problems=[problem], problem_count=1, error=text
+    finding = {
+        "fingerprint": "f" * 64,
+        "severity": Severity.CRITICAL,
+        "message": text,
+        "evidence": [_evidence(text)],
+        "entries": [1],
+        "opened_at": timezone.now().isoformat(),
+        "day": timezone.now().date().isoformat(),
+        "version": 2,
+        "changes": [],
+        "resolved_at": None,
+        "resolved_version": None,
+    }
+    models.BacktestUser.objects.create(
+        backtest=backtest,
+        user=user,
+        problems=[problem],
+        problem_count=1,
+        error=text,
+        alert_count=1,
+        kept_count=1,
+        counts={"severity": {"critical": 1}, "month": {"2026-10": 1}, "open": 1},
+        findings=[finding],
     )
-    finding = models.BacktestFinding.objects.create(
-        result=row,
-        fingerprint="f" * 64,
-        severity=Severity.CRITICAL,
-        message=text,
-        evidence=[_evidence(text)],
-        entries=[1],
-        opened_at=timezone.now(),
-        day=timezone.now().date(),
-        version=2,
-        changes=[
-            {
-                "at": timezone.now().isoformat(),
-                "version": 2,
-                "changed": ["severity"],
-                "severity": "critical",
-            }
-        ],
-    )
-    return {models.Backtest: backtest, models.BacktestUser: row, models.BacktestFinding: finding}
+    return {models.Backtest: backtest}
 
 
 def _subscription(workspace: models.Workspace, name: str) -> models.StaffSubscription:

@@ -56,8 +56,6 @@ def test_what_people_wrote_is_inert(
         models.AlertEvent,
         models.AlertFeedback,
         models.Backtest,
-        models.BacktestFinding,
-        models.BacktestUser,
         models.Blob,
         models.Checkpoint,
         models.Delivery,

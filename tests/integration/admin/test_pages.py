@@ -380,8 +380,6 @@ def test_the_filters_keep_what_they_say(
         (models.AlertFeedback, ["ada", "Aspirin", "allergy"]),
         (models.ApiKey, ["Aspirin"]),
         (models.Backtest, ["of_ada"]),
-        (models.BacktestFinding, ["ada", "Aspirin"]),
-        (models.BacktestUser, ["ada"]),
         (models.Blob, ["ada"]),
         (models.Bytecode, ["ada", "allergy"]),
         (models.Checkpoint, ["ada"]),

@@ -94,7 +94,7 @@ def test_from_the_checks_to_the_approval(
     assert summary["conclusion"] == "The constraint was backtested on 1 of 1 users."
     assert (summary["fired"], summary["findings"], summary["open"]) == (1, 1, 1)
     assert summary["most"] == [{"user_id": "ada", "findings": 1}]
-    (found,) = api.get(f"{BACKTESTS}{judged}/findings/").data["results"]
+    (found,) = done["findings"]
     assert (found["user_id"], found["version"], found["severity"]) == ("ada", 1, "warning")
     assert found["message"] == "Main Street ended on 2020-01-01"
     assert found["entries"] == [1]
@@ -170,25 +170,9 @@ def test_what_did_not_pass_is_not_backtested(api: APIClient, manager: APIClient)
     assert not Backtest.objects.exists()
 
 
-def test_findings_come_page_by_page_and_by_user(
-    api: APIClient, user: MemoryUser, judged: str, work: Work
-) -> None:
-    log(api, user, *(rental(f"flat {number}") for number in range(4)))
-    work()
-    path = f"{BACKTESTS}{judged}/findings/"
-    assert len(api.get(path).data["results"]) in (1, 5)  # what was said before it began
-    page = api.get(f"{path}?page_size=1").data
-    assert len(page["results"]) == 1
-    assert api.get(f"{path}?user_id=nobody").data["results"] == []
-    assert api.get(f"{path}?severity=critical").data["results"] == []
-    for query in ("severity=loud", "cursor=x", "page_size=0", "usr=ada"):
-        assert api.get(f"{path}?{query}").status_code == 400
-
-
 def test_another_workspace_sees_nothing(judged: str, stranger: APIClient) -> None:
     assert stranger.get(BACKTESTS).data["results"] == []
-    for path in (f"{judged}/", f"{judged}/findings/"):
-        assert stranger.get(f"{BACKTESTS}{path}").status_code == 404
+    assert stranger.get(f"{BACKTESTS}{judged}/").status_code == 404
     assert stranger.post(f"{BACKTESTS}{judged}/cancel/").status_code == 404
     assert stranger.post(OF_VERSION, {}).status_code == 404
     assert stranger.get(f"{BACKTESTS}{uuid.uuid4()}/").status_code == 404
@@ -210,7 +194,7 @@ def test_a_users_own_constraint_is_run_over_the_users_history(
 
     done = api.get(f"{BACKTESTS}{started.data['id']}/").data
     assert (done["state"], done["version"], done["summary"]["findings"]) == ("finished", None, 1)
-    (found,) = api.get(f"{BACKTESTS}{done['id']}/findings/").data["results"]
+    (found,) = done["findings"]
     assert found["message"] == "Main Street ended on 2020-01-01"
     (alert,) = api.get("/v1/users/ada/alerts/").data["results"]
     assert alert["evidence"] == found["evidence"]

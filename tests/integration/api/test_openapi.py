@@ -100,7 +100,6 @@ REFUSED = {
     ("/v1/runs/{run_id}/cancel", "post"),
     ("/v1/runs/{run_id}/retry", "post"),
     ("/v1/backtests/{backtest_id}/cancel", "post"),
-    ("/v1/backtests/{backtest_id}/retry", "post"),
 }
 
 

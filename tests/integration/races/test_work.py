@@ -12,7 +12,6 @@ from memory.alerts.delivery import webhook_endpoints
 from memory.alerts.models.alerts import Alert
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
 from memory.constraints import backtests
-from memory.constraints.models.backtests import BacktestFinding
 from memory.kernel import users
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -266,4 +265,4 @@ def test_a_backtest_that_is_cancelled_while_a_worker_writes_stays_as_it_was(
     backtest.refresh_from_db()
     assert (backtest.state, backtest.reason) == ("cancelled", "by eve")
     assert list(backtest.users.values_list("state", flat=True)) == ["waiting"]
-    assert not BacktestFinding.objects.exists()
+    assert not backtest.users.filter(alert_count__gt=0).exists()
