@@ -45,11 +45,6 @@ def anything(item: str, result: Any) -> None:
     """
 
 
-def check_foreign(item: str, result: Any) -> None:
-    """Expect a JSON object; the caller interprets its content."""
-    _expect(isinstance(result, dict), "no object")
-
-
 def check_load(item: str, result: Any) -> None:
     """Expect the load time in seconds, which the loaded code may have forged."""
     _expect(type(result) is float and 0 <= result <= protocol.MAX_INTEGER, "no seconds")

@@ -50,7 +50,7 @@ def prepare() -> None:
         (datetime.datetime, "now"),
         (datetime.datetime, "utcnow"),
     ):
-        _replace(kind, name, staticmethod(_refuse_clock(f"{kind.__name__}.{name}")))
+        replace_attribute(kind, name, staticmethod(_refuse_clock(f"{kind.__name__}.{name}")))
     for module, name in ((os, "urandom"), (os, "getrandom"), (random, "_urandom")):
         setattr(module, name, _refuse_chance(name.removeprefix("_")))
     setattr(random.Random, "seed", _seed)  # noqa: B010
@@ -124,7 +124,7 @@ def _draw_from(generator: random.Random) -> None:
             setattr(random, name, getattr(generator, name))
 
 
-def _replace(kind: type, name: str, value: object) -> None:
+def replace_attribute(kind: type, name: str, value: object) -> None:
     """Set an attribute of a class written in C, without replacing the class.
 
     If another class (even a subclass) took its place, isinstance would fail for objects created by

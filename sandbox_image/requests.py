@@ -14,7 +14,6 @@ from .answers import (
     check_constraint,
     check_evaluation,
     check_forecast,
-    check_foreign,
     check_tests,
 )
 from .child import LOAD, Limits
@@ -135,10 +134,6 @@ def plan(request: dict[str, Any], project: Project, evaluation: Evaluation) -> P
             asked = None if request["paths"] is None else _selected(paths, "domains", request)
             works = [{"op": operation, "item": operation, "paths": asked}]
             check = anything
-        case "foreign":  # independent of the loaded project
-            work = {"op": operation, "item": "project", "task": request["task"], **moment(request)}
-            work |= {"files": _texts(request["files"]), "entries": _paths(request["entries"])}
-            works, check = [work], check_foreign
         case _:
             raise BadRequestError("unknown op")
     return Plan(works, Limits.of(request["limits"]), check, together, files)

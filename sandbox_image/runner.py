@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import determinism, foreign, rehearsal
+from . import determinism, rehearsal
 from .child import Limits
 from .errors import QUERY, describe
 from .evaluation import Evaluation, Instant
@@ -40,11 +40,14 @@ PRELOADED = (
     "encodings.idna",
     "fractions",
     "heapq",
+    "importlib.util",
+    "inspect",
     "operator",
     "random",
     "string",
     "textwrap",
     "unicodedata",
+    "uuid",
 )
 
 # How long this process stays idle after it has sent an answer, unless a request arrives earlier, so
@@ -274,8 +277,6 @@ class Runner:
                 return evaluation.run_test_file(item)
             case "dump":
                 return evaluation.dump(work["paths"], limits)
-            case "foreign":
-                return foreign.perform(work)
 
     def is_as_before(self, done: dict[str, Any]) -> bool:
         """See Performer."""
@@ -389,7 +390,6 @@ ANSWERS: dict[str, Callable[[Report], dict[str, Any]]] = {
     "forecast": _forecast,
     "tests": _tests,
     "dump": _the_only_one,
-    "foreign": _the_only_one,
 }
 
 

@@ -80,7 +80,6 @@ EXTENDED = {
     ),
     "tools of other people on whole projects": (
         "tests/integration/export/test_round_trip.py::test_a_project_with_everything",
-        "tests/integration/export/test_round_trip.py::test_old_constraints_come_along",
         "tests/integration/export/test_zip.py::test_of_whom_nothing_is_known",
         "tests/integration/export/test_zip.py::test_records_alone",
         "tests/unit/project/test_rendered_code.py::test_stubs_say_of_every_name",

@@ -13,7 +13,7 @@ def wants_constraints_run(checkpoint: Checkpoint) -> bool:
     live = Alert.objects.filter(user_id=checkpoint.user_id).exclude(state=AlertState.RESOLVED)
     outline = Outline.from_json(checkpoint.outline)
     return (
-        bool(outline.constraints or outline.legacy_constraints)
+        bool(outline.constraints)
         or live.exists()
         or applicability.concern(checkpoint.user, outline)
     )

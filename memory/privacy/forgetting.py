@@ -1,10 +1,10 @@
 """Removing everything based on redacted entries from versions and derived data.
 
-Data that cites an entry is found by the entry's number: records by their sources, constraints and
-legacy files by the edits and imports that created them. Data that may quote an entry without citing
-it (answers, alert messages, prompts) is selected in two ways: everything computed from a version
-that contained data from the entry, and everything that a model has written since the entry arrived.
-This errs on the side of removing too much, since such data can be computed again.
+Data that cites an entry is found by the entry's number: records by their sources, constraints by
+the edits that created them. Data that may quote an entry without citing it (answers, alert
+messages, prompts) is selected in two ways: everything computed from a version that contained data
+from the entry, and everything that a model has written since the entry arrived. This errs on the
+side of removing too much, since such data can be computed again.
 """
 
 import datetime
@@ -40,11 +40,10 @@ from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.privacy.redaction import AUTHORED, REASON, TOLD
 from memory.project import Outline, Record, RecordId
-from memory.project.legacy import is_legacy
 from memory.project.parse import parse_state
 from memory.versions import runs
 from memory.versions.earlier_entries import entries_about
-from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, Origin, RecordLocation
+from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from memory.versions.rollback import UNDONE
 
@@ -64,12 +63,11 @@ class Traces:
     primary keys of all versions that contain one of these files; the first of these versions was
     created at `since`. `records` contains all records that ever cited any of the entries, and
     `keys` the (domain, key) pairs of records named by edits that cite any of the entries. For the
-    newest version, `head_records` maps the affected records to their sources, `head_constraints`
-    maps the affected constraints to the other entries they cite, and `head_legacy` contains the
-    paths of the affected legacy files. `ended` maps each record that any of the entries retired to
-    the other entries behind it and its earlier lives: without the retirement, they are folded
-    again. `earlier` and `earlier_constraints` (source and tests) hold
-    the state of records and constraints from before they were affected.
+    newest version, `head_records` maps the affected records to their sources, and
+    `head_constraints` maps the affected constraints to the other entries they cite. `ended` maps
+    each record that any of the entries retired to the other entries behind it and its earlier
+    lives: without the retirement, they are folded again. `earlier` and `earlier_constraints`
+    (source and tests) hold the state of records and constraints from before they were affected.
     """
 
     hashes: set[str] = field(default_factory=set)
@@ -79,7 +77,6 @@ class Traces:
     keys: set[tuple[str, str]] = field(default_factory=set)
     head_records: dict[RecordId, Sequence[int]] = field(default_factory=dict)
     head_constraints: dict[str, set[int]] = field(default_factory=dict)
-    head_legacy: set[str] = field(default_factory=set)
     ended: dict[RecordId, set[int]] = field(default_factory=dict)
     earlier: dict[RecordId, Record] = field(default_factory=dict)
     earlier_constraints: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -92,7 +89,7 @@ class Traces:
     @property
     def in_head(self) -> bool:
         """True if the newest version contains data from the entries."""
-        return bool(self.head_records or self.head_constraints or self.head_legacy)
+        return bool(self.head_records or self.head_constraints)
 
 
 def find(user: MemoryUser, seqs: Collection[int]) -> Traces:
@@ -112,8 +109,6 @@ class _Search:
         self._constraints: dict[str, set[int]] = {}
         # Those of the entries that retired records.
         self._retiring: set[int] = set()
-        # Maps paths to hashes for the legacy files imported by one of the entries.
-        self._old_files: dict[str, str] = {}
         before: Checkpoint | None = None
         for checkpoint in _versions(user, seqs).select_related("parent").iterator(chunk_size=20):
             self._look_at(checkpoint, before or checkpoint.parent)
@@ -145,14 +140,6 @@ class _Search:
                     record_id = RecordId(edit["domain"], edit["collection"], edit["key"])
                     traces.ended[record_id] = self._sources(before, record_id)
         self._look_at_constraints(checkpoint, before)
-        if checkpoint.origin == Origin.IMPORTED and checkpoint.seen_seq in self._seqs:
-            known = before.tree if before else {}
-            self._old_files |= {
-                path: hash_
-                for path, hash_ in tree.items()
-                if is_legacy(path) and known.get(path) != hash_
-            }
-            traces.hashes |= set(self._old_files.values())
         traces.hashes.discard(_EMPTY)
         if not traces.hashes.isdisjoint(tree.values()):
             traces.versions.append(checkpoint.pk)
@@ -251,9 +238,6 @@ class _Search:
                 traces.head_records |= _records_citing(head, path, content, self._seqs)
         traces.head_constraints = {
             name: also for name, also in self._constraints.items() if _files(name)[0] in head.tree
-        }
-        traces.head_legacy = {
-            path for path, hash_ in self._old_files.items() if head.tree.get(path) == hash_
         }
 
     def _cites(self, edit: Mapping[str, Any]) -> bool:

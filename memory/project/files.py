@@ -5,9 +5,11 @@ difference becomes an edit. A difference that no edit can express is rejected, n
 file that accidentally omits a record doesn't retire it.
 """
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from memory.kernel.texts import parse_python
 from memory.project.apply import add_exactly, add_of, apply
 from memory.project.edits import (
     AddField,
@@ -21,7 +23,6 @@ from memory.project.edits import (
     WriteConstraint,
 )
 from memory.project.errors import EditError, ProjectError
-from memory.project.legacy import is_old_constraint
 from memory.project.literals import same
 from memory.project.loading import load, load_domain
 from memory.project.model import Project
@@ -81,6 +82,36 @@ def read_whole(files: Mapping[str, str]) -> Whole:
     return Whole(files, outline, records)
 
 
+def is_old_constraint(source: str) -> bool:
+    """Return whether the source is a constraint in the style of projects that do not import `uac`.
+
+    Such a module has `check(project_path)` or `check_constraints(current_time)`, which returns a
+    list of dictionaries.
+    """
+    try:
+        tree = parse_python(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return bool(functions & {"check", "check_constraints"}) and not _imports_uac(tree)
+
+
+def _imports_uac(tree: ast.Module) -> bool:
+    """Return whether a module imports `uac`, the library that current projects use."""
+    modules = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    return "uac" in modules
+
+
 def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[Edit]:
     """Add the contents of another project to this one, and return the edits that were applied.
 
@@ -131,7 +162,6 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
         )
         for name in outline.constraints
     ]
-    project.keep_legacy({path: whole.files[path] for path in outline.legacy})
     return [*edits, *_applied(project, constraints)]
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from memory.project.errors import ProjectError
-from memory.project.legacy import is_legacy, is_old_constraint
 from memory.project.outline import Collection, Domain, Outline, Shard, Singleton
 from memory.project.parse import StateSource, documentation, parse_schema, parse_state
 from memory.project.render import record_size
@@ -32,14 +31,7 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
             name = path.removeprefix("constraints/").removesuffix(".py")
             outline = outline.with_constraint(name, _documentation(path, files[path]))
     tests = [path for path in sorted(files) if _is(path, "tests", "test_*")]
-    legacy = {path: files[path] for path in sorted(files) if is_legacy(path)}
-    outline = Outline(
-        outline.domains,
-        outline.constraints,
-        tuple(tests),
-        tuple(legacy),
-        tuple(path for path, source in legacy.items() if is_old_constraint(source)),
-    )
+    outline = Outline(outline.domains, outline.constraints, tuple(tests))
     _check_paths(files, outline)
     return outline, records
 
@@ -106,8 +98,6 @@ def _is(path: str, *pattern: str) -> bool:
 def _check_paths(files: Mapping[str, str], outline: Outline) -> None:
     known = set(outline.paths())
     for path, source in files.items():
-        if is_legacy(path):
-            continue
         is_package = path.endswith("__init__.py")
         if path not in known and not (is_package and not source.strip()):
             raise ProjectError(path, "does not belong to a project")

@@ -40,9 +40,6 @@ def render_manifest(outline: Outline) -> str:
             for name, doc in outline.constraints.items()
         ]
         lines.append("}")
-    if outline.legacy_constraints:
-        paths = ", ".join(map(string_literal, outline.legacy_constraints))
-        lines.append(f"LEGACY = [{paths}]")
     return "\n".join(lines) + "\n"
 
 
@@ -71,9 +68,6 @@ def manifest_text(
         for name, doc in outline.constraints.items():
             mark = f"FAILS: {_short(failing[name])} Its rule: " if name in failing else ""
             lines.append(f"  {name}: {mark}{_short(doc)}")
-    if outline.legacy_constraints:
-        lines.append("Constraints of another project, kept unchanged and exempt from the policy:")
-        lines += [f"  {path}" for path in outline.legacy_constraints]
     if open_alerts:
         lines.append("Open alerts:")
         lines += [f"  {severity}: {message}" for severity, message in open_alerts]

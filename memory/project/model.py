@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from memory.project.errors import EditError, ProjectError
 from memory.project.folding import EarlierEntries, Remark
-from memory.project.legacy import is_legacy, is_old_constraint
 from memory.project.literals import Uses, record_literal
 from memory.project.loading import load
 from memory.project.manifest import render_manifest
@@ -209,7 +208,7 @@ class Project:
             return self._written[path]
         if path == "manifest.py":
             return render_manifest(self.outline)
-        if path.endswith("/__init__.py") and not is_legacy(path):
+        if path.endswith("/__init__.py"):
             return ""
         if not path.startswith("domains/"):
             return self._read(path)
@@ -289,27 +288,6 @@ class Project:
         self.outline = self.outline.without_constraint(name)
         for path in (f"constraints/{name}.py", f"tests/test_{name}.py"):
             self._written.pop(path, None)
-
-    def keep_legacy(self, files: Mapping[str, str]) -> None:
-        """Keep a foreign project's files unchanged; their new paths are under legacy/."""
-        self._written |= files
-        legacy = sorted({*self.outline.legacy, *files})
-        constraints = {path for path, source in files.items() if is_old_constraint(source)}
-        self.outline = replace(
-            self.outline,
-            legacy=tuple(legacy),
-            legacy_constraints=tuple(sorted({*self.outline.legacy_constraints, *constraints})),
-        )
-
-    def drop_legacy(self, paths: Sequence[str]) -> None:
-        """Remove legacy files."""
-        self.outline = replace(
-            self.outline,
-            legacy=tuple(path for path in self.outline.legacy if path not in paths),
-            legacy_constraints=tuple(
-                path for path in self.outline.legacy_constraints if path not in paths
-            ),
-        )
 
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
         """Record that a field was renamed; `change` checks that nothing uses the old name."""

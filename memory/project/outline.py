@@ -218,17 +218,11 @@ class Domain:
 
 @dataclass(frozen=True)
 class Outline:
-    """A project's domains, its constraints with their docstrings' first lines, and its tests.
-
-    `legacy` lists a foreign project's files that are kept unchanged for its old-style constraints;
-    any constraints among them are also in `legacy_constraints`.
-    """
+    """A project's domains, its constraints with their docstrings' first lines, and its tests."""
 
     domains: Mapping[str, Domain] = field(default_factory=dict)
     constraints: Mapping[str, str] = field(default_factory=dict)
     tests: tuple[str, ...] = ()
-    legacy: tuple[str, ...] = ()
-    legacy_constraints: tuple[str, ...] = ()
 
     def with_domain(self, domain: Domain) -> "Outline":
         """Return the outline with a domain added or replaced; domains are sorted by name."""
@@ -251,7 +245,6 @@ class Outline:
     def paths(self) -> list[str]:
         """Return all files of the tree, sorted."""
         paths = {"manifest.py", *self.tests, *(f"constraints/{n}.py" for n in self.constraints)}
-        paths |= set(self.legacy)
         for domain in self.domains.values():
             paths |= {domain.schema_path, *domain.state_paths()}
             paths |= {"domains/__init__.py", f"domains/{domain.name}/__init__.py"}
@@ -285,8 +278,6 @@ class Outline:
             "domains": [_domain_to_json(domain) for domain in self.domains.values()],
             "constraints": [list(item) for item in self.constraints.items()],
             "tests": list(self.tests),
-            "legacy": list(self.legacy),
-            "legacy_constraints": list(self.legacy_constraints),
         }
 
     @classmethod
@@ -296,8 +287,6 @@ class Outline:
             domains=_by_name(_domain_from_json(item) for item in data["domains"]),
             constraints=dict(data["constraints"]),
             tests=tuple(data["tests"]),
-            legacy=tuple(data["legacy"]),
-            legacy_constraints=tuple(data["legacy_constraints"]),
         )
 
 

@@ -24,7 +24,6 @@ from memory.kernel.work import leases
 from memory.log import lanes
 from memory.log.models.entries import EntryOutcome, LogEntry
 from memory.project import Change, Location, Outline, Project, RecordId
-from memory.project.legacy import is_legacy
 from memory.versions import runs
 from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, Origin, RecordLocation
 from memory.versions.models.runs import Run
@@ -175,14 +174,9 @@ def read_modules(
 ) -> Modules:
     """Return the version's files in the form that this image loads, except those in `without`.
 
-    Bytecode is encoded in base64. Legacy files are also left out, because they are not part of the
-    program. Raises Redacted if the content of a file was redacted.
+    Bytecode is encoded in base64. Raises Redacted if the content of a file was redacted.
     """
-    tree = {
-        path: hash_
-        for path, hash_ in checkpoint.tree.items()
-        if path not in without and not is_legacy(path)
-    }
+    tree = {path: hash_ for path, hash_ in checkpoint.tree.items() if path not in without}
     known = Bytecode.objects.filter(
         user_id=checkpoint.user_id,
         image_digest=image_digest,

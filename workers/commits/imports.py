@@ -11,7 +11,15 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from memory.integrations.foreign import ForeignError, Layout, layout, read, translate
+from memory.integrations.foreign import (
+    ForeignError,
+    Layout,
+    graph_in,
+    layout,
+    read,
+    reading_code,
+    translate,
+)
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind, Outcome
@@ -19,30 +27,31 @@ from memory.project import (
     Change,
     Edit,
     EditError,
-    Project,
     ProjectError,
     WriteConstraint,
     apply,
-    render,
 )
 from memory.project.files import Whole, read_whole, take_over
-from memory.project.legacy import FROZEN, LIVE, is_old_constraint, surroundings
 from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision, HeadMoved
 from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run
 from workers.commits.on_head import Draft, commit_on_head
 from workers.commits.proposals import finish
-from workers.execution.foreign import ForeignCodeError, read_objects, run_old_constraint
 from workers.execution.loading import allowance_of
 from workers.findings import Check, Finding, Verdict
 from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 from workers.repairs.repair import repair
 from workers.sandbox import runner
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.interface import SandboxError
+from workers.sandbox.limits import Shape, foreign_limits
 
 MAX_NAMED = 20
+LEFT_OUT = (
+    "a constraint that does not import uac is not imported: run it against the exported project, or"
+    " write it as a constraint of this project"
+)
 
 
 class ImportFailed(Exception):
@@ -57,13 +66,12 @@ class ImportFailed(Exception):
 
 @dataclass
 class Report:
-    """A report on an import: what was repaired, converted, counted and kept unchanged."""
+    """A report on an import: what was repaired, converted, counted and left out."""
 
     modules: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     repairs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
-    legacy: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,10 +118,8 @@ def execute(run: Run) -> None:
         files = _repaired(files, report)
         found = layout(files)
         report.modules = dict(found.modules)
-        allowance = allowance_of(run.user.workspace)
-        with runner.open_sandbox(shape=allowance.shape) as sandbox:
-            data = _read(sandbox, run, files, found)
-            _import(run, files, report, partial(_build, sandbox, run, files, found, data, report))
+        data = _read(allowance_of(run.user.workspace).shape, run, files, found)
+        _import(run, files, report, partial(_build, files, found, data, report))
     except ImportFailed as refused:
         verdict = Verdict(checks=[Check("import", [refused.finding])])
         _refuse(run, verdict, report)
@@ -176,9 +182,6 @@ def _take_over(whole: Whole, report: Report, user: MemoryUser) -> Imported:
     report.counts = {"objects": records, "records": records, "classes": classes}
     cited = "citations of entries in another log were replaced with this import's entry"
     report.notes = [{"kind": "converted", "place": "sources", "message": cited, "count": records}]
-    if outline.legacy:
-        profile = LIVE if any(path.startswith(LIVE) for path in outline.legacy) else FROZEN
-        report.legacy = {"profile": profile.rstrip("/"), "differ": [], "failed": {}}
     return imported
 
 
@@ -195,31 +198,35 @@ def _repaired(files: Mapping[str, str], report: Report) -> dict[str, str]:
     return found
 
 
-def _read(sandbox: Sandbox, run: Run, files: Mapping[str, str], found: Layout) -> Mapping[str, Any]:
+def _read(shape: Shape, run: Run, files: Mapping[str, str], found: Layout) -> Mapping[str, Any]:
+    """Execute the project in a sandbox; raise ImportFailed if it fails."""
     if not found.modules:
         raise ImportFailed(
             "no_modules",
             "no file has state: send modules that assign dataclass instances to names",
         )
+    code = reading_code(files, list(found.modules))
     try:
-        return read_objects(
-            sandbox, files, list(found.modules), now=run.instant, time_zone=run.user.time_zone
-        )
-    except ForeignCodeError as raised:
-        error = raised.error
-        raise ImportFailed("execution", str(raised), error.path, error.line) from None
+        with runner.open_sandbox(shape=shape) as sandbox:
+            answer = sandbox.evaluate(
+                code,
+                now=run.instant,
+                time_zone=run.user.time_zone,
+                limits=foreign_limits(shape),
+            )
+        return graph_in(answer.value)
+    except ForeignError as error:
+        raise ImportFailed(error.code, str(error), error.path, error.line) from None
     except SandboxError as error:
         if error.infrastructure:
             raise
         if error.error is not None:
             message = f"{error.error.type}: {error.error.message}"
-            raise ImportFailed("execution", message, error.error.path, error.error.line) from None
+            raise ImportFailed("execution", message) from None
         raise ImportFailed(error.outcome, f"executing the project: {error.message}") from None
 
 
 def _build(
-    sandbox: Sandbox,
-    run: Run,
     files: Mapping[str, str],
     found: Layout,
     data: Mapping[str, Any],
@@ -241,55 +248,19 @@ def _build(
             edit = WriteConstraint(name, files[path], tests, sources)
             apply(project, edit)
             edits.append(edit)
-        if found.keeps_old:
-            report.legacy = _keep_old(sandbox, run, project, files)
+        for path in found.left_out:
+            graph.notes.add("left_out", path, LEFT_OUT)
         report.notes = graph.notes.to_json()
         report.counts = plan.counts
         return Imported(edits, project.change())
     except ForeignError as error:
-        raise ImportFailed(error.code, str(error), error.path) from None
+        raise ImportFailed(error.code, str(error), error.path, error.line) from None
     except EditError as error:
         raise ImportFailed(error.code, str(error)) from None
     except ProjectError as error:
         raise ImportFailed("unreadable", str(error), error.path, error.line) from None
     except RecursionError:
         raise ImportFailed("too_deep", "the objects are nested too deeply: flatten them") from None
-
-
-def _keep_old(
-    sandbox: Sandbox, run: Run, project: Project, files: Mapping[str, str]
-) -> dict[str, Any]:
-    """Keep the imported project's files so that its old constraints can still run.
-
-    The old constraints see the live state, unless that would change their alerts.
-    """
-    live = {f"{LIVE}{path}": source for path, source in files.items()}
-    now = {path: text for path, text in render(project).items() if path.startswith("domains/")}
-    differs, failed = [], {}
-    for path in (path for path, source in files.items() if is_old_constraint(source)):
-        before = _found(sandbox, run, files, path)
-        after = _found(sandbox, run, surroundings(f"{LIVE}{path}", {**live, **now}), path)
-        if isinstance(before, str):
-            failed[path] = before
-        if before != after:
-            differs.append(path)
-    profile = FROZEN if differs else LIVE
-    project.keep_legacy({f"{profile}{path}": source for path, source in files.items()})
-    return {"profile": profile.rstrip("/"), "differ": differs, "failed": failed}
-
-
-def _found(sandbox: Sandbox, run: Run, files: Mapping[str, str], path: str) -> object:
-    """Return an old constraint's alerts or, if it fails, the error as text."""
-    try:
-        return run_old_constraint(
-            sandbox, files, path, now=run.instant, time_zone=run.user.time_zone
-        )
-    except ForeignCodeError as error:
-        return str(error)
-    except SandboxError as error:
-        if error.infrastructure or not sandbox.alive:
-            raise
-        return str(error)
 
 
 def _refuse(run: Run, verdict: Verdict, report: Report) -> None:

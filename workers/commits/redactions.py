@@ -1,7 +1,7 @@
 """Make a version without the redacted content, and remove all copies of that content.
 
 Records and constraints that rely on a redacted entry are restored to their state before that entry
-touched them, or removed; legacy files are removed. Other entries that have changed these records
+touched them, or removed. Other entries that have changed these records
 and constraints since then become pending again, so that the changes are redone. If the gate rejects
 the resulting project, the redacted content still has to go: the gate then checks only what it
 checks for typed entries, as if somebody had retired the records. The gate's objection is stored for
@@ -155,7 +155,6 @@ def _without(user: MemoryUser, row: Redaction, traces: Traces) -> tuple[Change, 
         else:
             project.write_constraint(name, *text)
         again |= also
-    project.drop_legacy(sorted(traces.head_legacy))
     return project.change(), again
 
 

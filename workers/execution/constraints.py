@@ -16,7 +16,6 @@ from memory.project.paths import FOLDER
 from memory.versions import history, runs, states
 from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.errors import error_json, outcome_of, user_error_json
-from workers.execution.foreign import run_old_constraints
 from workers.execution.loading import LoadPlan, loaded, plan_load, plan_run
 from workers.execution.results import (
     Found,
@@ -46,7 +45,6 @@ def execute(run: Run) -> None:
         with loaded(plan) as sandbox:
             ready = time.monotonic()
             ran = plan.run_constraints(sandbox, run.instant)
-            old = run_old_constraints(sandbox, plan, now=run.instant)
     except SandboxError as error:
         if not error.infrastructure:
             finish_run(
@@ -57,7 +55,7 @@ def execute(run: Run) -> None:
             with transaction.atomic():
                 report_failure(run, error_json(error))
         raise
-    results = [*ran.results, *old]
+    results = ran.results
     errors = [result.error for result in results if result.error is not None]
     found = Found.of_results(plan, results)
     result = runs.Result(

@@ -90,7 +90,7 @@ def _make(forecast: Forecast) -> None:
                 start=start,
                 horizon_days=settings.UAC_FORECAST_DAYS,
                 known_until=told.known_until,
-                needs_daily=told.needs_daily or bool(plan.outline.legacy_constraints),
+                needs_daily=told.needs_daily,
                 results=results,
                 timeline=told.timeline,
                 timings={"seconds": time.monotonic() - started, **counts},

@@ -65,7 +65,7 @@ class LoadPlan:
     def existing(self) -> list[str]:
         """The paths of all constraints that the user has, and PROJECT."""
         own = [f"constraints/{name}.py" for name in self.outline.constraints]
-        return [*own, *self.outline.legacy_constraints, *self.bindings, PROJECT]
+        return [*own, *self.bindings, PROJECT]
 
     @cached_property
     def ended(self) -> dict[str, str]:

@@ -18,7 +18,6 @@ from memory.constraints.models.workspace_constraints import (
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.project import Change, Edit
-from memory.project.legacy import is_legacy
 from memory.versions.models.checkpoints import Checkpoint
 from workers.execution.loading import LoadPlan, allowance_of, bytecode_of, load, plan_load
 from workers.execution.outlook import foresee
@@ -103,9 +102,7 @@ class ProjectCase:
     @cached_property
     def sources(self) -> dict[str, str]:
         """The program's changed files, without deleted files."""
-        # Legacy files, which stay as they were imported, are not part of this project's program.
-        texts = self.change.files.items()
-        return {path: text for path, text in texts if text is not None and not is_legacy(path)}
+        return {path: text for path, text in self.change.files.items() if text is not None}
 
     @cached_property
     def constraints(self) -> dict[str, str]:

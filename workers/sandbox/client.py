@@ -30,7 +30,6 @@ from workers.sandbox.limits import (
     COMPILED_BYTES,
     DEFAULT_LIMITS,
     DUMP_LIMITS,
-    FOREIGN_LIMITS,
     LOAD_LIMITS,
     Limits,
     parts_of,
@@ -62,10 +61,8 @@ ANSWER_OVERHEAD_BYTES = 512 * 1024
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
 OWN_CONSTRAINTS = "constraints/"
 # Maximum number of values in a response; this many values take at most 100 MB of memory. The
-# response's size in bytes is bounded by the limits for the kind of request. All objects of a
-# foreign project are sent in a single response, which may therefore contain more values.
+# response's size in bytes is bounded by the limits for the kind of request.
 MAX_VALUES = 1_000_000
-MAX_FOREIGN_VALUES = 2_000_000
 MAX_COMPILED_VALUES = 100  # plus one value per file, for its bytecode
 
 
@@ -371,37 +368,6 @@ class Sandbox:
                     take_objects(records[path], collection)
                     protocol.check_typed_json(records[path][collection])
             return Dump(counts=counts, records=records, usage=read_usage(answer))
-
-    @measured("foreign")
-    def run_foreign(
-        self,
-        task: str,
-        files: Mapping[str, str],
-        entries: Sequence[str],
-        *,
-        now: datetime.datetime,
-        time_zone: str,
-        limits: Limits = FOREIGN_LIMITS,
-    ) -> dict[str, Any]:
-        """Execute files from a foreign project; see `sandbox_image.foreign`.
-
-        The response is JSON that code in the files may have forged, so the caller must validate it.
-        """
-        if self._memory_bytes is not None:  # the runner needs it to parse the result
-            most = min(limits.result_bytes, self._memory_bytes // 8)
-            limits = dataclasses.replace(limits, result_bytes=most)
-        answer = self._request(
-            "foreign",
-            limits,
-            limits.wall_seconds + GRACE_SECONDS,
-            MAX_FOREIGN_VALUES,
-            task=task,
-            files=dict(files),
-            entries=list(entries),
-            **_instant(now, time_zone),
-        )
-        with self._frames.checking():
-            return take_field(answer, "result", dict)
 
     def _request(
         self,

@@ -51,6 +51,7 @@ FOREIGN_LIMITS = Limits(
     cpu_seconds=10,
     memory_bytes=512 * MEBIBYTE,
     result_bytes=16 * MEBIBYTE,
+    result_depth=150,
 )
 
 
@@ -87,6 +88,13 @@ class Shape:
 
 
 DEFAULT_SHAPE = Shape()
+
+
+def foreign_limits(shape: Shape) -> Limits:
+    """Return the limits on executing a foreign project in a sandbox of this shape."""
+    # The runner needs memory to parse the result.
+    result_bytes = min(FOREIGN_LIMITS.result_bytes, shape.process_memory_bytes // 8)
+    return replace(FOREIGN_LIMITS, result_bytes=result_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,13 @@
 """Foreign projects: turn the object graph of an executed project into edits that import it.
 
-The input is the graph extracted by `sandbox_image.foreign_objects`. The foreign code could have
-forged this graph, so nothing in it is trusted. The output consists of edits, the exact records, and
-a report of everything the import changes, such as a name that isn't allowed or a set that is
-converted to a list.
+A sandbox executes the project (`in_sandbox.py`) and returns a graph of its objects. The foreign
+code could have forged this graph, so nothing in it is trusted. The output consists of edits, the
+exact records, and a report of everything the import changes, such as a name that isn't allowed or a
+set that is converted to a list.
 
     layout(files)                           # which modules hold state, and for which domain
-    graph = read(data)                      # ForeignError: invalid or empty graph
+    reading_code(files, modules)            # the query that executes them in a sandbox
+    graph = read(graph_in(answer))          # ForeignError: failed code, invalid or empty graph
     plan = translate(graph, domains, sources)
     notes = plan.carry_out(project)         # EditError: the import was rejected
 
@@ -20,9 +21,19 @@ Where each object is placed:
 - every other module-level value becomes a field of a single record, `variables`.
 """
 
+from memory.integrations.foreign.execution import graph_in, reading_code
 from memory.integrations.foreign.graph import ForeignError, read
 from memory.integrations.foreign.layout import Layout, layout
 from memory.integrations.foreign.plans import Plan
 from memory.integrations.foreign.translate import translate
 
-__all__ = ["ForeignError", "Layout", "Plan", "layout", "read", "translate"]
+__all__ = [
+    "ForeignError",
+    "Layout",
+    "Plan",
+    "graph_in",
+    "layout",
+    "read",
+    "reading_code",
+    "translate",
+]

@@ -25,10 +25,13 @@ MAX_NOTES = 500
 class ForeignError(Exception):
     """A foreign project can't be imported; the message explains why and how to fix it."""
 
-    def __init__(self, code: str, message: str, path: str | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, path: str | None = None, line: int | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.path = path
+        self.line = line
 
 
 @dataclass(frozen=True)

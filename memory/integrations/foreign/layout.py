@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memory.project.errors import EditError
-from memory.project.legacy import is_old_constraint
+from memory.project.files import is_old_constraint
 from memory.project.names import MAX_LENGTH, check_lower_name
 
 
@@ -14,29 +14,29 @@ class Layout:
     """The roles of a foreign project's files.
 
     `modules` maps each file that holds state to its target domain. `constraints` maps the names of
-    constraints in the current style, which can be kept, to their files. `keeps_old` is set if there
-    are old-style constraints.
+    constraints in our style, which can be kept, to their files. `left_out` lists the constraints in
+    another style, which are not imported: they can be run against the exported project.
     """
 
     modules: Mapping[str, str]
     constraints: Mapping[str, str]
-    keeps_old: bool
+    left_out: Sequence[str]
 
 
 def layout(files: Mapping[str, str]) -> Layout:
     """Determine the roles of a project's files, whatever its directories are called."""
-    old = {path for path, source in files.items() if is_old_constraint(source)}
+    left_out = sorted(path for path, source in files.items() if is_old_constraint(source))
     modules, constraints = {}, {}
     for path in sorted(files):
         *folders, name = path.removesuffix(".py").split("/")
         if {"tests", "test"} & set(folders) or name.startswith("test_") or name in _NO_STATE:
             continue
         if folders[-1:] == ["constraints"]:
-            if path not in old:
+            if path not in left_out:
                 constraints[name] = path
         elif path != "manifest.py":
             modules[path] = _domain_name(folders, name)
-    return Layout(modules, constraints, bool(old))
+    return Layout(modules, constraints, left_out)
 
 
 _NO_STATE = {"__init__", "conftest", "setup"}

@@ -274,19 +274,6 @@ class ImportNoteSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField()
 
 
-class KeptConstraintsSerializer(serializers.Serializer[Any]):
-    """How the imported constraints, which were kept as they are, behave on the new project."""
-
-    profile = serializers.CharField()
-    differ = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="The constraints whose alerts differ from those on the old files.",
-    )
-    failed = serializers.DictField(
-        child=serializers.CharField(), help_text="Constraint → the error on the old files."
-    )
-
-
 class ImportReportSerializer(serializers.Serializer[Any]):
     """A report on an import."""
 
@@ -296,9 +283,6 @@ class ImportReportSerializer(serializers.Serializer[Any]):
     counts = serializers.DictField(child=serializers.IntegerField())
     repairs = ImportRepairSerializer(many=True)
     notes = ImportNoteSerializer(many=True)
-    legacy = KeptConstraintsSerializer(
-        allow_null=True, help_text="Null if the files have no constraints."
-    )
 
 
 @extend_schema_field(ImportReportSerializer)

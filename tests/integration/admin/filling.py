@@ -86,8 +86,7 @@ FILL: Sequence[str] = (
     """
     INSERT INTO memory_checkpoint (user_id, version, tree, outline, seen_seq, origin, edits,
         verdict, created_at)
-    SELECT u.id, v, '{"manifest.py": "0"}', '{"domains": [], "constraints": {}, "tests": [],
-            "legacy": [], "legacy_constraints": []}', v,
+    SELECT u.id, v, '{"manifest.py": "0"}', '{"domains": [], "constraints": {}, "tests": []}', v,
         'records',
         '[]', '{"accepted": true, "checks": []}',
         now() - interval '90 days' + (v * 7919 + u.id) %% 7776000 * interval '1 second'

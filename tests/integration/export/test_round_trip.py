@@ -22,7 +22,7 @@ from memory.operations.verification import problems
 from memory.project import render
 from memory.recall import retrieval
 from memory.versions.models.runs import Run, RunTrigger
-from tests.integration.export.conftest import assert_green, record
+from tests.integration.export.conftest import assert_green, record, run_python
 from tests.integration.imports.test_imports import PAPER
 from tests.steps import settle_records
 from tests.unit.project.examples import rich_project
@@ -144,24 +144,21 @@ def test_a_large_project_comes_back_byte_for_byte(user: MemoryUser, eve: MemoryU
     assert eve.locations.filter(retired_version=None).count() == 2_000
 
 
-def test_old_constraints_come_along(
-    user: MemoryUser, eve: MemoryUser, work: Callable[[], None], tmp_path: Path
+def test_constraints_in_another_style_run_against_the_export(
+    user: MemoryUser, tmp_path: Path
 ) -> None:
-    # Given an imported project with constraints of another kind,
+    # Given an imported project, whose own constraints were left out,
     take(user, PAPER)
-    work()
-    assert alerts_of(user)
-    # when it is exported, it runs (they are not asked),
-    content = zip_of(user)
-    unpack(content, tmp_path)
+    # when it is exported,
+    unpack(zip_of(user), tmp_path)
     assert_green(tmp_path)
-    # and imported again they find the same.
-    run = take(eve, imports.read_zip(content))
-    work()
-    assert zip_of(eve) == content
-    assert alerts_of(eve) == alerts_of(user)
-    assert run.output is not None
-    assert run.output["import"]["legacy"]["profile"] == "legacy/live"
+    # then they run there unmodified, and find what they found on the files that were imported.
+    (tmp_path / "passport.py").write_text(PAPER["constraints/passport.py"])
+    code = "import json, passport; print(json.dumps(passport.check('.')))"
+    done = run_python(tmp_path, "-c", code)
+    assert done.returncode == 0, done.stderr
+    found = [{"severity": "high", "type": "passport-Tokyo", "message": "Tokyo"}]
+    assert json.loads(done.stdout) == found
 
 
 def test_a_project_edited_by_hand_is_executed_as_any_other(

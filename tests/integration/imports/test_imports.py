@@ -1,27 +1,25 @@
 """Foreign projects: their data becomes records, with equal values, whatever their layout."""
 
 import dataclasses
-import functools
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.operations.verification import problems
-from memory.versions import checkpoints, runs
+from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint, Origin
-from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.models.runs import Run
 from tests.integration.commits.conftest import Records
 from tests.integration.imports.conftest import Import, report
 from workers import tasks
 from workers.findings import Verdict
 from workers.gate import judging
-from workers.sandbox.client import Sandbox
+from workers.sandbox import limits
 from workers.sandbox.limits import FOREIGN_LIMITS
 
 pytestmark = pytest.mark.django_db
@@ -188,103 +186,17 @@ def check(project_path: str) -> list[dict]:
 }
 
 
-def test_a_project_with_domains_and_old_constraints_works_as_it_is(
-    import_files: Import, fields_of: Records, user: MemoryUser, work: Any
+def test_a_project_with_domains_is_imported_without_its_constraints(
+    import_files: Import, fields_of: Records
 ) -> None:
-    # When a project with a manifest, domains and old constraints is imported,
+    # When a project with a manifest, domains and constraints in another style is imported,
     run = import_files(PAPER)
-    # then each domain is one of ours,
+    # then each domain is one of ours, and the report says that the constraint is left out.
     assert list(fields_of("identity.passport")) == ["passport"]
     assert [trip["to"] for trip in fields_of("travel.trips").values()] == ["Tokyo", "Oslo"]
-    # and the constraint, unchanged, sees the state as it is now, and speaks.
-    assert report(run)["legacy"]["profile"] == "legacy/live"
-    work()
-    (alert,) = Alert.objects.filter(user=user)
-    assert (alert.severity, alert.message) == ("critical", "Tokyo")
-    assert alert.constraint == "legacy/live/constraints/passport.py"
-    user.refresh_from_db()
-    assert user.head is not None
-    kept = checkpoints.read_file(user.head, "legacy/live/constraints/passport.py")
-    assert kept == PAPER["constraints/passport.py"]
-    assert "LEGACY" in checkpoints.read_file(user.head, "manifest.py")
-
-
-def test_a_live_old_constraint_sees_what_is_learned_later(
-    import_files: Import, user: MemoryUser, work: Any
-) -> None:
-    import_files(PAPER)
-    work()
-    # When the passport is renewed by an edit of ours,
-    said = Draft(kind=EntryKind.MESSAGE, content="My passport now runs until 2036-01-01.")
-    (entry,) = entry_log.append(user, [said], source="test")
-    user.refresh_from_db()
-    renewed = {
-        "op": "update",
-        "domain": "identity",
-        "collection": "passport",
-        "key": "passport",
-        "fields": {"expires": "2036-01-01"},
-        "sources": [entry.seq],
-    }
-    run = runs.queue(
-        user, RunKind.PROPOSAL, RunTrigger.API, checkpoint=user.head, input={"edits": [renewed]}
-    )
-    work()
-    run.refresh_from_db()
-    assert run.outcome == "ok", run.error
-    # then the alert of the old constraint is resolved.
-    assert Alert.objects.get(user=user).state == AlertState.RESOLVED
-
-
-def test_a_state_with_a_check_of_its_own(import_files: Import, user: MemoryUser, work: Any) -> None:
-    import_files(
-        """
-from datetime import date
-
-STATE = {"visa": {"from": "2026-12-01", "valid_from": "2024-12-01"}, "trips": [{"to": "Rome"}]}
-
-
-def check_constraints(current_time):
-    today = date.fromisoformat(current_time)
-    assert today.year > 2000
-    return [{"severity": "low", "type": "visa", "message": STATE["visa"]["valid_from"]}]
-"""
-    )
-    work()
-    (alert,) = Alert.objects.filter(user=user)
-    assert (alert.severity, alert.message, alert.kind) == ("info", "2024-12-01", AlertKind.FINDING)
-
-
-def test_an_old_constraint_that_fails_says_so_and_nothing_else(
-    import_files: Import, user: MemoryUser, work: Any
-) -> None:
-    run = import_files("STATE = {'a': 1}\n\ndef check_constraints(now):\n    return STATE['b']\n")
-    assert report(run)["legacy"]["failed"] == {"memory.py": "KeyError: 'b'"}
-    work()
-    (alert,) = Alert.objects.filter(user=user)
-    assert alert.kind == AlertKind.CONSTRAINT_ERROR
-
-
-def test_old_constraints_that_need_the_old_state_keep_it(
-    import_files: Import, user: MemoryUser, work: Any
-) -> None:
-    # Given a constraint that reads a name which is a key in a collection afterwards,
-    state = f"{HEAD}me = A(1)\neverybody = [me]\n"
-    check = (
-        "def check(project_path):\n    from domains.family import state\n"
-        "    return [{'message': f'{state.me.n}', 'severity': 'warning', 'type': 'me'}]\n"
-    )
-    # when it is imported,
-    run = import_files({"domains/family/state.py": state, "constraints/me.py": check})
-    # then it keeps the files that it came with, and finds what it found.
-    assert report(run)["legacy"] == {
-        "profile": "legacy/frozen",
-        "differ": ["constraints/me.py"],
-        "failed": {},
-    }
-    work()
-    (alert,) = Alert.objects.filter(user=user)
-    assert (alert.kind, alert.message) == (AlertKind.FINDING, "1")
+    (note,) = [note for note in report(run)["notes"] if note["kind"] == "left_out"]
+    assert note["place"] == "constraints/passport.py"
+    assert "run it against the exported project" in note["message"]
 
 
 def test_a_module_is_repaired_and_each_repair_is_named(
@@ -426,11 +338,7 @@ def test_what_cannot_be_imported_is_refused_with_the_reason_and_leaves_nothing(
 ) -> None:
     if code == "timeout":
         brief = dataclasses.replace(FOREIGN_LIMITS, wall_seconds=0.5)
-        monkeypatch.setattr(
-            Sandbox,
-            "run_foreign",
-            functools.partialmethod(Sandbox.run_foreign, limits=brief),
-        )
+        monkeypatch.setattr(limits, "FOREIGN_LIMITS", brief)
     found = finding(import_files(source, "rejected"))
     assert found["code"] == code
     assert message in found["message"]

@@ -1,10 +1,9 @@
-"""Redacting the entry of an import removes everything imported by it, old files included."""
+"""Redacting the entry of an import removes everything imported by it."""
 
 from collections.abc import Callable
 
 import pytest
 
-from memory.alerts.models.alerts import Alert
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft
@@ -21,17 +20,14 @@ pytestmark = pytest.mark.django_db
 Records = Callable[[str], dict[str, dict[str, object]]]
 
 
-def test_an_import_is_redacted_with_its_records_and_old_constraints(
+def test_an_import_is_redacted_with_its_records(
     import_files: Import, user: MemoryUser, work: Callable[[], None], fields_of: Records
 ) -> None:
-    # Given an import with an old constraint that has spoken, and a record of another entry
-    files = {path: text.replace("Tokyo", MARKER) for path, text in PAPER.items()}
-    files["constraints/passport.py"] += f"# {MARKER}\n"
-    import_files(files)
+    # Given an import, and a record of another entry
+    import_files({path: text.replace("Tokyo", MARKER) for path, text in PAPER.items()})
     own = {"domain": "travel", "type": "Stay", "key": "a", "data": {"where": "Bonn"}}
     entry_log.append(user, [Draft(kind=EntryKind.RECORD, data=own)], source="test")
     work()
-    assert Alert.objects.get(user=user).message == MARKER
 
     # When the entry of the import is redacted
     redaction.redact(user, [1], by="test", reason="")
@@ -42,8 +38,5 @@ def test_an_import_is_redacted_with_its_records_and_old_constraints(
     assert list(fields_of("travel.stays")) == ["a"]
     assert fields_of("travel.trips") == {}
     user.refresh_from_db()
-    assert user.head is not None
-    assert not [path for path in user.head.tree if path.startswith("legacy/")]
     assert Redaction.objects.get(user=user).records == 3
-    assert Alert.objects.get(user=user).state == "resolved"
     assert list(problems(user)) == []

@@ -29,7 +29,7 @@ from workers.sandbox import container_template, docker
 from workers.sandbox.container_template import USER_IDS
 from workers.sandbox.docker import ContainerChannel
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.limits import MEBIBYTE, Limits, Shape
+from workers.sandbox.limits import MEBIBYTE, Limits, Shape, foreign_limits
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
 
@@ -380,19 +380,19 @@ VALUES = """
 import os
 def write(data):
     while data: data = data[os.write(3, data):]
-def check(path):
-    write(b'{"outcome":"ok","result":{"alerts":[[]')
-    for _ in range(400): write(b",{}" * 10_000)
-    write(b"]}}\\n")
-    os._exit(0)
+write(b'{"outcome":"ok","result":{"type":"list","value":[[]')
+for _ in range(400): write(b",{}" * 10_000)
+write(b"]}}\\n")
+os._exit(0)
 """
 
 
 def test_an_answer_of_many_values_does_not_exhaust_a_small_container(mine: Containers) -> None:
     """Each value takes twenty times its two bytes in the memory of the runner."""
-    with docker.start(shape=Shape(memory_mib=128)) as sandbox:
+    shape = Shape(memory_mib=128)
+    with docker.start(shape=shape) as sandbox:
         with sandbox_error("result_limit", infrastructure=False):
-            sandbox.run_foreign("check", {"c.py": VALUES}, ["c.py"], now=NOW, time_zone="UTC")
+            sandbox.evaluate(VALUES, now=NOW, time_zone="UTC", limits=foreign_limits(shape))
         assert value_of(sandbox, "1 + 1") == 2
 
 

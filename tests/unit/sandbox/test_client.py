@@ -144,7 +144,6 @@ def test_an_answer_that_would_fill_the_memory_is_not_even_decoded(
         ("constraints", 2, client.MAX_VALUES),
         ("tests", 2, client.MAX_VALUES),
         ("dump", 25, client.MAX_VALUES),
-        ("foreign", 17, client.MAX_FOREIGN_VALUES),
     ],
 )
 def test_each_kind_of_answer_has_bounds_of_its_own(
@@ -165,7 +164,6 @@ def test_each_kind_of_answer_has_bounds_of_its_own(
         "constraints": lambda: one.run_constraints(**moment),
         "tests": one.run_tests,
         "dump": one.dump,
-        "foreign": lambda: one.run_foreign("read", {}, [], **moment),
     }
     with pytest.raises(SandboxError):
         requests[operation]()

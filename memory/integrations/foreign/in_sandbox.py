@@ -1,4 +1,10 @@
-"""Read the objects in a foreign project's modules."""
+"""Execute a foreign project unmodified, and read the objects in its modules.
+
+This module's text runs in a sandbox, as a query on an empty project; the server never imports it.
+The files are not on disk: an importer finds the modules as if they were in `ROOT`. Foreign code may
+ask for the time and for random identifiers; it always gets the time of the import and the same
+sequence of identifiers.
+"""
 
 import ast
 import base64
@@ -6,28 +12,144 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import importlib
 import inspect
 import json
+import os
+import random
 import re
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.abc import PathEntryFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from .foreign_modules import execute_file, is_foreign_class
-from .uac import PartialDate, Record, Ref, protocol
-from .values import NotAValueError, ResultLimitError
+from sandbox_image.determinism import replace_attribute
+from sandbox_image.errors import describe
+from sandbox_image.loader import remember_source
+from sandbox_image.uac import PartialDate, Record, Ref, protocol
+from sandbox_image.values import NotAValueError, ResultLimitError
 
+ROOT = "/project"
 MAX_DEPTH = 40
-MAX_VALUES = 500_000
+MAX_VALUES = 250_000
+
+# Names of all the foreign project's modules that have been executed here.
+_foreign: set[str] = set()
 
 
-def read_objects(files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
-    """Execute the modules at the paths in `entries`, in order, and return their objects."""
-    return _Reader().read(files, entries)
+def read(files: Mapping[str, str], entries: Sequence[str], now: datetime.datetime) -> Any:
+    """Execute the modules at the paths in `entries`, in order, and return their objects.
+
+    An error in the code is returned with its path and line in the files.
+    """
+    sys.path_hooks.insert(0, lambda folder: _Finder(folder, files))
+    sys.path_importer_cache.clear()
+    sys.path.insert(0, ROOT)
+    for path, text in files.items():
+        remember_source(f"{ROOT}/{path}", text)
+    _stop_clocks(now)
+    setattr(os, "urandom", random.Random(0).randbytes)  # noqa: B010, S311  # nosec B311
+    try:
+        return {"graph": _Reader().read(files, entries)}
+    except (MemoryError, ResultLimitError, NotAValueError, SystemExit):
+        raise
+    except BaseException as error:
+        described = describe(error, {f"{ROOT}/{path}" for path in files})
+        if described["path"] is not None:
+            described["path"] = described["path"].removeprefix(f"{ROOT}/")
+        traceback = described["traceback"].replace(f"{ROOT}/", "")
+        return {"error": {**described, "traceback": traceback}}
+
+
+class _Finder(PathEntryFinder):
+    """Finds the modules in one of the project's folders."""
+
+    def __init__(self, folder: str, files: Mapping[str, str]) -> None:
+        if folder != ROOT and not folder.startswith(f"{ROOT}/"):
+            raise ImportError(folder)  # a folder on disk, for Python's own finder
+        self.folder, self.files = os.path.normpath(folder), files
+
+    def find_spec(self, fullname: str, target: object = None) -> ModuleSpec | None:
+        place = f"{self.folder}/{fullname.rpartition('.')[2]}"
+        for path in (f"{place}/__init__.py", f"{place}.py"):
+            if path.removeprefix(f"{ROOT}/") in self.files:
+                return spec_from_loader(fullname, _Loader(path, self.files))
+        if not any(f"{ROOT}/{path}".startswith(f"{place}/") for path in self.files):
+            return None
+        package = ModuleSpec(fullname, None, is_package=True)
+        package.submodule_search_locations = [place]
+        return package
+
+
+class _Loader(SourceLoader):
+    """Loads one module from its text."""
+
+    def __init__(self, path: str, files: Mapping[str, str]) -> None:
+        self.path, self.files = path, files
+
+    def get_filename(self, fullname: str) -> str:
+        return self.path
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self.files[str(path).removeprefix(f"{ROOT}/")].encode()
+
+
+def _execute(path: str, files: Mapping[str, str]) -> ModuleType:
+    """Execute a file as a module, with its own directory first on `sys.path`."""
+    name = path.removesuffix(".py").replace("/", ".")
+    folder = str(PurePosixPath(ROOT, path).parent)
+    before = set(sys.modules)
+    sys.path.insert(0, folder)
+    try:
+        if all(part.isidentifier() for part in name.split(".")):
+            module = importlib.import_module(name)
+            if getattr(module, "__file__", None) == f"{ROOT}/{path}":
+                return module
+            name = f"foreign.{name}"  # a library module already has that name
+        spec = spec_from_loader(name, _Loader(f"{ROOT}/{path}", files))
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(folder)
+        for new in set(sys.modules) - before:
+            file = getattr(sys.modules[new], "__file__", None) or ""
+            if file.startswith(f"{ROOT}/"):
+                _foreign.add(new)
+                # Forget the module, since the same name, such as `schema`, is a different module in
+                # the next directory.
+                if folder != ROOT and "." not in new and file.startswith(f"{folder}/"):
+                    del sys.modules[new]
+
+
+def _is_foreign_class(kind: type) -> bool:
+    """Return whether a class belongs to the foreign project rather than to a library."""
+    return kind.__module__ in _foreign or issubclass(kind, Record)
+
+
+def _stop_clocks(now: datetime.datetime) -> None:
+    """Make the usual clocks return the time of the import."""
+
+    def current(tz: datetime.tzinfo | None = None) -> datetime.datetime:
+        return now.replace(tzinfo=None) if tz is None else now.astimezone(tz)
+
+    utc = now.astimezone(datetime.UTC).replace(tzinfo=None)
+    replace_attribute(datetime.date, "today", staticmethod(now.date))
+    replace_attribute(datetime.datetime, "today", staticmethod(current))
+    replace_attribute(datetime.datetime, "now", staticmethod(current))
+    replace_attribute(datetime.datetime, "utcnow", staticmethod(lambda: utc))
+    clocks: Any = sys.modules["time"]
+    clocks.time = now.timestamp
+    clocks.time_ns = lambda: int(now.timestamp() * 10**9)
 
 
 class _Reader:
@@ -43,11 +165,11 @@ class _Reader:
         self._pending: list[tuple[int, Any]] = []
         self._values = 0
 
-    def read(self, files: Mapping[str, str], entries: list[str]) -> dict[str, Any]:
+    def read(self, files: Mapping[str, str], entries: Sequence[str]) -> dict[str, Any]:
         """Execute the modules at the paths in `entries`, in order, and return their objects."""
         modules, namespaces = [], []
         for path in entries:
-            module = execute_file(path)
+            module = _execute(path, files)
             imported = _imported_names(files[path], vars(module))
             annotations = vars(module).get("__annotations__", {})
             own = [
@@ -152,7 +274,7 @@ class _Reader:
         return ["enum", [self._enum_numbers[kind], _text(value.name)]]
 
     def _object(self, value: Any) -> list[Any]:
-        if not is_foreign_class(type(value)):
+        if not _is_foreign_class(type(value)):
             return ["opaque", [type(value).__name__, _printed(value)]]
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.objects)
@@ -262,7 +384,7 @@ def _is_namespace(value: object) -> bool:
     """Return whether a value is a foreign class whose own attributes are data."""
     return (
         isinstance(value, type)
-        and is_foreign_class(value)
+        and _is_foreign_class(value)
         and not dataclasses.is_dataclass(value)
         and not issubclass(value, (enum.Enum, tuple, dict, BaseException, Record))
         and bool(_attributes_of(value))
@@ -274,7 +396,7 @@ def _attributes_of(kind: type) -> dict[str, Any]:
     return {
         name: value
         for one in reversed(kind.__mro__)
-        if is_foreign_class(one)
+        if _is_foreign_class(one)
         for name, value in vars(one).items()
         if not _is_system_name(name)
         and not name.startswith("_")
