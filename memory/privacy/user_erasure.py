@@ -52,8 +52,7 @@ logger = structlog.get_logger(__name__)
 ACTOR = "erasure"
 # Reasons given by the server itself, which are not checked for the user's id.
 RESTORED = "erased before; a restored backup has brought the user back"
-MEM0 = "delete_users call by a mem0 client"
-OURS = (RESTORED, MEM0)
+OURS = (RESTORED,)
 # Number of rows removed per transaction.
 BATCH = 1000
 # How long to wait before continuing an incomplete erasure.

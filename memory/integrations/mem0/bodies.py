@@ -21,7 +21,6 @@ from memory.log.api.entry_serializers import MAX_TEXT
 from memory.log.models.entries import EntryKind
 from memory.recall.api.search import MAX_QUERY, MAX_TOP_K
 
-MAX_CHANGES = 1000
 MAX_ID = 200
 # Fields that change no data and no meaning, and why they are ignored.
 HINTS: Mapping[str, str] = {
@@ -200,27 +199,3 @@ class UpdateSerializer(Body):
         "timestamp": "An update does not change the time of a memory; delete it and add it again.",
         "expiration_date": _EXPIRES,
     }
-
-
-class BatchUpdateItem(UpdateSerializer):
-    """A memory with its new text and metadata."""
-
-    memory_id = serializers.CharField(max_length=100)
-
-
-class BatchUpdateSerializer(Body):
-    """Memories to update, all or none."""
-
-    memories = serializers.ListField(child=BatchUpdateItem(), min_length=1, max_length=MAX_CHANGES)
-
-
-class BatchDeleteItem(Body):
-    """A memory to delete."""
-
-    memory_id = serializers.CharField(max_length=100)
-
-
-class BatchDeleteSerializer(Body):
-    """Memories to delete, all or none."""
-
-    memories = serializers.ListField(child=BatchDeleteItem(), min_length=1, max_length=MAX_CHANGES)

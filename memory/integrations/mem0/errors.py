@@ -13,17 +13,10 @@ from memory.kernel.http.errors import exception_handler as problem_handler
 class CannotBeMapped(exceptions.APIException):
     """An argument that would change a request's meaning and has no equivalent here.
 
-    The status is 400, which mem0's clients raise as a ValidationError: they take 501 for a failure
-    of the server and suggest trying again later.
+    The status is 400, which mem0's clients raise as a ValidationError.
     """
 
     status_code = status.HTTP_400_BAD_REQUEST
-
-
-class NotHere(exceptions.APIException):
-    """A whole feature of mem0 that has no equivalent here."""
-
-    status_code = status.HTTP_501_NOT_IMPLEMENTED
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:

@@ -178,6 +178,11 @@ class Memory:
             **({"status": "PENDING"} if self.told.kind == EntryKind.MESSAGE else {}),
         }
 
+    def as_added(self) -> dict[str, Any]:
+        """Return a new memory in the form of an addition's results."""
+        text = self.now.content
+        return {"id": str(self.told.pk), "event": "ADD", "memory": text, "data": {"memory": text}}
+
 
 @dataclass(frozen=True)
 class Change:
@@ -188,15 +193,14 @@ class Change:
     metadata: dict[str, Any] | None = None
 
 
-def refuse_others(key: ApiKey, memory_ids: Iterable[str]) -> None:
-    """Raise UnknownMemory if one of the memories belongs to a user the key may not access."""
+def refuse_others(key: ApiKey, memory_id: str) -> None:
+    """Raise UnknownMemory if the memory belongs to a user the key may not access."""
     if key.user_pks is None:
         return
-    for memory_id in memory_ids:
-        with suppress(ValueError):  # invalid ids are reported later
-            told = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
-            if not told.exists():
-                raise UnknownMemory(memory_id)
+    with suppress(ValueError):  # invalid ids are reported later
+        entries = LogEntry.objects.filter(reach(key, "user"), pk=uuid.UUID(memory_id))
+        if not entries.exists():
+            raise UnknownMemory(memory_id)
 
 
 def count(selections: Sequence[Selection]) -> int:
@@ -368,38 +372,26 @@ def _search(
     return [(memory, scores[memory.now.seq]) for memory in found_memories]
 
 
-def update(workspace: Workspace, changes: Sequence[Change], *, by: str) -> Memory:
-    """Append a correction for each memory that changes, all or none.
+def update(workspace: Workspace, change: Change, *, by: str) -> Memory:
+    """Append a correction if the memory changes; raises UnknownMemory if it does not exist."""
+    with transaction.atomic():
+        told = _lock(workspace, change.memory_id)
+        memory = _as_it_reads(told)
+        draft = _correction(memory, change)
+        if draft is None:
+            return memory
+        usage.check_entries(workspace, told.user, 1)
+        return Memory(told, entry_log.append(told.user, [draft], source=by)[0])
 
-    Returns only the last memory, so that only one is loaded at a time. Raises UnknownMemory if any
-    of the memories does not exist.
+
+def delete(workspace: Workspace, memory_id: str, *, by: str) -> None:
+    """Redact the memory and everything derived from it.
+
+    Raises UnknownMemory if it does not exist.
     """
     with transaction.atomic():
-        told = _lock(workspace, [change.memory_id for change in changes])
-        for change in changes:
-            entry = told[change.memory_id]
-            memory = _as_it_reads(entry)
-            draft = _correction(memory, change)
-            if draft is not None:
-                usage.check_entries(workspace, entry.user, 1)
-                memory = Memory(entry, entry_log.append(entry.user, [draft], source=by)[0])
-    return memory
-
-
-def delete(workspace: Workspace, memory_ids: Sequence[str], *, by: str) -> None:
-    """Redact the memories and everything derived from them, all or none.
-
-    Raises UnknownMemory if any of the memories does not exist.
-    """
-    with transaction.atomic():
-        told = _lock(workspace, memory_ids)
-        of_user: dict[int, list[LogEntry]] = {}
-        for entry in told.values():
-            of_user.setdefault(entry.user_id, []).append(entry)
-        for entries in of_user.values():
-            redaction.redact(
-                entries[0].user, sorted(entry.seq for entry in entries), by=by, reason=REASON
-            )
+        told = _lock(workspace, memory_id)
+        redaction.redact(told.user, [told.seq], by=by, reason=REASON)
 
 
 def delete_all(selections: Sequence[Selection], *, by: str) -> int:
@@ -485,52 +477,41 @@ def _without_app(metadata: Mapping[str, Any] | None) -> tuple[dict[str, Any] | N
 
 
 def _find(workspace: Workspace, memory_id: str) -> LogEntry:
-    """Return the entry that created a memory; it may have been redacted.
+    """Return the entry that created a memory, without its text; it may have been redacted.
 
     Raises UnknownMemory if there is no such entry.
     """
-    return _find_all(workspace, [memory_id])[memory_id]
-
-
-def _find_all(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
-    keys = {}
-    for memory_id in memory_ids:
-        try:
-            keys[memory_id] = uuid.UUID(memory_id)
-        except ValueError:
-            raise UnknownMemory(memory_id) from None
+    try:
+        key = uuid.UUID(memory_id)
+    except ValueError:
+        raise UnknownMemory(memory_id) from None
     told = LogEntry.objects.filter(
         ~_CORRECTS,
-        pk__in=keys.values(),
+        pk=key,
         user__workspace=workspace,
         user__erased_at=None,
         kind__in=STATEMENTS,
     )
-    # There may be many entries, so read their texts one by one as needed.
-    narrow = told.order_by().defer("content", "data", "metadata")
-    found = {entry.pk: entry for entry in narrow.select_related("user__workspace")}
-    for memory_id, key in keys.items():
-        if key not in found:
-            raise UnknownMemory(memory_id)
-    return {memory_id: found[key] for memory_id, key in keys.items()}
+    entry = told.defer("content", "data", "metadata").select_related("user__workspace").first()
+    if entry is None:
+        raise UnknownMemory(memory_id)
+    return entry
 
 
-def _lock(workspace: Workspace, memory_ids: Collection[str]) -> dict[str, LogEntry]:
-    """Lock the memories' users and all users linked to them by merges; return the entries.
+def _lock(workspace: Workspace, memory_id: str) -> LogEntry:
+    """Lock the memory's user and all users linked to it by merges; return the memory's entry.
 
     A redaction locks the same users. Locking just one of them first could deadlock with a
-    transaction that locks all of them. Raises UnknownMemory if any of the memories does not exist.
+    transaction that locks all of them. Raises UnknownMemory if the memory does not exist.
     """
-    users = {entry.user_id for entry in _find_all(workspace, memory_ids).values()}
     try:
-        copies.lock_families(users)
+        copies.lock_families([_find(workspace, memory_id).user_id])
     except MemoryUser.DoesNotExist:
-        raise UnknownMemory(next(iter(memory_ids))) from None
-    found = _find_all(workspace, memory_ids)
-    for memory_id, entry in found.items():
-        if entry.redacted_at is not None:
-            raise UnknownMemory(memory_id)
-    return found
+        raise UnknownMemory(memory_id) from None
+    told = _find(workspace, memory_id)
+    if told.redacted_at is not None:
+        raise UnknownMemory(memory_id)
+    return told
 
 
 def _corrections(told: LogEntry) -> QuerySet[LogEntry]:

@@ -14,8 +14,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from memory.integrations.mem0 import bodies, events, filters, memories
-from memory.integrations.mem0.errors import CannotBeMapped, NotHere, exception_handler
+from memory.integrations.mem0 import bodies, filters, memories
+from memory.integrations.mem0.errors import exception_handler
 from memory.kernel import instants
 from memory.kernel.admission import usage
 from memory.kernel.http import idempotency, rates
@@ -24,7 +24,7 @@ from memory.kernel.http.filters import refuse_unknown
 from memory.kernel.http.serializers import validated
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser, is_user_id
-from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import quotas
 from memory.kernel.users import find_or_create_user, find_user
 from memory.kernel.workspaces import reach, reaches
@@ -32,7 +32,6 @@ from memory.llm import lane_status
 from memory.llm.lane_status import LaneState
 from memory.log import entry_log
 from memory.log.models.entries import LogEntry
-from memory.privacy import user_erasure
 
 PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -40,8 +39,9 @@ MAX_PAGE_SIZE = 1000
 MAX_USERS = 100
 MAX_WARNINGS = 20
 WHOSE = "Send the id of the user, agent, run or app whose memories you mean."
-PROFILE = (
-    "Use the user's project as the profile: GET /v1/users/{user_id}/manifest/, outside of /mem0/."
+UNKNOWN = (
+    "Endpoint not found. Of mem0's API, this server has add, search, get_all, get, update, delete,"
+    " delete_all, history and users; its own API, outside of /mem0/, has everything else."
 )
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
 PAGING = ("page", "page_size")
@@ -99,9 +99,9 @@ class Mem0View(APIView):
         user = find_user(self.workspace, user_id)
         return user if user and reaches(principal_of(self.request).key, user) else None
 
-    def refuse_others(self, *memory_ids: str) -> None:
-        """Raise UnknownMemory if any memory belongs to a user the caller's key may not access."""
-        memories.refuse_others(principal_of(self.request).key, memory_ids)
+    def refuse_others(self, memory_id: str) -> None:
+        """Raise UnknownMemory if the memory belongs to a user the caller's key may not access."""
+        memories.refuse_others(principal_of(self.request).key, memory_id)
 
     @property
     def caller(self) -> str:
@@ -207,7 +207,7 @@ class Add(Mem0View):
             "message": "The memories are in the log.",
             "status": "SUCCEEDED",
             "event_id": str(entries[0].pk),
-            "results": [events.added(memory) for memory in told],
+            "results": [memory.as_added() for memory in told],
         }
         return Response(answer, headers=headers)
 
@@ -297,13 +297,13 @@ class OneMemory(Mem0View):
         change = memories.Change(memory_id, **given)
         self.refuse_others(memory_id)
         rates.take(request, quotas.ENTRIES)
-        memory = memories.update(self.workspace, [change], by=self.caller)
+        memory = memories.update(self.workspace, change, by=self.caller)
         return Response(memory.to_json())
 
     def delete(self, request: Request, memory_id: str) -> Response:
         """Redact the memory, including its earlier texts and everything derived from it."""
         self.refuse_others(memory_id)
-        memories.delete(self.workspace, [memory_id], by=self.caller)
+        memories.delete(self.workspace, memory_id, by=self.caller)
         return Response({"message": "Memory deleted successfully!"})
 
 
@@ -314,32 +314,6 @@ class History(Mem0View):
         """Return every text the memory has had, plus its deletion if it was deleted."""
         self.refuse_others(memory_id)
         return Response(memories.history(self.workspace, memory_id))
-
-
-class Batch(Mem0View):
-    """Update or delete several memories, all or none."""
-
-    def put(self, request: Request) -> Response:
-        """Update the memories."""
-        given = self.read(bodies.BatchUpdateSerializer)["memories"]
-        changes = [memories.Change(**one) for one in given]
-        for number, change in enumerate(changes):
-            if change.text is None and change.metadata is None:
-                raise ValidationError(
-                    {"memories": {str(number): ["Send text or metadata, or both."]}}
-                )
-        self.refuse_others(*(change.memory_id for change in changes))
-        rates.take(request, quotas.ENTRIES, len(changes))
-        memories.update(self.workspace, changes, by=self.caller)
-        return Response({"message": f"Successfully updated {len(changes)} memories"})
-
-    def delete(self, request: Request) -> Response:
-        """Redact the memories."""
-        given = self.read(bodies.BatchDeleteSerializer)["memories"]
-        ids = [one["memory_id"] for one in given]
-        self.refuse_others(*ids)
-        memories.delete(self.workspace, ids, by=self.caller)
-        return Response({"message": f"Successfully deleted {len(ids)} memories"})
 
 
 class Entities(Mem0View):
@@ -373,70 +347,6 @@ class Entities(Mem0View):
         return Response(_page(request, users.count(), rows, size=MAX_PAGE_SIZE))
 
 
-class Entity(Mem0View):
-    """One user in the workspace."""
-
-    # Needs `manage`, because erased data can't be restored.
-    scopes = {"DELETE": Scope.MANAGE}
-
-    def delete(self, request: Request, kind: str, name: str) -> Response:
-        """Erase the user irreversibly; otherwise, agents, runs and apps are only labels."""
-        user = self.user_named(name if kind == "user" else f"{kind}:{name}")
-        if user is None and kind != "user":
-            raise CannotBeMapped(
-                f"No memories were added for this {kind[:20]} alone. To redact users' memories of"
-                " an agent, a run or an app, use DELETE /v1/memories/ with the agent_id, run_id or"
-                " app_id."
-            )
-        if user is None:
-            raise Http404("There is no such user in this workspace.")
-        row = user_erasure.ask(user, by=self.caller, reason=user_erasure.MEM0)
-        return Response({"message": "Entity deleted successfully!", "erasure": str(row.pk)})
-
-    def get(self, request: Request, kind: str, name: str) -> Response:
-        """Refuse what a client asks for below an entity, such as its profile."""
-        raise NotHere(PROFILE)
-
-
-class Event(Mem0View):
-    """The progress of adding messages or memories."""
-
-    def get(self, request: Request, event_id: str) -> Response:
-        """Return the status of the addition, and the memories that resulted from it."""
-        self.refuse_others(event_id)
-        try:
-            return Response(events.one(self.workspace, event_id))
-        except events.UnknownEvent as error:
-            raise Http404(str(error)) from None
-
-
-class Events(Mem0View):
-    """The newest additions to a user's memory, or to all users'."""
-
-    parameters = {"GET": ("user_id", "page_size")}
-
-    def get(self, request: Request) -> Response:
-        """Return the events, newest first."""
-        of = reach(principal_of(request).key, "user")
-        if user_id := request.query_params.get("user_id"):
-            user = self.user_named(user_id)
-            of = Q(user=user) if user else Q(pk__in=[])
-        size = _number(request.query_params, "page_size", default=50, most=100)
-        return Response({"results": events.newest(of, size)})
-
-
-class Elsewhere(Mem0View):
-    """mem0 features that this server doesn't have, or has elsewhere."""
-
-    reads_only = True
-    reason = ""
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Raise NotHere with the reason, once the caller is authenticated."""
-        APIView.initial(self, request, *args, **kwargs)
-        raise NotHere(self.reason)
-
-
 class Unknown(Mem0View):
     """Responds to any method on a URL that does not exist."""
 
@@ -445,7 +355,7 @@ class Unknown(Mem0View):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise Http404, once the caller is authenticated."""
         APIView.initial(self, request, *args, **kwargs)
-        raise Http404("Endpoint not found; mem0's client 2.2 does not call it.")
+        raise Http404(UNKNOWN)
 
 
 def _told_before(known: IdempotencyKey) -> list[LogEntry]:

@@ -93,11 +93,6 @@ PROBLEMS = (
     Problem(
         "server-error", 500, "The server failed. Give the `request_id` to the server's operator."
     ),
-    Problem(
-        "not-implemented",
-        501,
-        "The server does not have this feature of mem0: `detail` says what to use instead.",
-    ),
     Problem("unavailable", 503, "Temporarily unavailable. See `Retry-After`."),
     Problem("being-redacted", 503, "A redaction is under way. See `Retry-After`."),
 )

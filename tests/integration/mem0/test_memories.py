@@ -8,16 +8,15 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from memory.integrations.mem0 import events, memories
+from memory.integrations.mem0 import memories
 from memory.kernel.models.users import Lane, MemoryUser
-from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
+from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
-from memory.privacy.models import UserErasure
-from tests.integration.mem0.conftest import Call, caller, client_of
+from tests.integration.mem0.conftest import Call, client_of
 
 pytestmark = pytest.mark.django_db
 
@@ -104,17 +103,12 @@ def test_a_user_of_whom_nothing_can_be_told_is_not_made(call: Call, workspace: W
     assert not MemoryUser.objects.exists()
 
 
-def test_no_model_is_said_by_the_answer_and_by_the_event(call: Call, user: MemoryUser) -> None:
+def test_no_model_is_said_by_the_answer(call: Call, user: MemoryUser) -> None:
     body = {"messages": [{"role": "user", "content": "Hello"}], "user_id": "ada"}
 
     answer = call("POST", "v3/memories/add/", body, status=202)
 
-    event = call("GET", f"v1/event/{answer['event_id']}/")
     assert "UAC_LLM_MODEL" in answer["message"]
-    assert event["status"] == "PENDING"
-    assert event["metadata"]["state"] == "stopped"
-    assert "UAC_LLM_MODEL" in event["metadata"]["reason"]
-    assert event["completed_at"] is None
 
 
 def test_a_model_that_refuses_is_said_by_the_answer(
@@ -127,36 +121,6 @@ def test_a_model_that_refuses_is_said_by_the_answer(
     Lane.objects.filter(user=user).update(run_after=later, last_error="The provider refuses.")
 
     assert "refuses" in call("POST", "v3/memories/add/", body, status=202)["message"]
-
-
-def test_an_event_is_the_messages_of_one_addition(call: Call, user: MemoryUser) -> None:
-    # Given two additions, of which the first is settled, with a fact, and one of its messages not
-    first, second = (
-        call(
-            "POST",
-            "v3/memories/add/",
-            {"user_id": "ada", "messages": [{"role": "user", "content": text} for text in said]},
-            status=202,
-        )["event_id"]
-        for said in (["a", "b"], ["c"])
-    )
-    fact = Draft(kind=EntryKind.FACT, content="A fact.", derived_from=[2])
-    entry_log.append(user, [fact], source="memorize")
-    for seq, outcome in ((1, Outcome.COVERED), (2, Outcome.COVERED), (3, Outcome.REJECTED)):
-        EntryOutcome.objects.create(user=user, seq=seq, outcome=outcome, reason="r" * (seq == 3))
-    # When the events are asked for
-    done, failed = call("GET", f"v1/event/{first}/"), call("GET", f"v1/events/{second}/")
-    # Then each tells of its own
-    assert [one["content"] for one in done["payload"]["messages"]] == ["a", "b"]
-    assert (done["status"], [one["memory"] for one in done["results"]]) == (
-        "SUCCEEDED",
-        ["A fact."],
-    )
-    assert done["latency"] >= 0
-    assert (failed["status"], failed["metadata"]) == ("FAILED", {"rejected": {"3": "r"}})
-    # And the newest comes first in the list
-    listed = call("GET", "v1/events/?user_id=ada&page_size=10")["results"]
-    assert [event["id"] for event in listed] == [second, first]
 
 
 def test_an_update_is_a_correction_of_the_entry_which_stays(call: Call) -> None:
@@ -225,32 +189,6 @@ def test_what_is_deleted_is_redacted_with_what_it_read_before(call: Call) -> Non
     assert redaction.data is not None
     assert redaction.data["reason"] == "deleted through the mem0 API"
     assert list(problems(redaction.user)) == []
-
-
-def test_a_batch_is_done_altogether_or_not_at_all(call: Call) -> None:
-    tea, _ = told(call, "Likes tea", "Likes milk")
-    unknown = "00000000-0000-4000-8000-000000000000"
-
-    for method, item in (("PUT", {"text": "x"}), ("DELETE", {})):
-        memories = [{"memory_id": memory_id, **item} for memory_id in (tea, unknown)]
-        answer = call(method, "v1/batch/", {"memories": memories}, status=404)
-        assert unknown in answer["detail"]
-
-    assert texts(call) == ["Likes milk", "Likes tea"]
-    assert len(entries()) == 2
-
-
-def test_a_batch_may_be_of_several_users(call: Call) -> None:
-    (tea,) = told(call, "Likes tea")
-    (rum,) = told(call, "Likes rum", user_id="bob")
-    changes = [{"memory_id": rum, "text": "No rum"}, {"memory_id": tea, "text": "No tea"}]
-
-    call("PUT", "v1/batch/", {"memories": changes})
-    call("DELETE", "v1/batch/", {"memories": [{"memory_id": tea}, {"memory_id": rum}]})
-
-    assert LogEntry.objects.filter(redacted_at__isnull=False).count() == 4
-    rows = call("GET", "v1/entities/")["results"]
-    assert [(row["name"], row["total_memories"]) for row in rows] == [("ada", 0), ("bob", 0)]
 
 
 def test_all_memories_of_a_run_or_an_app_are_deleted(call: Call) -> None:
@@ -369,38 +307,12 @@ def test_users_of_the_workspace_alone_are_listed(call: Call, user: MemoryUser) -
     assert row["id"] == str(user.public_id)
 
 
-def test_a_user_is_erased(workspace: Workspace) -> None:
-    call = caller(client_of(workspace, *Scope))
-    (tea,) = told(call, "Likes tea")
-    told(call, "Likes rum", user_id="bob")
-
-    answer = call("DELETE", "v2/entities/user/ada/")
-
-    assert str(UserErasure.objects.get().pk) == answer["erasure"]
-    assert [row["name"] for row in call("GET", "v1/entities/")["results"]] == ["bob"]
-    call("GET", f"v1/memories/{tea}/", status=404)
-    call("GET", f"v1/memories/{tea}/history/", status=404)
-    call("PUT", f"v1/memories/{tea}/", {"text": "No tea"}, status=404)
-    call("DELETE", "v2/entities/user/ada/", status=404)
-    call("DELETE", "v2/entities/user/a%2Fb/", status=404)
-    assert "agent_id" in call("DELETE", "v2/entities/agent/a/", status=400)["detail"]
-    (again,) = told(call, "Likes milk")  # somebody else, of the same name
-    assert call("GET", f"v1/memories/{again}/")["memory"] == "Likes milk"
-
-
-def test_to_erase_takes_a_key_that_may_manage(call: Call) -> None:
-    told(call, "Likes tea")
-
-    call("DELETE", "v2/entities/user/ada/", status=403)
-
-
 class TestWhatIsTooLargeForAPage:
     """An answer sent at once is held in memory several times, so its size is limited."""
 
     @pytest.fixture(autouse=True)
     def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memories, "PAGE_BYTES", 2**20)
-        monkeypatch.setattr(events, "PAGE_BYTES", 2**20)
 
     def test_a_page_is_refused_with_the_size_that_fits(self, call: Call) -> None:
         told(call, *(f"{number} {'x' * 400_000}" for number in range(4)))
@@ -439,33 +351,3 @@ class TestWhatIsTooLargeForAPage:
 
         assert "GET /v1/users/{user_id}/entries/" in refused["detail"]
         assert call("GET", f"v1/memories/{memory_id}/")["memory"][0] == "1"
-
-    def test_events_are_as_many_as_fit(self, call: Call) -> None:
-        for _ in range(4):
-            told(call, "x" * 400_000)
-
-        listed = call("GET", "v1/events/?user_id=ada")["results"]
-
-        assert len(listed) == 2
-
-    def test_a_batch_reads_what_memories_say_one_by_one(
-        self, call: Call, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ids = told(call, "a", "b", "c")
-        read = memories._find_all
-
-        def narrow(*asked: Any) -> Any:
-            found = read(*asked)
-            assert all(
-                {"content", "data", "metadata"} <= entry.get_deferred_fields()
-                for entry in found.values()
-            )
-            return found
-
-        monkeypatch.setattr(memories, "_find_all", narrow)
-        changes = [{"memory_id": memory_id, "text": f"{memory_id}!"} for memory_id in ids]
-
-        call("PUT", "v1/batch/", {"memories": changes})
-        call("DELETE", "v1/batch/", {"memories": [{"memory_id": ids[0]}]})
-
-        assert texts(call) == [f"{ids[2]}!", f"{ids[1]}!"]

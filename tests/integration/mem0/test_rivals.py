@@ -5,12 +5,11 @@ from collections.abc import Callable
 
 from memory.integrations.mem0 import memories
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.users import create_user
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
-from tests.rivals import at_once, run_at_once
+from tests.rivals import at_once
 
 
 def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: MemoryUser) -> None:
@@ -24,12 +23,11 @@ def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: Mem
                 do(memory_id)
 
     def update(memory_id: str) -> None:
-        memories.update(
-            user.workspace, [memories.Change(memory_id, f"secret of {memory_id}")], by="a"
-        )
+        change = memories.Change(memory_id, f"secret of {memory_id}")
+        memories.update(user.workspace, change, by="a")
 
     def delete(memory_id: str) -> None:
-        memories.delete(user.workspace, [memory_id], by="b")
+        memories.delete(user.workspace, memory_id, by="b")
 
     # When both go through all of them
     callers = at_once(lambda: each(update), lambda: each(delete))
@@ -37,28 +35,3 @@ def test_of_a_deleted_memory_no_correction_is_left(live_database: str, user: Mem
     assert [caller.error for caller in callers] == [None, None]
     assert not LogEntry.objects.filter(user=user, content__contains="secret").exists()
     assert list(problems(user)) == []
-
-
-def test_callers_who_name_the_same_memories_in_another_order_do_not_wait_for_each_other(
-    live_database: str, user: MemoryUser
-) -> None:
-    # Given memories of two users
-    other = create_user(user.workspace, "bob", metadata=None)
-    first, second = (
-        str(entry_log.append(one, [Draft(kind=EntryKind.FACT, content="x")], source="test")[0].pk)
-        for one in (user, other)
-    )
-    done = []
-
-    def rewrite(ids: list[str], name: str) -> None:
-        for number in range(15):
-            changes = [memories.Change(memory_id, f"{name} {number}") for memory_id in ids]
-            memories.update(user.workspace, changes, by=name)
-        done.append(name)
-
-    # When two callers update them again and again, in opposite orders
-    run_at_once(lambda: rewrite([first, second], "a"), lambda: rewrite([second, first], "b"))
-    # Then none was sent away by the database for a deadlock, and both memories read alike
-    assert sorted(done) == ["a", "b"]
-    texts = {memories.one(user.workspace, memory_id).now.content for memory_id in (first, second)}
-    assert len(texts) == 1
