@@ -35,7 +35,7 @@ help:
 	@echo 'make clean                       remove all that make has made, the demo data included'
 
 demo: $(STAMP)
-	@$(BIN)/python -m uac_site.demo $(if $(EXIT),--exit)
+	@$(BIN)/python -m deploy.demo $(if $(EXIT),--exit)
 
 # Runs pytest with the tests that $(1) selects. What did not run for want of an engine is said last,
 # where it is seen, whether or not the tests passed.
@@ -104,7 +104,7 @@ types: $(STAMP)
 
 # What cannot be looked up here is said aloud, and with REQUIRE_AUDIT counts as a failure.
 security: $(STAMP)
-	$(BIN)/bandit -q -c pyproject.toml -r manage.py memory sandbox_image typecheck_image uac_site workers
+	$(BIN)/bandit -q -c pyproject.toml -r deploy manage.py memory sandbox_image typecheck_image uac_site workers
 	$(BIN)/python -m releasing.secret_scan
 	@$(NO_SERVICES); export UAC_ENVIRONMENT=production STATIC_ROOT=$$(mktemp -d); \
 	trap 'rm -rf "$$STATIC_ROOT"' EXIT; \
@@ -168,6 +168,6 @@ $(MINILM): $(STAMP) benchmarks/minilm.lock
 
 clean:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -c 'from pathlib import Path; \
-		from uac_site.embedded.folder import remove_folder; remove_folder(Path(".demo"))'; fi
+		from deploy.embedded.folder import remove_folder; remove_folder(Path(".demo"))'; fi
 	rm -rf .demo .venv dist staticfiles .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

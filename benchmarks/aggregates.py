@@ -20,7 +20,7 @@ from benchmarks.analytical import Questions, _parsed, answered, equals_gold
 from benchmarks.harness import Row, new_client, parser, report
 from benchmarks.mem0_peer import DIMENSIONS, Embed, Peer, by_hash, mem0
 from benchmarks.minilm import NOT_INSTALLED, WIDTH, MiniLm, model_folder
-from uac_site.embedded.system import running_system
+from deploy.embedded.system import running_system
 
 TOP = (20, 100)
 

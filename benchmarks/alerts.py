@@ -21,8 +21,8 @@ from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client, Row, expect, new_client, parser, percentiles, report, until
 from benchmarks.serving import serving
-from uac_site.demo import person
-from uac_site.embedded.system import running_system
+from deploy.demo import person
+from deploy.embedded.system import running_system
 
 RUNNERS = ("docker", "process")
 # Settings that allow webhooks to a receiver on this machine, which has an internal address and no

@@ -27,7 +27,7 @@ from benchmarks.harness import (
     require_data,
     settled,
 )
-from uac_site.embedded.system import running_system
+from deploy.embedded.system import running_system
 
 FILES = ("analytical.jsonl", "ten_domains.json")
 BATCH = 250

@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 
 from benchmarks.harness import Client, Row, expect, new_client, parser, report
-from uac_site.embedded.system import System, running_system
+from deploy.embedded.system import System, running_system
 
 RECORD = {
     "kind": "record",

@@ -17,7 +17,7 @@ from benchmarks.gate_programs import programs
 from benchmarks.gate_recordings import Recorded
 from benchmarks.gate_rules import rules
 from benchmarks.harness import Row, new_client, parser, report, settings_of
-from uac_site.embedded.system import running_system
+from deploy.embedded.system import running_system
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 
 import django
 
+from deploy.embedded.services import Services, running_services
+from deploy.embedded.system import System, running_system
 from tests.waiting import scaled, slowness
-from uac_site.embedded.services import Services, running_services
-from uac_site.embedded.system import System, running_system
 
 Row = dict[str, Any]
 # The rows of the table, the figures, and the problems found.

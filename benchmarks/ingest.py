@@ -33,7 +33,7 @@ from benchmarks.harness import (
     report,
     settings_of,
 )
-from uac_site.embedded.system import System
+from deploy.embedded.system import System
 
 if TYPE_CHECKING:
     from memory.kernel.models.users import MemoryUser

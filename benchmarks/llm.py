@@ -37,8 +37,8 @@ from cryptography.fernet import Fernet
 
 from benchmarks import tokens
 from benchmarks.harness import Row, data_file, parser, report, require_data, settings_of
+from deploy.embedded.system import System, running_system
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
-from uac_site.embedded.system import System, running_system
 
 FILES = {
     "locomo": "locomo.json",

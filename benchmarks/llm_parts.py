@@ -28,6 +28,7 @@ from benchmarks.harness import (
     new_client,
     run_on,
 )
+from deploy.embedded.system import System
 from memory.kernel import encryption
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -37,7 +38,6 @@ from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose
 from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome
-from uac_site.embedded.system import System
 from workers.llm.interface import User
 from workers.llm.metered import MeteredModel
 

@@ -41,8 +41,8 @@ from benchmarks.harness import (
     report,
     until,
 )
+from deploy.embedded.system import System
 from tests.concurrent_writers import OVERPAID
-from uac_site.embedded.system import System
 
 A, B = "neighbour-a", "neighbour-b"
 PERSON = "person-{}"

@@ -57,8 +57,8 @@ from benchmarks.tokens import (
     tokens,
     within,
 )
+from deploy.embedded.system import running_system
 from tests.llm_server import KEY, Request, Said, called, llm_server, said
-from uac_site.embedded.system import running_system
 
 # The stand-in model marks a fact as derived, as the gate would require, if fewer than one in this
 # many of its words occur in the message that it cites.

@@ -47,7 +47,7 @@ from benchmarks.harness import (
 )
 from benchmarks.locomo import CATEGORIES, Conversation, Question, Turn, read_conversations
 from benchmarks.minilm import NOT_INSTALLED, MiniLm, model_folder
-from uac_site.embedded.system import System, running_system
+from deploy.embedded.system import System, running_system
 
 BUDGETS = (3000, 1500)
 CHUNK = 300

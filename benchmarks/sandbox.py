@@ -42,8 +42,8 @@ from benchmarks.harness import (
     until,
 )
 from benchmarks.llm_sandbox_peer import SCRIPT
+from deploy.embedded.system import running_system
 from sandbox_image.uac import protocol
-from uac_site.embedded.system import running_system
 
 if TYPE_CHECKING:
     from workers.sandbox.interface import Sandbox

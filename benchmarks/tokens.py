@@ -33,8 +33,8 @@ from benchmarks.harness import (
     settings_of,
     settled,
 )
+from deploy.embedded.system import System, running_system
 from tests.llm_server import KEY, Called, LlmServer, Request, Said, called, llm_server
-from uac_site.embedded.system import System, running_system
 
 CAP = 30_000
 LAST_SESSIONS = 3

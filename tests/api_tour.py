@@ -15,9 +15,9 @@ from email.message import Message
 from pathlib import Path
 from typing import Any
 
+from deploy.embedded.system import System
 from tests.system import LOCAL_WEBHOOKS, running_system
 from tests.waiting import eventually, scaled
-from uac_site.embedded.system import System
 
 EXAMPLES = Path(__file__).parents[1] / "memory" / "kernel" / "http" / "examples.json"
 # Settings of the server: its endpoints may be on this machine, and nobody waits long.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.harness import Client
+from deploy.demo import person as sample
+from deploy.embedded.system import System
 from tests.docker_engine import skip_or_fail
 from tests.system import DRUG_ALLERGY, Person, create_person, message
 from tests.waiting import polled
-from uac_site.demo import person as sample
-from uac_site.embedded.system import System
 
 # Playwright is imported only where a browser is used: every process imports this file.
 if TYPE_CHECKING:

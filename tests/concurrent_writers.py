@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.harness import Client, expect, new_client
-from uac_site.embedded.system import System
+from deploy.embedded.system import System
 
 WRITERS = 8
 WORKSPACES = ("concurrency-a", "concurrency-b")

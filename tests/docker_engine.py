@@ -16,9 +16,9 @@ import docker
 import pytest
 from docker.errors import NotFound
 
+from deploy.embedded.process import ManagedProcess
 from tests.processes import Process, gone, with_argument
 from tests.waiting import eventually, scaled
-from uac_site.embedded.process import ManagedProcess
 
 # It needs its own network namespace: it would remove another engine's bridge.
 COMMAND = ("unshare", "--net", "dockerd")

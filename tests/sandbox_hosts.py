@@ -5,10 +5,10 @@ from collections import Counter
 from typing import Any
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from memory.kernel.work.hosts import choose
 from tests.system import Person, create_person, record, select_rows
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 _numbers = itertools.count()
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from deploy.embedded.redis import Redis, redis_in
+from deploy.embedded.services import Services, running_services
 from tests.waiting import scaled, slowness
-from uac_site.embedded.redis import Redis, redis_in
-from uac_site.embedded.services import Services, running_services
 
 # Only our other tools need this module. With it, importing jsonschema takes seconds.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.harness import Client
 from benchmarks.harness import new_client as new_client
-from uac_site.demo import person as sample
-from uac_site.embedded import system as embedded
-from uac_site.embedded.system import System
+from deploy.demo import person as sample
+from deploy.embedded import system as embedded
+from deploy.embedded.system import System
 
 _LATE_SOURCE = '''"""Speaks of every task that is late."""
 

@@ -7,6 +7,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
+from deploy.embedded.process import free_port
+from deploy.embedded.system import System
 from tests.browser import browser, page, staff
 from tests.mail_server import MailServer, mail_server
 from tests.system import (
@@ -18,8 +20,6 @@ from tests.system import (
     running_system,
 )
 from tests.webhook_receiver import Receiver, answers, receiver
-from uac_site.embedded.process import free_port
-from uac_site.embedded.system import System
 
 # Fixtures, and a hook that adds the server's state to the report of a failed test.
 __all__ = ["browser", "page", "pytest_runtest_makereport", "staff"]

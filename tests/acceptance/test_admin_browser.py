@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from deploy.embedded.system import System
 from tests.browser import STAFF, create_maya, follow
 from tests.system import Person, new_client
-from uac_site.embedded.system import System
 
 MESSAGE = "Amoxicillin is a penicillin, and there is a severe penicillin allergy (hives)"
 HOSTILE = '<script>document.title = "pwned"</script><img src=x onerror="alert(1)">\u202egnp.exe'

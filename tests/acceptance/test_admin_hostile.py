@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from deploy.embedded.system import System
 from tests.browser import PASSWORD, follow, log_in, visitor
 from tests.system import running_system
 from uac_site.content_security import POLICY
-from uac_site.embedded.system import System
 
 HOSTILE = (
     '"><script>document.title = "pwned"; alert(1)</script>'

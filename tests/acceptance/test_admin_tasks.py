@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.browser import PASSWORD, follow, log_in, visitor
 from tests.chaos import rules
 from tests.system import EVERYTHING, LATE, create_person, message, new_client, ok, record
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import receiver
-from uac_site.embedded.system import System
 
 # A run that failed permanently, as after its worker died again and again.
 GIVEN_UP = """

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from deploy.embedded.system import System
 from memory.kernel.http.openapi import operations
 from tests import api_tour
 from tests.api_tour import READS, Tour, key_of
@@ -22,7 +23,6 @@ from tests.integration.api.test_openapi import generated
 from tests.properties import examples
 from tests.system import running_system, select_rows
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 FOLDER = Path(__file__).parent
 SEED = "20261122"

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.services import running_services
 from tests.system import LATE, Person, create_person, new_client, running_system, task
 from tests.waiting import polled, scaled
-from uac_site.embedded.services import running_services
 
 # Secrets that a backup of the database does not contain.
 SECRETS = {"SECRET_KEY": "kept apart from the database, as long as any"}

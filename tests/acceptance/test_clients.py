@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.api_tour import key_of
 from tests.system import running_system
-from uac_site.embedded.system import System
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "openapi.yaml"

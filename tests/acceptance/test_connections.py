@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.system import EVERYTHING, create_person, new_client, running_system
 from tests.waiting import scaled
-from uac_site.embedded.system import System
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from deploy.demo import person
+from deploy.demo.client import Client
+from deploy.demo.recorded_model import recorded_model
+from deploy.embedded.process import free_port
 from tests.llm_server import KEY, llm_server, status
 from tests.processes import Process, gone
 from tests.waiting import polled, scaled
-from uac_site.demo import person
-from uac_site.demo.client import Client
-from uac_site.demo.recorded_model import recorded_model
-from uac_site.embedded.process import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DEMO = [sys.executable, "-u", "-m", "uac_site.demo"]
+DEMO = [sys.executable, "-u", "-m", "deploy.demo"]
 
 
 # A port that no other tests on this machine use meanwhile.
@@ -32,8 +32,8 @@ port = functools.cache(free_port)
 # A demo that expects one alert more than the sample person's entries raise.
 EXPECTS_MORE = """
 import sys
-from uac_site.demo import person, story
-from uac_site.demo.__main__ import main
+from deploy.demo import person, story
+from deploy.demo.__main__ import main
 
 findings = person.findings
 person.findings = lambda *days: findings(*days) | {
@@ -47,8 +47,8 @@ sys.exit(main())
 # A demo that waits for an expected alert practically for ever.
 NEVER_GIVES_UP = """
 import sys
-from uac_site.demo import story
-from uac_site.demo.__main__ import main
+from deploy.demo import story
+from deploy.demo.__main__ import main
 
 story._PATIENCE_SECONDS = 10_000
 sys.exit(main())

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.docker_engine import Engine, missing, running_engine, skip_or_fail
 from tests.sandbox_hosts import Work, create_people, find_host, find_problem, list_hosts
 from tests.system import Person, new_client, running_system
 from tests.waiting import polled
-from uac_site.embedded.system import System
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]

@@ -25,6 +25,7 @@ import redis
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.browser import PASSWORD, STAFF, create_staff
 from tests.docker_engine import everything_must_run
 from tests.llm_server import LlmServer, llm_server, said
@@ -41,7 +42,6 @@ from tests.system import (
 )
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import Call, receiver
-from uac_site.embedded.system import System
 from workers.sandbox.docker import probe
 from workers.sandbox.ownership import LABEL
 

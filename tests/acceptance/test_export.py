@@ -8,9 +8,9 @@ import urllib.request
 from pathlib import Path
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.integration.export.conftest import OVERLAP, OVERLAP_TESTS, assert_green
 from tests.system import Person, create_person, record
-from uac_site.embedded.system import System
 
 
 def test_a_clone_runs_and_its_zip_becomes_the_same_project(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import redis
 
+from deploy.embedded.system import System
 from tests.concurrent_writers import Traffic, new_traffic
 from tests.processes import Process, gone
 from tests.system import count_rows, running_system, select_rows
 from tests.waiting import eventually, polled
-from uac_site.embedded.system import System
 
 
 @pytest.fixture(scope="module")

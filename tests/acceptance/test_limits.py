@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.system import Person, create_person, new_client, record
 from tests.waiting import polled
-from uac_site.embedded.system import System
 from workers.execution.errors import REMEDY
 
 _numbers = itertools.count()

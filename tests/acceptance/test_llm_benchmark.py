@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from benchmarks.llm import FILES
+from deploy.embedded.process import die_with_parent
 from tests.llm_server import KEY, Called, Reply, Request, Said, Script, called, llm_server, said
 from tests.system import PATIENT
 from tests.waiting import scaled
-from uac_site.embedded.process import die_with_parent
 
 SESSIONS = [
     {"session_id": "1", "date": "2026-01-10", "text": "My passport expires on 2026-03-01."},

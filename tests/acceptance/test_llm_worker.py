@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.acceptance.test_metrics import Metrics
 from tests.llm_server import LlmServer, hangs, llm_server
 from tests.system import Person, message, new_client, running_system
 from tests.waiting import polled
-from uac_site.embedded.system import System
 from workers.service.lifecycle import LEAVING_SECONDS
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks import analytical
 from benchmarks.harness import Client, data_file
+from deploy.embedded.system import System
 from tests.snippets import pasted, prompted, wait_longer
 from tests.system import DRUG_ALLERGY, Person, message, new_client, record
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 PENICILLIN = record(
     "Allergy",

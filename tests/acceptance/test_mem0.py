@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.llm_server import LlmServer, Reply, Request, called, llm_server, status
 from tests.system import new_client, running_system
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 FACTS = {
     "I am vegetarian and live in Lisbon.": "The user is vegetarian.",

@@ -5,9 +5,9 @@ import json
 import urllib.request
 import zipfile
 
+from deploy.embedded.system import System
 from tests.system import EVERYTHING, LATE, create_person, message, new_client, task
 from tests.waiting import polled, scaled
-from uac_site.embedded.system import System
 
 
 def test_who_was_anonymous_is_known_and_alerted_once(system: System) -> None:

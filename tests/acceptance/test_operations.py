@@ -9,6 +9,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.acceptance.test_metrics import Metrics
 from tests.mail_server import MailServer
 from tests.system import (
@@ -24,7 +25,6 @@ from tests.system import (
 )
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import hangs, receiver
-from uac_site.embedded.system import System
 from workers.service.lifecycle import LEAVING_SECONDS
 
 STOP_SECONDS = 1

@@ -6,9 +6,9 @@ from contextlib import closing
 import docker
 import pytest
 
+from deploy.embedded.system import System
 from tests.system import running_system
 from tests.waiting import polled
-from uac_site.embedded.system import System
 from workers.sandbox.ownership import LABEL, owner
 
 pytestmark = pytest.mark.docker

@@ -5,9 +5,9 @@ import urllib.parse
 
 import pytest
 
+from deploy.embedded.system import System
 from tests.system import EVERYTHING, Person, create_person, new_client, record
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 MARKER = "Wolframite"
 

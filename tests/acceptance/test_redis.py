@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
+from deploy.embedded.system import System
 from tests.system import Person, create_person, new_client, record, running_system
 from tests.waiting import polled, scaled
-from uac_site.embedded.system import System
 
 # Maximum duration of a request, whatever Redis does: two seconds for the first that notices, and
 # more on a busy machine. Later requests do not ask Redis for a while.

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.mail_server import MailServer
 from tests.system import LATE, create_person, log_tasks, new_client, running_system
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 TASKS = 6
 SUBSCRIBE = """

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.acceptance.test_demo import demo, output_of, output_until_it_runs, variables_in
 from tests.llm_server import KEY, llm_server, said
 from tests.snippets import PROGRAM, blocks, pasted, prompted, requests_in, wait_longer
 from tests.system import create_person, new_client
 from tests.waiting import scaled
-from uac_site.embedded.system import System
 
 CHECKOUT = Path(__file__).parents[2]
 TUTORIAL = (CHECKOUT / "docs" / "tutorial.md").read_text()

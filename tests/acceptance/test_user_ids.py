@@ -15,9 +15,9 @@ from mcp.client import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.system import EVERYTHING, new_client, ok, running_system
 from tests.waiting import scaled
-from uac_site.embedded.system import System
 
 IDS = [
     "https://idp.example.com/tenants/4 2?sub=7#me",

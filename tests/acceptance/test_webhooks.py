@@ -12,6 +12,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.system import (
     EVERYTHING,
     LATE,
@@ -24,7 +25,6 @@ from tests.system import (
 )
 from tests.waiting import polled, scaled
 from tests.webhook_receiver import Behaviour, Call, Received, answers, receiver, says
-from uac_site.embedded.system import System
 
 TASKS = 6
 

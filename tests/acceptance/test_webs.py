@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.process import free_port
+from deploy.embedded.system import System
 from tests.system import (
     EVERYTHING,
     LATE,
@@ -29,8 +31,6 @@ from tests.system import (
     task,
 )
 from tests.waiting import polled, scaled
-from uac_site.embedded.process import free_port
-from uac_site.embedded.system import System
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.system import EVERYTHING, create_person, new_client, record
 from tests.waiting import polled
-from uac_site.embedded.system import System
 
 ALLERGY = record("Allergy", "penicillin", domain="health", allergen="penicillin", drug_class=None)
 AMOXICILLIN = record(

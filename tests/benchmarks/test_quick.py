@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import benchmarks
+from deploy.embedded.process import die_with_parent
 from tests.benchmarks import recorded_data
 from tests.system import PATIENT
 from tests.waiting import scaled
-from uac_site.embedded.process import die_with_parent
 
 pytestmark = pytest.mark.extended
 

@@ -18,6 +18,8 @@ import docker.errors
 import psycopg
 from cryptography.fernet import Fernet
 
+from deploy.embedded.process import ManagedProcess
+from deploy.embedded.system import System, running_system
 from tests.chaos.checker import RULED
 from tests.chaos.client import Client
 from tests.chaos.journal import Called, Journal
@@ -29,8 +31,6 @@ from tests.processes import Process
 from tests.system import EVERYTHING, LOCAL_WEBHOOKS, new_client
 from tests.waiting import eventually, scaled
 from tests.webhook_receiver import Call, answers, receiver
-from uac_site.embedded.process import ManagedProcess
-from uac_site.embedded.system import System, running_system
 
 WORKSPACES = ("red", "green", "blue")
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)

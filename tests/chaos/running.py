@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 from psycopg.rows import dict_row
 
+from deploy.embedded.process import ProcessFailed
 from tests.chaos.checker import WAITING, Checker, leaked
 from tests.chaos.deployment import Deployment, deployed, lacking
 from tests.chaos.faults import FAULTS, schedule
@@ -20,7 +21,6 @@ from tests.chaos.journal import Journal, Person
 from tests.chaos.traffic import Traffic
 from tests.docker_engine import Engine, running_engine
 from tests.waiting import eventually, scaled
-from uac_site.embedded.process import ProcessFailed
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
 

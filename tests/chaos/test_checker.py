@@ -11,13 +11,13 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from deploy.embedded.folder import remove_folder
 from tests.chaos.checker import Checker, Database, leaked
 from tests.chaos.deployment import Deployment, deployed
 from tests.chaos.journal import Journal, Redacted
 from tests.chaos.running import rest
 from tests.chaos.traffic import Traffic
 from tests.waiting import scaled
-from uac_site.embedded.folder import remove_folder
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.process import free_port
 from tests.acceptance.mcp.conftest import writes_the_query
 from tests.chaos.journal import Journal
 from tests.chaos.model import Model
@@ -26,7 +27,6 @@ from tests.images import NotMade, server_image, stand_ins
 from tests.llm_server import KEY, LlmServer, Reply, Request, llm_server
 from tests.system import PATIENT
 from tests.waiting import polled, scaled
-from uac_site.embedded.process import free_port
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.ownership import LABEL
 

@@ -10,6 +10,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.browser import browser, page, staff
 from tests.docker_engine import Engine, missing, running_engine, skip_or_fail
 from tests.sandbox_hosts import create_people, find_home, list_hosts
@@ -25,7 +26,6 @@ from tests.system import (
     task,
 )
 from tests.waiting import polled
-from uac_site.embedded.system import System
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 
 # Fixtures, and a hook that adds the server's state to the report of a failed test.

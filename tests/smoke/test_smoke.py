@@ -14,14 +14,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.harness import Client
+from deploy.embedded.process import free_port
+from deploy.embedded.system import System
 from tests.browser import follow
 from tests.docker_engine import Engine
 from tests.sandbox_hosts import Work, find_home, find_host, find_problem
 from tests.system import Person, count_rows, ok, select_rows, task
 from tests.waiting import polled
 from tests.webhook_receiver import Call, answers, receiver
-from uac_site.embedded.process import free_port
-from uac_site.embedded.system import System
 
 pytestmark = pytest.mark.docker
 

@@ -25,9 +25,7 @@ import workers
 
 PACKAGES = (memory, workers, uac_site, sandbox_image.uac)
 # Modules that run when they are imported.
-NOT_IMPORTED = re.compile(
-    r"constraint_library\.|\.migrations\.|\.management\.|confine$|\.settings|asgi$|wsgi$"
-)
+NOT_IMPORTED = re.compile(r"\.migrations\.|\.management\.|confine$|\.settings|asgi$|wsgi$")
 
 AT_BEGINNING = {"match", "fullmatch"}
 

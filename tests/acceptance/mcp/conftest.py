@@ -16,10 +16,10 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.llm_server import Reply, Request, called, llm_server
 from tests.system import LATE, Person, log_tasks, new_client, running_system
 from tests.waiting import scaled
-from uac_site.embedded.system import System
 
 CHECKOUT = Path(__file__).parents[3]
 # Longer than a signal takes, so that tests can tell a signal from a poll.

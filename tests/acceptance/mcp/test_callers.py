@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from memory.integrations.mcp.results import MAX_CHARACTERS
 from tests.acceptance.mcp.conftest import Agents, told
 from tests.acceptance.mcp.test_events import Stream, stream
@@ -17,7 +18,6 @@ from tests.acceptance.mcp.test_gate import ask
 from tests.acceptance.mcp.test_tools import Tools
 from tests.system import Person, record
 from tests.waiting import scaled
-from uac_site.embedded.system import System
 
 # What n8n sends along with a model's arguments.
 N8N = {

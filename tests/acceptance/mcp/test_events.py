@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.acceptance.mcp.conftest import HEARTBEAT_SECONDS, STREAMS, with_alerts
 from tests.system import Person, create_person, new_client, ok
 from tests.waiting import polled, scaled
-from uac_site.embedded.system import System
 
 
 @dataclass

@@ -13,9 +13,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from benchmarks.harness import Client
+from deploy.embedded.system import System
 from tests.acceptance.mcp.conftest import CHECKOUT, Agents, told
 from tests.waiting import polled, scaled
-from uac_site.embedded.system import System
 
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 ADDRESSES = [("POST", "/mcp"), ("POST", "/users/ada/mcp"), ("GET", "/events/")]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from deploy.demo import person
 from memory.kernel.models.users import MemoryUser
-from uac_site.demo import person
 
 pytestmark = pytest.mark.django_db
 

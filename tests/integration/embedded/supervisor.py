@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from uac_site.embedded.folder import AlreadyRunning
-from uac_site.embedded.process import ManagedProcess
-from uac_site.embedded.services import Services, running_services
-from uac_site.embedded.system import running_system
+from deploy.embedded.folder import AlreadyRunning
+from deploy.embedded.process import ManagedProcess
+from deploy.embedded.services import Services, running_services
+from deploy.embedded.system import running_system
 
 
 def main() -> None:

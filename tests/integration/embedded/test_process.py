@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.process import ManagedProcess, ProcessFailed
 from tests.processes import alive
 from tests.waiting import eventually
-from uac_site.embedded.process import ManagedProcess, ProcessFailed
 
 Make = Callable[..., ManagedProcess]
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"

@@ -13,12 +13,12 @@ import pytest
 import redis
 from psycopg.conninfo import make_conninfo
 
+from deploy.embedded.folder import remove_folder, usable_folder
+from deploy.embedded.process import free_port, held_port
+from deploy.embedded.services import running_services
 from tests.integration.embedded.conftest import AS_ROOT, CHECKOUT, Supervisor, Supervisors
 from tests.processes import Process, gone
 from tests.waiting import eventually, scaled
-from uac_site.embedded.folder import remove_folder, usable_folder
-from uac_site.embedded.process import free_port, held_port
-from uac_site.embedded.services import running_services
 
 
 def write_something(supervisor: Supervisor) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.process import ProcessFailed, free_port
+from deploy.embedded.system import System, running_system
 from tests.integration.embedded.conftest import AS_ROOT, Supervisors
 from tests.processes import Process, gone, me
 from tests.waiting import eventually, scaled
-from uac_site.embedded.process import ProcessFailed, free_port
-from uac_site.embedded.system import System, running_system
 from workers.service.process_tuning import BACKGROUND_NICENESS
 
 NAMES = ["postgres", "redis", "web", "sandbox-1", "sandbox-2", "llm-1", "default-1", "beat"]

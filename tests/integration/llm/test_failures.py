@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
+from deploy.embedded.process import free_port
 from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
 from tests.integration.llm.conftest import PROTOCOLS, QUESTION, REMEMBER, Ask, Connect, answer_calls
 from tests.llm_server import (
@@ -26,7 +27,6 @@ from tests.llm_server import (
 )
 from tests.steps import not_none
 from tests.waiting import scaled
-from uac_site.embedded.process import free_port
 from workers.llm import adapter
 from workers.llm.interface import (
     CallFailed,

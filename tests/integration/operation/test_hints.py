@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 from pytest_django.fixtures import DjangoCaptureOnCommitCallbacks, Settings
 from structlog.testing import capture_logs
 
+from deploy.embedded.process import free_port
 from memory.kernel.admission import rates, refusals
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints
@@ -23,7 +24,6 @@ from tests.factories import make_checkpoint, make_run
 from tests.steps import not_none
 from tests.waiting import scaled
 from uac_site import health
-from uac_site.embedded.process import free_port
 
 
 @pytest.fixture

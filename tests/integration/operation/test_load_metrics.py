@@ -8,6 +8,7 @@ from django.test import override_settings
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from deploy.embedded.process import free_port
 from memory.kernel.admission import refusals, usage
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -16,7 +17,6 @@ from memory.log import entry_log
 from memory.log.models.entries import EntryKind
 from memory.versions.models.runs import RunKind
 from tests.factories import make_checkpoint, make_run
-from uac_site.embedded.process import free_port
 from workers.metrics import load_metrics
 from workers.metrics.reading_metrics import Read
 

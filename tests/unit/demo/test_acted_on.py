@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from uac_site.demo import person, story
-from uac_site.demo.client import Client
-from uac_site.demo.screen import Screen
-from uac_site.demo.story import Story
+from deploy.demo import person, story
+from deploy.demo.client import Client
+from deploy.demo.screen import Screen
+from deploy.demo.story import Story
 
 
 def alert(constraint: str, state: str, *entries: int) -> dict[str, Any]:

@@ -10,12 +10,8 @@ from typing import Any
 
 import pytest
 
-from memory.kernel.models.users import MemoryUser
-from memory.log.models.entries import EntryKind, LogEntry
-from memory.project import Record, RecordId
-from tests.waiting import scaled
-from uac_site.demo import person
-from uac_site.demo.recorded_model import (
+from deploy.demo import person
+from deploy.demo.recorded_model import (
     NAME,
     Recording,
     UnknownQuestion,
@@ -23,6 +19,10 @@ from uac_site.demo.recorded_model import (
     recorded_model,
     recordings,
 )
+from memory.kernel.models.users import MemoryUser
+from memory.log.models.entries import EntryKind, LogEntry
+from memory.project import Record, RecordId
+from tests.waiting import scaled
 from workers.authoring import memorize, prompts, tools
 from workers.grounding.values_in_entries import Source, claims_of, ungrounded
 

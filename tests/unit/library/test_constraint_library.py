@@ -17,7 +17,7 @@ import sandbox_image.uac.testing
 from memory.constraints import constraint_library
 from memory.project.shapes import needs_of
 
-FOLDER = Path(constraint_library.__file__).parent
+FOLDER = constraint_library.FOLDER
 DOCUMENT = Path(__file__).parents[3] / "docs" / "constraint-library.md"
 NAMES = constraint_library.names()
 

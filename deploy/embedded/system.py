@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from uac_site.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, held_port
-from uac_site.embedded.sandboxes import prepare_sandboxes
-from uac_site.embedded.services import Services, running_services
+from deploy.embedded.process import ManagedProcess, ProcessFailed, die_with_parent, held_port
+from deploy.embedded.sandboxes import prepare_sandboxes
+from deploy.embedded.services import Services, running_services
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import redis
 
-from uac_site.embedded.folder import (
+from deploy.embedded.folder import (
     give_to_service_user,
     kept,
     reachable_program,
     service_folder,
 )
-from uac_site.embedded.process import ManagedProcess, ProcessFailed, free_port, service_user
+from deploy.embedded.process import ManagedProcess, ProcessFailed, free_port, service_user
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 
-from uac_site.embedded.process import ProcessFailed
+from deploy.embedded.process import ProcessFailed
 from workers.sandbox.build import ImageNotBuilt, ensure_image, ensure_typecheck_image
 from workers.sandbox.runner import AUTO
 

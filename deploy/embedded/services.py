@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from uac_site.embedded.folder import claimed, kept, usable_folder
-from uac_site.embedded.postgres import Postgres, postgres_in
-from uac_site.embedded.redis import Redis, redis_in
+from deploy.embedded.folder import claimed, kept, usable_folder
+from deploy.embedded.postgres import Postgres, postgres_in
+from deploy.embedded.redis import Redis, redis_in
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`python -m uac_site.demo [--exit]`: run the whole server, loaded with a sample person."""
+"""`python -m deploy.demo [--exit]`: run the whole server, loaded with a sample person."""
 
 import argparse
 import datetime
@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 
 from cryptography.fernet import Fernet
 
-from uac_site.demo import person, recorded_model
-from uac_site.demo.calls import calls_in
-from uac_site.demo.client import Client, UnexpectedAnswer
-from uac_site.demo.screen import Screen
-from uac_site.demo.story import ModelStopped, Story
-from uac_site.embedded.folder import AlreadyRunning, kept, usable_folder
-from uac_site.embedded.process import ProcessFailed
-from uac_site.embedded.system import System, running_system
+from deploy.demo import person, recorded_model
+from deploy.demo.calls import calls_in
+from deploy.demo.client import Client, UnexpectedAnswer
+from deploy.demo.screen import Screen
+from deploy.demo.story import ModelStopped, Story
+from deploy.embedded.folder import AlreadyRunning, kept, usable_folder
+from deploy.embedded.process import ProcessFailed
+from deploy.embedded.system import System, running_system
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _ADMIN = "demo"
@@ -33,7 +33,7 @@ _HURRY = (
 
 def main() -> int:
     """Run the demo; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m uac_site.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m deploy.demo", description=__doc__)
     parser.add_argument(
         "--exit", action="store_true", help="stop after the checks; the exit status is the result"
     )

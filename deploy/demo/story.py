@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from uac_site.demo import person, recorded_model
-from uac_site.demo.calls import Calls
-from uac_site.demo.client import Client
-from uac_site.demo.person import Entry, ExpectedAlert
-from uac_site.demo.screen import Screen
+from deploy.demo import person, recorded_model
+from deploy.demo.calls import Calls
+from deploy.demo.client import Client
+from deploy.demo.person import Entry, ExpectedAlert
+from deploy.demo.screen import Screen
 
 _PATIENCE_SECONDS = 240
 # A real model takes longer and needs more than one call.

@@ -1,6 +1,6 @@
-"""The library of ready-made constraints. The server reads them as text and never imports them.
+"""The library of ready-made constraints, which the server reads as text and never imports.
 
-Each constraint is in `<name>.py`, and its tests are in `test_<name>.py`.
+In the folder `library`, each constraint is in `<name>.py`, and its tests are in `test_<name>.py`.
 """
 
 import ast
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from memory.kernel.texts import parse_python
 
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).with_name("library")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LibraryConstraint:
 
 def names() -> list[str]:
     """Return the names of all constraints in the library, sorted."""
-    return sorted(path.stem.removeprefix("test_") for path in _FOLDER.glob("test_*.py"))
+    return sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
 
 
 def read(name: str) -> LibraryConstraint:
@@ -41,6 +41,6 @@ def read(name: str) -> LibraryConstraint:
     if name not in names():
         raise KeyError(name)
     source, tests = (
-        (_FOLDER / file).read_text(encoding="utf-8") for file in (f"{name}.py", f"test_{name}.py")
+        (FOLDER / file).read_text(encoding="utf-8") for file in (f"{name}.py", f"test_{name}.py")
     )
     return LibraryConstraint(name, source, tests)

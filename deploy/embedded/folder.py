@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from uac_site.embedded.process import service_user
+from deploy.embedded.process import service_user
 
 # Only root uses this directory, and only root can write to it, so no other user can plant anything
 # in it.
