@@ -143,12 +143,7 @@ class LlmCall(models.Model):
             models.Index(fields=["-started_at"], name="llm_call_age"),
             models.Index(fields=["workspace", "-started_at"], name="llm_call_of_workspace"),
             models.Index(fields=["work"], name="llm_call_of_work"),
-            # These two indexes find the first call of each session and of each judged session.
-            models.Index(
-                fields=["workspace", "model", "-started_at"],
-                name="llm_call_first_of_model",
-                condition=models.Q(purpose="structure", turn=1, attempt=1),
-            ),
+            # Finds the first call of each judged session.
             models.Index(
                 fields=["workspace", "model", "-started_at"],
                 name="llm_call_judged_of_model",

@@ -7,10 +7,8 @@ accepts, or by the worker, if the gate refused proposals and never accepted one.
 count if no proposal was judged in it, or if it was interrupted (by the provider, a budget, a lost
 lease or a stop).
 
-A model that fails for a single user, even one who makes it fail on purpose, is not stopped for
-everybody. As long as other users have sessions, at most a fifth of the sessions that are judged
-belong to one user. A model is stopped only if the mean over all users also exceeds the limit and,
-if several users have sessions, only if sessions from at least three users have been judged.
+If several users have sessions, only each user's newest count, up to a fifth of the sessions that
+are judged, so that a model that fails for one user is not stopped for everybody.
 
 A stop is stored with the workspace, so it lasts, even if calls or users are deleted, until staff
 let the model continue, change a limit, or choose another model.
@@ -23,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from memory.kernel.models.users import Lane, LaneName
@@ -42,13 +40,10 @@ STOPPED = "Stopped by its track record: "
 # How long a lane waits before the stop is checked again: the track record changes when staff undo
 # something or resume a model.
 AGAIN = datetime.timedelta(minutes=15)
-# The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. As
-# long as other users have sessions, one user gets at most 1 / USERS_PART of the window.
+# The sessions to judge (the window) are chosen from LOOKED_AT times as many recent sessions. If
+# several users have sessions, one user gets at most 1 / USERS_PART of the window.
 LOOKED_AT = 4
 USERS_PART = 5
-# If several users have sessions, a model is stopped only once sessions from at least this many
-# users have been judged.
-MIN_USERS = 3
 
 
 class Stopped(LanguageModelError):
@@ -78,42 +73,45 @@ class TrackRecord:
 
     `refused` counts the sessions that were refused after all attempts, `accepted` those that
     produced a version, and `undone` those whose version was undone. `proposals` and
-    `proposals_refused` count the proposals in all sessions. A `…_mean` is the mean of the users'
-    percentages, so that each user has the same weight. `stopped` is the reason why the model is
-    stopped, if it is.
+    `proposals_refused` count the proposals in all sessions. `stopped` is the reason why the model
+    is stopped, if it is.
     """
 
     model: str
-    users: int = 0
     sessions: int = 0
     refused: int = 0
     accepted: int = 0
     undone: int = 0
     proposals: int = 0
     proposals_refused: int = 0
-    refused_percent: float = 0.0
-    refused_mean: float = 0.0
-    undone_percent: float = 0.0
-    undone_mean: float = 0.0
     stopped: str | None = None
 
+    @property
+    def refused_percent(self) -> float:
+        """The percentage of the sessions that were refused."""
+        return _percent(self.refused, self.sessions)
+
+    @property
+    def undone_percent(self) -> float:
+        """The percentage of the accepted edits that were undone."""
+        return _percent(self.undone, self.accepted)
+
     def exceeded(self, limits: EffectiveSettings) -> list[str]:
-        """Describe each limit that both the percentage and the mean over users exceed."""
-        told = []
+        """Describe each limit that the percentages exceed."""
+        exceeded = []
         least, most = limits.llm_judged_minimum, limits.llm_refused_percent
-        if self.sessions >= least and min(self.refused_percent, self.refused_mean) > most:
-            told.append(
+        if self.sessions >= least and self.refused_percent > most:
+            exceeded.append(
                 f"after all attempts, the gate refused {self.refused_percent:.0f} % of the last"
-                f" {self.sessions} sessions (mean over users {self.refused_mean:.0f} %, limit"
-                f" {most} %)"
+                f" {self.sessions} sessions (limit {most} %)"
             )
         most = limits.llm_undone_percent
-        if self.accepted >= least and min(self.undone_percent, self.undone_mean) > most:
-            told.append(
+        if self.accepted >= least and self.undone_percent > most:
+            exceeded.append(
                 f"{self.undone_percent:.0f} % of the last {self.accepted} accepted edits were"
-                f" undone (mean over users {self.undone_mean:.0f} %, limit {most} %)"
+                f" undone (limit {most} %)"
             )
-        return told
+        return exceeded
 
     def in_words(self) -> str:
         """Describe the track record for staff."""
@@ -121,10 +119,9 @@ class TrackRecord:
             return f"{self.model}: no session has been judged yet"
         return (
             f"{self.model}: {self.refused_percent:.0f} % refused after all attempts"
-            f" ({self.refused} of {self.sessions} sessions, mean over users"
-            f" {self.refused_mean:.0f} %; {self.proposals_refused} of {self.proposals} proposals),"
-            f" {self.undone_percent:.0f} % undone ({self.undone} of {self.accepted} accepted"
-            f" edits, mean over users {self.undone_mean:.0f} %)"
+            f" ({self.refused} of {self.sessions} sessions; {self.proposals_refused} of"
+            f" {self.proposals} proposals), {self.undone_percent:.0f} % undone ({self.undone} of"
+            f" {self.accepted} accepted edits)"
         )
 
 
@@ -190,35 +187,25 @@ def note_refused(workspace_pk: int, work: uuid.UUID, refusals: int) -> None:
 def read(workspace: Workspace, model: str) -> TrackRecord:
     """Return a model's track record in a workspace, computed from its latest sessions.
 
-    This takes one SQL statement, plus one if some versions may have been undone, plus one if a
-    limit is exceeded but sessions from only a few users have been judged.
+    This takes one SQL statement, plus one if some versions may have been undone.
     """
     limits = workspace.track_record_limits
-    found = _sessions(workspace, model, limits)
-    refused = [one for one in found if not one.accepted]
-    made = [one for one in found if one.version is not None]
-    undone = [one for one in made if one.undone]
-    users = {one.user for one in found}
-    refusals = sum(one.refusals for one in found)
+    sessions = _sessions(workspace, model, limits)
+    refused = sum(not session.accepted for session in sessions)
+    refusals = sum(session.refusals for session in sessions)
     record = TrackRecord(
         model=model,
-        users=len(users),
-        sessions=len(found),
-        refused=len(refused),
-        accepted=len(made),
-        undone=len(undone),
-        proposals=refusals + len(found) - len(refused),
+        sessions=len(sessions),
+        refused=refused,
+        accepted=sum(session.version is not None for session in sessions),
+        undone=sum(session.undone for session in sessions),
+        proposals=refusals + len(sessions) - refused,
         proposals_refused=refusals,
-        refused_percent=_percent(len(refused), len(found)),
-        refused_mean=_mean(refused, found),
-        undone_percent=_percent(len(undone), len(made)),
-        undone_mean=_mean(undone, made),
     )
     stopped = _kept(workspace, model, limits)
-    told = [] if stopped else record.exceeded(limits)
-    if told and not _spares(workspace, model, limits, users):
+    if stopped is None and (exceeded := record.exceeded(limits)):
         stopped = (
-            f"{STOPPED}{model}: {', and '.join(told)}. Entries wait until staff let the model"
+            f"{STOPPED}{model}: {', and '.join(exceeded)}. Entries wait until staff let the model"
             " continue, or choose another model for the workspace."
         )
     return replace(record, stopped=stopped)
@@ -275,21 +262,6 @@ def _kept(workspace: Workspace, model: str, limits: EffectiveSettings) -> str | 
     return stop["reason"] if stop and stop["limits"] == asdict(limits) else None
 
 
-def _begun(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
-    """Select the first call of every session, judged or not.
-
-    A session that began by asking for facts is included only once it has been judged. There is a
-    partial index for each of the two conditions.
-    """
-    structuring = Q(purpose=LlmPurpose.STRUCTURE, **_FIRST)
-    return LlmCall.objects.filter(
-        structuring | Q(accepted__isnull=False),
-        workspace=workspace,
-        model=model,
-        user__isnull=False,
-    )
-
-
 def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     """Select the first call of every session judged since the model was resumed.
 
@@ -304,56 +276,41 @@ def _judged(workspace: Workspace, model: str) -> QuerySet[LlmCall]:
     return judged
 
 
-def _lately(
-    calls: QuerySet[LlmCall], judged: QuerySet[LlmCall], limits: EffectiveSettings
-) -> QuerySet[LlmCall]:
-    """Keep only calls from the `llm_judged_days` days before the newest judged session."""
-    days = datetime.timedelta(days=limits.llm_judged_days)
-    return calls.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
-
-
-def _spares(
-    workspace: Workspace, model: str, limits: EffectiveSettings, users: Collection[int]
-) -> bool:
-    """Return whether the model keeps running although it exceeds a limit.
-
-    This is the case if sessions from too few users have been judged while other users have
-    sessions, too.
-    """
-    if len(users) >= MIN_USERS:
-        return False
-    others = _begun(workspace, model).exclude(user__in=users)
-    return _lately(others, _judged(workspace, model), limits).exists()
-
-
 def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> list[_Session]:
-    """Return the sessions to judge: first each user's newest, up to a user's maximum share.
-
-    If that leaves room in the window, the newest of the remaining sessions fill it.
-    """
+    """Return the sessions to judge, from the days before the newest one."""
     judged = _judged(workspace, model)
+    days = datetime.timedelta(days=limits.llm_judged_days)
     restored = Checkpoint.objects.filter(
         user=OuterRef("user"), origin=Origin.RESTORED, version__gt=OuterRef("checkpoint__version")
     )
     rows = (
-        _lately(judged, judged, limits)
+        judged.filter(started_at__gte=Subquery(judged.values("started_at")[:1]) - days)
         .annotate(followed=Exists(restored))
         .values_list("user_id", "accepted", "refusals", "checkpoint__version", "followed")
     )
-    part = max(1, limits.llm_judged_sessions // USERS_PART)
+    recent = [
+        _Session(user, bool(accepted), refusals or 0, version, followed)
+        for user, accepted, refusals, version, followed in rows[
+            : LOOKED_AT * limits.llm_judged_sessions
+        ]
+    ]
+    most = limits.llm_judged_sessions
+    if len({session.user for session in recent}) > 1:
+        most = max(1, most // USERS_PART)
     number: Counter[int] = Counter()
-    within: list[_Session] = []
-    beyond: list[_Session] = []
-    most = LOOKED_AT * limits.llm_judged_sessions
-    for user, accepted, refusals, version, followed in rows[:most]:
-        number[user] += 1
-        session = _Session(user, bool(accepted), refusals or 0, version, followed)
-        (within if number[user] <= part else beyond).append(session)
-    window = [*within, *beyond][: limits.llm_judged_sessions]
-    changes = _changes({one.user for one in window if one.followed})
+    window = []
+    for session in recent:
+        number[session.user] += 1
+        if number[session.user] <= most and len(window) < limits.llm_judged_sessions:
+            window.append(session)
+    changes = _changes({session.user for session in window if session.followed})
     return [
-        replace(one, undone=one.version is not None and _is_undone(one.version, changes[one.user]))
-        for one in window
+        replace(
+            session,
+            undone=session.version is not None
+            and _is_undone(session.version, changes[session.user]),
+        )
+        for session in window
     ]
 
 
@@ -410,10 +367,3 @@ def _is_left_out(version: int, returns: Mapping[int, int]) -> bool:
 
 def _percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
-
-
-def _mean(some: Sequence[_Session], of: Sequence[_Session]) -> float:
-    """Return the mean over users of the percentage of each user's sessions that are in `some`."""
-    whole, part = (Counter(one.user for one in those) for those in (of, some))
-    shares = [_percent(part[user], whole[user]) for user in whole]
-    return sum(shares) / len(shares) if shares else 0.0

@@ -11,6 +11,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.RemoveIndex(model_name="llmcall", name="llm_call_first_of_model"),
         migrations.RemoveField(
             model_name="backtestuser",
             name="left_out",

@@ -493,9 +493,7 @@ def test_the_workspace_and_the_calls_show_the_track_record(
     admin_client: Client, workspace: Workspace, waits: Lane
 ) -> None:
     record = (
-        "100 % refused after all attempts (2 of 2 sessions, mean over users 100 %; 8 of 8"
-        " proposals),"
-        " 0 % undone (0 of 0"
+        "100 % refused after all attempts (2 of 2 sessions; 8 of 8 proposals), 0 % undone (0 of 0"
     )
 
     page = shown(admin_client.get(page_url(workspace)))
