@@ -298,7 +298,7 @@ def _sessions(workspace: Workspace, model: str, limits: EffectiveSettings) -> li
     if len({session.user for session in recent}) > 1:
         most = max(1, most // USERS_PART)
     number: Counter[int] = Counter()
-    window = []
+    window: list[_Session] = []
     for session in recent:
         number[session.user] += 1
         if number[session.user] <= most and len(window) < limits.llm_judged_sessions:

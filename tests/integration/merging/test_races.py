@@ -149,7 +149,7 @@ def test_deleting_the_memories_of_both_sides_at_once_does_not_deadlock(
         for memory_id in ids:
             barrier.wait()
             try:
-                memories.delete(person.workspace, [str(memory_id)], by="test")
+                memories.delete(person.workspace, str(memory_id), by="test")
             except memories.UnknownMemory:
                 pass  # the other has deleted its twin
             except Exception as error:
