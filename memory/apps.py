@@ -13,9 +13,11 @@ class MemoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Connect handlers that create the roles after migrations and record logins and logouts."""
+        """Connect what follows migrations (roles, triggers), logins and logouts."""
+        from memory.privacy import erasure_registry
         from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)
+        post_migrate.connect(erasure_registry.refuse_rows_of_erased, sender=self)
         user_logged_in.connect(audit.logged_in)
         user_logged_out.connect(audit.logged_out)

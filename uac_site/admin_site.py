@@ -11,29 +11,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 
-# Section → models. A model that isn't listed here stays in its app's section.
-SECTIONS = {
-    "People": [
-        *("Alert", "PausedConstraint", "Forecast", "MemoryUser", "LogEntry", "EntryOutcome"),
-        *("Redaction", "Merge", "UserErasure"),
-    ],
-    "Projects": [
-        *("Checkpoint", "Run", "WorkspaceConstraint", "WorkspaceConstraintVersion", "Backtest"),
-    ],
-    "Access": [
-        *("Workspace", "WorkspaceUse", "ApiKey", "StaffSubscription"),
-        *("StaffAccess", "StaffAudit"),
-    ],
-    "Webhooks": ["WebhookEndpoint", "Delivery", "DeliveryAttempt"],
-    "Language models": ["LlmCall", "LlmSpending"],
-    "Operation": ["Alarm", "Pause", "Lane", "SandboxHost", "Heartbeat"],
-    "Machinery": [
-        *("AlertEvent", "RecordLocation", "Blob", "Bytecode"),
-        *("AlertFeedback", "EventCounter", "MailCursor", "IdempotencyKey"),
-        *("SearchIndex", "SearchSegment", "SearchBlock", "CopiedEntries"),
-    ],
-}
-
 
 class StaffSite(admin.AdminSite):
     """Django's admin site, with our models grouped by purpose under the server's status."""
@@ -96,22 +73,24 @@ class StaffSite(admin.AdminSite):
         self, request: HttpRequest, app_label: str | None = None
     ) -> list[dict[str, Any]]:
         """Put our sections first and staff accounts last."""
+        # Models can be imported only once the apps are loaded.
+        from memory.kernel.models.privacy import Section, privacy_of
+
         apps = super().get_app_list(request, app_label)
         if app_label is not None:
             return apps
-        sections = []
+        sections: list[dict[str, Any]] = []
         for app in apps:
             if app["app_label"] == "auth":
                 app["name"] = "Staff"
             if app["app_label"] != "memory":
+                sections.append(app)
                 continue
-            models = {model["object_name"]: model for model in app["models"]}
-            for name, members in SECTIONS.items():
-                found = [models.pop(member) for member in members if member in models]
-                if found:
-                    sections.append({**app, "name": name, "models": found})
-            app["models"] = list(models.values())
-        return [*sections, *(app for app in apps if app["models"])]
+            for section in Section:
+                rows = [row for row in app["models"] if privacy_of(row["model"]).section is section]
+                if rows:
+                    sections.append({**app, "name": section.value, "models": rows})
+        return sorted(sections, key=lambda one: one["app_label"] != "memory")
 
 
 class StaffAdminConfig(AdminConfig):

@@ -117,7 +117,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Offer only visible rows; staff who can't see every workspace must choose one."""
         model = db_field.remote_field.model
-        if model in access.PLACES and "queryset" not in kwargs:
+        if model._meta.app_label == "memory" and "queryset" not in kwargs:
             kwargs["queryset"] = access.seen_by(request.user, model._default_manager.all())
         if model is Workspace and not access.sees_all(request.user):
             kwargs["required"] = True

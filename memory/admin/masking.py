@@ -21,7 +21,7 @@ from django.db.models import Model
 from django.utils.safestring import SafeString
 
 from memory import models
-from memory.privacy.erasure_registry import REGISTRY
+from memory.kernel.models.privacy import masked_columns
 
 HIDDEN = "(hidden)"
 
@@ -41,14 +41,6 @@ class AllBut:
 def _names(*names: str) -> frozenset[str]:
     return frozenset(" ".join(names).split())
 
-
-# Fields that may reveal content in rows that outlive a user's erasure or belong to no user.
-_BESIDES: dict[type[Model], tuple[str, ...]] = {
-    models.UserErasure: ("by", "reason"),
-    models.WorkspaceConstraintVersion: (
-        *("source", "source_hash", "tests", "verdict", "bytecode", "last_error"),
-    ),
-}
 
 _LEASE = "attempts run_after lease_owner lease_expires_at"
 
@@ -164,10 +156,7 @@ def content(shown: SafeString | str) -> SafeString | str:
 
 def content_fields(model: type[Model]) -> Collection[str]:
     """Return a model's fields that contain content; a user's identity doesn't count as content."""
-    if model is models.MemoryUser:
-        return ()
-    erased = REGISTRY[model].content if model in REGISTRY else ()
-    return (*erased, *_BESIDES.get(model, ()))
+    return () if model is models.MemoryUser else masked_columns(model)
 
 
 def name_of(row: Model) -> str:

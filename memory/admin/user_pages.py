@@ -165,7 +165,7 @@ class UserPages(PausableAdmin[MemoryUser]):
             subject.download,
             "Downloaded all stored data about the person.",
             needed=[
-                *(f"memory.view_{model._meta.model_name}" for model in subject.PARTS),
+                *(f"memory.view_{model._meta.model_name}" for model in subject.exports()),
                 *(CONTENT, PROMPTS, SUBJECT_ACCESS),
             ],
         )

@@ -1,15 +1,14 @@
 """Subject access: everything stored about a person, as a zip of JSON Lines files with a README.
 
-The erasure registry determines the contents: each of its models has a part here or is listed in
-LEFT_OUT, and a part contains all columns except those it leaves out for a stated reason. The zip is
-written to a file row by row, in one snapshot; docs/subject-access.md describes its format.
+The models determine the contents (`memory.kernel.models.privacy`): each has a file here or a reason
+for having none, and a file contains all columns except those left out for a stated reason. The zip
+is written row by row, in one snapshot; docs/subject-access.md describes its format.
 """
 
 import datetime
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -17,197 +16,34 @@ from django.db import models
 from django.http import FileResponse
 from django.utils import timezone
 
-from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, PausedConstraint
-from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
-from memory.constraints.models.backtests import Backtest, BacktestUser
-from memory.constraints.models.forecasts import Forecast
 from memory.export.archive import file_name
 from memory.kernel.database.snapshots import snapshot
 from memory.kernel.encryption import EncryptionError
-from memory.kernel.models.idempotency import IdempotencyKey
-from memory.kernel.models.pauses import Pause
-from memory.kernel.models.users import Lane, MemoryUser
-from memory.kernel.models.workspaces import Workspace
+from memory.kernel.models.privacy import Export, left_out, models_about_users, privacy_of
+from memory.kernel.models.users import MemoryUser
 from memory.llm import llm_calls
 from memory.llm.models import LlmCall
 from memory.log import copies
-from memory.log.models.entries import EntryOutcome, LogEntry
-from memory.log.models.merges import CopiedEntries, Merge
-from memory.log.models.redactions import Redaction
 from memory.privacy import erasure_registry, redaction
-from memory.privacy.models import UserErasure
-from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
 from memory.versions.history import BeingRedacted, refuse_being_redacted
-from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
-from memory.versions.models.runs import Run
-
-_WORK = "the server's internal data about processing the row"
-_WHOSE = "the same person in every row"
-_NUMBER = "the row's number in the database; nothing else in this archive refers to it"
-_PLACE = "the machine that did the work; not data about the person"
-_LEASE = dict.fromkeys(
-    ("run_after", "hinted_at", "lease_owner", "lease_expires_at", "token", "attempts"), _WORK
-)
-# For each of these models, the field that identifies its rows in exported references; references to
-# other models are exported as primary keys.
-_NAMES: Mapping[type[models.Model], str] = {
-    Checkpoint: "version",
-    Lane: "name",
-    MemoryUser: "user_id",
-    Merge: "merged__user_id",
-    WebhookEndpoint: "url",
-    Workspace: "name",
-}
+from memory.versions.models.checkpoints import Blob
 
 
-@dataclass(frozen=True)
-class SubjectPart:
-    """A part of the export: the rows of one model that belong to a person.
-
-    `what` describes the rows in the README. `left_out` maps each column that is not exported to the
-    reason. `order` lists the columns that rows are sorted by. `chunk` rows are read at a time.
-    """
-
-    name: str
-    what: str
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    order: Sequence[str] = ("pk",)
-    chunk: int = 500
-
-
-# Models whose rows are not exported, and why.
-LEFT_OUT: Mapping[type[models.Model], str] = {
-    Bytecode: "the project's files in compiled form: their source is in files.jsonl",
-    SearchIndex: _WORK,
-    UserErasure: "an erased user has no data left to export",
-    SearchSegment: "part of the search index, derived from log.jsonl: the entries that it covers",
-    SearchBlock: "part of the search index, derived from log.jsonl: hashes of its words",
-}
-
-PARTS: Mapping[type[models.Model], SubjectPart] = {
-    MemoryUser: SubjectPart(
-        "person",
-        "the person: the product's id, the time zone, and the product's metadata",
-        {"id": _NUMBER, **dict.fromkeys(("alerts_version", "constraints_changed_at"), _WORK)},
-    ),
-    LogEntry: SubjectPart(
-        "log",
-        "all messages and other entries, in order; a redacted entry has no content",
-        {"user": _WHOSE},
-        order=("seq",),
-    ),
-    EntryOutcome: SubjectPart(
-        "outcomes", "the outcome of each entry", {"id": _NUMBER, "user": _WHOSE}, order=("seq",)
-    ),
-    Redaction: SubjectPart(
-        "redactions",
-        "what was redacted, when and why",
-        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
-        order=("seq",),
-    ),
-    Merge: SubjectPart(
-        "merges",
-        "the users who were merged into this person, and when",
-        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
-    ),
-    CopiedEntries: SubjectPart(
-        "copied-entries",
-        "the numbers of the entries copied from merged users, and of their copies",
-        {"id": _NUMBER},
-    ),
-    Checkpoint: SubjectPart(
-        "versions",
-        "every version of the project: its files (path and hash), and its changes with the"
-        " entries that caused them",
-        {"id": _NUMBER, "user": _WHOSE},
-        order=("version",),
-        chunk=20,
-    ),
-    Blob: SubjectPart(
-        "files",
-        "the content of every file of every version, by its hash; empty if it was redacted",
-        {"id": _NUMBER, "user": _WHOSE},
-        chunk=50,
-    ),
-    RecordLocation: SubjectPart(
-        "records",
-        "every current and former record: its name, and the file that contains it",
-        {"id": _NUMBER, "user": _WHOSE},
-    ),
-    Run: SubjectPart(
-        "runs",
-        "every question, query, proposal and check: its input and its result",
-        {"user": _WHOSE, "host": _PLACE, **_LEASE},
-        order=("queued_at", "pk"),
-        chunk=50,
-    ),
-    Alert: SubjectPart(
-        "alerts", "the alerts and their state", {"user": _WHOSE}, order=("opened_at", "pk")
-    ),
-    AlertEvent: SubjectPart(
-        "alert-events",
-        "the history of each alert, with who acted; also the entries that were rejected",
-        order=("seq",),
-    ),
-    AlertFeedback: SubjectPart("alert-feedback", "the feedback on each alert", {"id": _NUMBER}),
-    Pause: SubjectPart("pauses", "when staff paused the work for this person", {"user": _WHOSE}),
-    PausedConstraint: SubjectPart(
-        "paused-constraints",
-        "constraints that were paused because they were too noisy",
-        {"user": _WHOSE},
-    ),
-    Forecast: SubjectPart(
-        "forecast", "the forecast of future alerts", {"id": _NUMBER, "user": _WHOSE, **_LEASE}
-    ),
-    Backtest: SubjectPart(
-        "backtests",
-        "backtests of the person's own constraints",
-        {"user": _WHOSE, **_LEASE, "cursor": _WORK},
-    ),
-    BacktestUser: SubjectPart(
-        "backtest-results",
-        "the results of backtests, with the alerts that constraints would have raised",
-        {"user": _WHOSE},
-    ),
-    Delivery: SubjectPart(
-        "deliveries",
-        "messages about alerts and rejected entries, and the URLs that they were sent to",
-        _LEASE,
-        order=("created_at", "pk"),
-    ),
-    DeliveryAttempt: SubjectPart(
-        "delivery-attempts", "every delivery attempt, with the response", {"id": _NUMBER}
-    ),
-    LlmCall: SubjectPart(
-        "model-calls",
-        "every call to a language model: its time, model and usage, and its prompt and answer if"
-        " they are stored",
-        {"user": _WHOSE},
-        order=("started_at", "pk"),
-        chunk=20,
-    ),
-    IdempotencyKey: SubjectPart(
-        "requests",
-        "the Idempotency-Keys of the product's write requests",
-        {"id": _NUMBER, "user": _WHOSE},
-    ),
-    Lane: SubjectPart(
-        "work",
-        "whether entries are waiting to be processed",
-        {"id": _NUMBER, "user": _WHOSE, **_LEASE},
-    ),
-}
+def exports() -> dict[type[models.Model], Export]:
+    """Return the models whose rows are exported, each with its file."""
+    found = ((model, privacy_of(model).export) for model in models_about_users())
+    return {model: export for model, export in found if isinstance(export, Export)}
 
 
 def columns(model: type[models.Model]) -> list[str]:
     """Return the columns of a model that are exported."""
-    left_out = PARTS[model].left_out
-    return [one.name for one in model._meta.concrete_fields if one.name not in left_out]
+    reasons = left_out(model)
+    return [one.name for one in model._meta.concrete_fields if one.name not in reasons]
 
 
 def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]]:
     """Yield the person's rows of one model in order, each as column → value."""
-    part = PARTS[model]
+    part = exports()[model]
     found = erasure_registry.rows_of(model, user).order_by(*part.order)
     names = columns(model)
     lookups = [_lookup(model, name) for name in names]
@@ -220,8 +56,8 @@ def rows(user: MemoryUser, model: type[models.Model]) -> Iterator[dict[str, Any]
 
 def _lookup(model: type[models.Model], name: str) -> str:
     related = model._meta.get_field(name).related_model
-    shown = _NAMES.get(related) if isinstance(related, type) else None
-    return f"{name}__{shown}" if shown else name
+    named_by = privacy_of(related).named_by if isinstance(related, type) else ""
+    return f"{name}__{named_by}" if named_by else name
 
 
 def _opened(token: bytes | memoryview | None) -> Any:
@@ -268,7 +104,7 @@ def _write_person(archive: zipfile.ZipFile, user: MemoryUser, folder: str) -> No
     if redaction.waiting().filter(user=user).exists():
         raise BeingRedacted
     counts = {}
-    for model, part in PARTS.items():
+    for model, part in exports().items():
         with archive.open(f"{folder}{part.name}.jsonl", "w", force_zip64=True) as file:
             number = 0
             for number, row in enumerate(rows(user, model), 1):  # noqa: B007 counted
@@ -312,25 +148,32 @@ def _readme(user: MemoryUser, counts: Mapping[str, int]) -> str:
         "",
         "| file | content | rows |",
         "|---|---|---|",
-        *(f"| `{one.name}.jsonl` | {one.what} | {counts[one.name]} |" for one in PARTS.values()),
+        *(
+            f"| `{one.name}.jsonl` | {one.description} | {counts[one.name]} |"
+            for one in exports().values()
+        ),
         "| `project/` | the current memory, as Python source |"
         f" {(len(user.head.tree) if user.head else 0)} files |",
         "",
         "## Not included",
         "",
-        *(f"- {model._meta.verbose_name_plural}: {why}" for model, why in LEFT_OUT.items()),
+        *(
+            f"- {model._meta.verbose_name_plural}: {privacy_of(model).export}"
+            for model in models_about_users()
+            if model not in exports()
+        ),
         *(
             f"- from `{part.name}.jsonl`, {', '.join(f'`{name}`' for name in names)}: {why}"
-            for part in PARTS.values()
-            for why, names in _by_reason(part).items()
+            for model, part in exports().items()
+            for why, names in _by_reason(model).items()
         ),
         "",
     ]
     return "\n".join(lines)
 
 
-def _by_reason(part: SubjectPart) -> dict[str, list[str]]:
+def _by_reason(model: type[models.Model]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name, why in part.left_out.items():
+    for name, why in left_out(model).items():
         found.setdefault(why, []).append(name)
     return found

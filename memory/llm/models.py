@@ -5,6 +5,7 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import exactly_if
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -130,6 +131,20 @@ class LlmCall(models.Model):
     prompt = models.BinaryField(null=True)
     answer = models.BinaryField(null=True)
 
+    class Privacy:
+        erase = privacy.Erase.REDACT
+        # A short prompt can be guessed from its unkeyed hash, and errors may quote the request.
+        content = ("prompt", "answer", "prompt_hash", "error")
+        plain = ("model", "answered_by")
+        export = privacy.Export(
+            "model-calls",
+            "every call to a language model: its time, model and usage, and its prompt and answer"
+            " if they are stored",
+            order=("started_at", "pk"),
+            chunk=20,
+        )
+        section = privacy.Section.LANGUAGE_MODELS
+
     class Meta:
         ordering = ["-started_at"]
         verbose_name = "model call"
@@ -189,6 +204,10 @@ class LlmSpending(models.Model):
         " provider, such as calls that timed out.",
     )
     presumed_cost = models.DecimalField(default=0, max_digits=20, decimal_places=8)
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.LANGUAGE_MODELS
 
     class Meta:
         ordering = ["-day", "workspace", "model"]

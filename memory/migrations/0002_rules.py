@@ -240,32 +240,7 @@ CREATE TRIGGER constraint_version_immutable BEFORE UPDATE ON memory_workspacecon
     FOR EACH ROW EXECUTE FUNCTION memory_constraint_version_is_immutable();
 """
 
-# Nothing new is written about a person who is being erased, even by a process that does not know of
-# the erasure: rows from transactions that began before it are searched for
-# (`memory.privacy.user_erasure`), later rows are refused. The log has no such trigger: `log.append`
-# checks under the lock of the user's row.
-ABOUT_USERS = (
-    "alert",
-    "alertevent",
-    "backtest",
-    "backtestuser",
-    "blob",
-    "bytecode",
-    "checkpoint",
-    "entryoutcome",
-    "forecast",
-    "idempotencykey",
-    "lane",
-    "llmcall",
-    "merge",
-    "pause",
-    "pausedconstraint",
-    "recordlocation",
-    "redaction",
-    "run",
-    "searchindex",
-    "searchsegment",
-)
+# The triggers that call this follow from the models: see `memory.privacy.erasure_registry`.
 ERASED = """
 CREATE FUNCTION memory_user_is_erased() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -278,10 +253,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
-"""
-NOBODY_ERASED = """
-CREATE TRIGGER {0}_of_nobody_erased AFTER INSERT ON memory_{0} REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION memory_user_is_erased();
 """
 
 # A redacted entry leaves the index together with its content, whoever redacts it. Until a worker
@@ -338,7 +309,7 @@ class Migration(migrations.Migration):
             FILES,
             CHECKPOINTS,
             CONSTRAINT_VERSIONS,
-            ERASED + "".join(map(NOBODY_ERASED.format, ABOUT_USERS)),
+            ERASED,
             SEARCH,
             AUDIT,
         )

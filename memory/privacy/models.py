@@ -5,6 +5,7 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import index_if_set
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
@@ -33,6 +34,14 @@ class UserErasure(LeasedWork):
         help_text="Sandbox hosts that have not yet confirmed that they hold none of the user's"
         " data.",
     )
+
+    class Privacy:
+        # This is the tombstone: who requested the erasure, and why, stays on record.
+        erase = privacy.Erase.REDACT
+        on_record = ("by", "reason")
+        plain = ("counts", "hosts")
+        export = "an erased user has no data left to export"
+        section = privacy.Section.PEOPLE
 
     class Meta:
         ordering = ["-created_at"]

@@ -2,10 +2,9 @@
 
 An erasure is requested in one transaction. From then on, nobody can find the user
 (`MemoryUser.objects` excludes them), the user_id is replaced with a placeholder, workers doing work
-for the user lose their claims, and the database rejects new rows about the user (migration 0002). A
-worker then removes all data batch by batch, following the registry
-(`memory.privacy.erasure_registry`). It can be killed at any point: what has been removed stays
-removed and counted, and another worker removes the rest.
+for the user lose their claims, and the database rejects new rows about the user. A worker then
+removes all data batch by batch (`memory.privacy.erasure_registry` selects it). It can be killed at
+any point: what has been removed stays removed and counted, and another worker removes the rest.
 
 The erasure is complete when no data is left, no transaction that began before the erasure is still
 open, and every sandbox host has confirmed that it holds no data about the user.
@@ -35,6 +34,7 @@ from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
 from memory.kernel.database.timeouts import retry_deadlocks
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.leased import LeasedWork
+from memory.kernel.models.privacy import Erase, models_about_users, privacy_of
 from memory.kernel.models.users import ERASED, MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.kernel.work import hosts, leases
@@ -42,7 +42,6 @@ from memory.kernel.work.hints import hint
 from memory.log import copies
 from memory.log.models.entries import LogEntry
 from memory.privacy import erasure_registry
-from memory.privacy.erasure_registry import REGISTRY, Method
 from memory.privacy.models import UserErasure
 from memory.versions import runs
 from memory.versions.models.runs import Run
@@ -171,7 +170,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
         _forget_staff_actions(part, user)
     parts.delete()
     Backtest.objects.filter(user=user).delete()
-    for model in REGISTRY:
+    for model in models_about_users():
         if issubclass(model, LeasedWork) and model not in (UserErasure, Delivery):
             _take(erasure_registry.rows_of(model, user))
     outbox.withdraw(erasure_registry.rows_of(Delivery, user).values_list("pk", flat=True))
@@ -221,7 +220,7 @@ def _take_away(row: UserErasure, user: MemoryUser, model: type[models.Model]) ->
         if not keys:
             return False
         rows = model._base_manager.filter(pk__in=keys)
-        if REGISTRY[model].method == Method.DELETE:
+        if privacy_of(model).erase is Erase.DELETE:
             _delete(model, keys)
         else:
             also = {"redacted_at": timezone.now()} if model is LogEntry else {}
@@ -255,8 +254,8 @@ def _rest(model: type[models.Model], user: MemoryUser) -> QuerySet[Any]:
         rows = rows.exclude(_ERASED[model])
     return (
         rows
-        if REGISTRY[model].method == Method.DELETE
-        else rows.filter(erasure_registry.telling(model))
+        if privacy_of(model).erase is Erase.DELETE
+        else rows.filter(erasure_registry.not_blank(model))
     )
 
 
@@ -283,7 +282,7 @@ def _forget_staff_actions(model: type[models.Model], user: MemoryUser) -> None:
 
 def left(user: MemoryUser) -> Iterator[str]:
     """Yield the names of the models that still have rows of this user to erase."""
-    for model in REGISTRY:
+    for model in models_about_users():
         if model not in _STAY and _rest(model, user).exists():
             yield str(model._meta.verbose_name_plural)
 

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import index_if_set
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
@@ -20,6 +21,10 @@ class SearchIndex(LeasedWork):
     due_at = models.DateTimeField(
         null=True, help_text="When indexing is due; empty if there is nothing to index."
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        export = privacy.WORK
 
     class Meta:
         verbose_name_plural = "search indexes"
@@ -42,6 +47,10 @@ class SearchSegment(models.Model):
     postings = models.PositiveIntegerField(help_text="The number of postings in the segment.")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        export = "part of the search index, derived from log.jsonl: the entries that it covers"
+
     class Meta:
         ordering = ["user", "first_seq"]
         constraints = [
@@ -62,6 +71,12 @@ class SearchBlock(models.Model):
     segment = models.ForeignKey(SearchSegment, on_delete=models.CASCADE, related_name="parts")
     number = models.PositiveIntegerField()
     data = models.BinaryField()
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        # Words are stored only as hashes, but a guessed word can be checked against its hash.
+        content = ("data",)
+        export = "part of the search index, derived from log.jsonl: hashes of its words"
 
     class Meta:
         constraints = [

@@ -16,7 +16,8 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Coalesce
 
-from memory import models
+from memory.kernel.models.privacy import owner_paths, workspace_path
+from memory.staff.models import StaffAccess, StaffAudit
 
 Row = TypeVar("Row", bound=Model)
 Staff = AbstractBaseUser | AnonymousUser
@@ -29,7 +30,7 @@ GRANT_MANAGE = "memory.grant_manage"
 # -- Roles -------------------------------------------------------------------------------------
 
 # `view_*` doesn't include these models about staff: a role must list their permissions explicitly.
-_ON_STAFF = (models.StaffAccess, models.StaffAudit)
+_ON_STAFF = (StaffAccess, StaffAudit)
 _EVERY_LIST = "view_*"
 
 
@@ -137,7 +138,7 @@ def write_roles(using: str = DEFAULT_DB_ALIAS) -> None:
 def after_migration(*, using: str, **told: Any) -> None:
     """Write the roles, unless the database was migrated back to before roles existed."""
     try:
-        told.get("apps", apps).get_model("memory", models.StaffAccess._meta.model_name)
+        told.get("apps", apps).get_model("memory", StaffAccess._meta.model_name)
     except LookupError:
         return
     write_roles(using)
@@ -145,79 +146,12 @@ def after_migration(*, using: str, **told: Any) -> None:
 
 # -- Visible workspaces ------------------------------------------------------------------------
 
-ITSELF = "pk"
 
+def owner_id_of(model: type[Model]) -> str | Coalesce | None:
+    """Return the public id of the user that a model's rows are about, as a lookup or expression."""
+    paths = [f"{path}__public_id".removeprefix("pk__") for path in owner_paths(model)]
+    return Coalesce(*paths) if len(paths) > 1 else next(iter(paths), None)
 
-@dataclass(frozen=True)
-class RowPath:
-    """The lookups from a model's rows to their workspace and to the user they are about.
-
-    None means that the rows belong to no workspace, or are about no user. `otherwise` is a second
-    lookup for the user, for rows where `person` is NULL.
-    """
-
-    workspace: str | None
-    person: str | None = None
-    otherwise: str | None = None
-
-    @property
-    def public_id(self) -> str | Coalesce | None:
-        """The public id of the user a row is about, as a lookup or an expression."""
-        if self.person is None:
-            return None
-        if self.otherwise is not None:
-            return Coalesce(f"{self.person}__public_id", f"{self.otherwise}__public_id")
-        return "public_id" if self.person == ITSELF else f"{self.person}__public_id"
-
-
-def _of_user(path: str = "user") -> RowPath:
-    return RowPath(workspace=f"{path}__workspace", person=path)
-
-
-# For rows about the server itself: an account that may view the model sees all of its rows.
-_NOBODYS = RowPath(workspace=None)
-_WORKSPACES = RowPath(workspace="workspace")
-
-PLACES: dict[type[Model], RowPath] = {
-    models.Workspace: RowPath(workspace=ITSELF),
-    models.MemoryUser: RowPath(workspace="workspace", person=ITSELF),
-    **dict.fromkeys(
-        [
-            *(models.Alert, models.BacktestUser, models.Blob, models.Bytecode, models.Checkpoint),
-            *(models.EntryOutcome, models.Forecast, models.Lane, models.LogEntry, models.Merge),
-            *(models.PausedConstraint, models.RecordLocation, models.Redaction, models.Run),
-            *(models.SearchIndex, models.SearchSegment, models.UserErasure),
-        ],
-        _of_user(),
-    ),
-    models.AlertFeedback: _of_user("alert__user"),
-    models.AlertEvent: RowPath("workspace", person="alert__user", otherwise="user"),
-    models.CopiedEntries: _of_user("merge__user"),
-    models.SearchBlock: _of_user("segment__user"),
-    # Only some of these models' rows are about a user.
-    **dict.fromkeys(
-        [models.Backtest, models.IdempotencyKey, models.LlmCall, models.Pause],
-        RowPath("workspace", person="user"),
-    ),
-    models.Delivery: RowPath("endpoint__workspace", person="alert__user", otherwise="event__user"),
-    models.DeliveryAttempt: RowPath(
-        "delivery__endpoint__workspace",
-        person="delivery__alert__user",
-        otherwise="delivery__event__user",
-    ),
-    **dict.fromkeys(
-        [
-            *(models.ApiKey, models.EventCounter, models.LlmSpending, models.MailCursor),
-            *(models.StaffAudit, models.StaffSubscription, models.WebhookEndpoint),
-            *(models.WorkspaceConstraint, models.WorkspaceUse),
-        ],
-        _WORKSPACES,
-    ),
-    models.WorkspaceConstraintVersion: RowPath("constraint__workspace"),
-    **dict.fromkeys(
-        [models.Alarm, models.Heartbeat, models.SandboxHost, models.StaffAccess], _NOBODYS
-    ),
-}
 
 _CACHE = "_workspaces_seen"
 
@@ -233,9 +167,7 @@ def workspaces_of(staff: Staff) -> Collection[int] | None:
     if staff.is_superuser:
         return None
     if not hasattr(staff, _CACHE):
-        rows = models.StaffAccess.objects.filter(user=staff).values_list(
-            "all_workspaces", "workspaces"
-        )
+        rows = StaffAccess.objects.filter(user=staff).values_list("all_workspaces", "workspaces")
         found = list(rows)
         everything = any(is_all for is_all, _ in found)
         chosen = tuple(pk for _, pk in found if pk is not None)
@@ -250,11 +182,9 @@ def sees_all(staff: Staff) -> bool:
 
 
 def seen_by(staff: Staff, rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Filter rows to those an account can see; raises KeyError if PLACES lacks their model."""
-    place, chosen = PLACES[rows.model], workspaces_of(staff)
-    if place.workspace is None or chosen is None:
-        return rows
-    return rows.filter(**{f"{place.workspace}__in": chosen})
+    """Filter rows to those an account can see; it sees all rows that belong to no workspace."""
+    path, chosen = workspace_path(rows.model), workspaces_of(staff)
+    return rows if path is None or chosen is None else rows.filter(**{f"{path}__in": chosen})
 
 
 # -- Visible content ---------------------------------------------------------------------------

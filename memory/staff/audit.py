@@ -12,7 +12,8 @@ import structlog
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
 
-from memory.staff.access import PLACES, Staff
+from memory.kernel.models.privacy import owner_paths, workspace_path
+from memory.staff.access import Staff, owner_id_of
 from memory.staff.models import AuditKind, StaffAudit
 
 # Maximum number of rows, or of distinct owners, to read to find out whether all rows belong to the
@@ -32,21 +33,22 @@ class Subject:
 
 
 def tells_of_people(model: type[Model]) -> bool:
-    """Return whether a model's rows are about users; raises KeyError if PLACES lacks the model."""
-    return PLACES[model].person is not None
+    """Return whether a model's rows are about users."""
+    return bool(owner_paths(model))
 
 
 def subject_of(rows: QuerySet[Any]) -> Subject:
     """Describe rows: the key of a single row, and the user or workspace that all rows share."""
-    place, pk = PLACES[rows.model], rows.model._meta.pk.name
-    whose = [place.public_id or pk, place.workspace or pk]
+    model: type[Model] = rows.model
+    owner, workspace = owner_id_of(model), workspace_path(model)
+    columns = [owner or "pk", workspace or "pk"]
     rows = rows.order_by()
-    first = list(rows.values_list("pk", *whose)[: _FEW + 1])
-    number, owners = len(first), {(person, workspace) for _, person, workspace in first}
+    first = list(rows.values_list("pk", *columns)[: _FEW + 1])
+    number, owners = len(first), {tuple(pair) for _, *pair in first}
     if number > _FEW:
-        number, owners = rows.count(), set(rows.values_list(*whose).distinct()[: _FEW + 1])
-    people = {person for person, _ in owners} if place.public_id else set()
-    workspaces = {workspace for _, workspace in owners} if place.workspace else set()
+        number, owners = rows.count(), set(rows.values_list(*columns).distinct()[: _FEW + 1])
+    people = {person for person, _ in owners} if owner else set()
+    workspaces = {pk for _, pk in owners} if workspace else set()
     is_known = len(owners) <= _FEW
     return Subject(
         model=str(rows.model._meta.model_name),

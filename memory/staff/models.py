@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
 
+from memory.kernel.models import privacy
 from memory.kernel.models.workspaces import Workspace
 
 
@@ -28,6 +29,10 @@ class StaffAccess(models.Model):
         help_text="The workspaces the account can see, unless it can see all of them. If none are"
         " selected, the account cannot see any user's data.",
     )
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.ACCESS
 
     class Meta:
         ordering = ["user"]
@@ -74,6 +79,10 @@ class StaffAudit(models.Model):
     )
     workspace = models.ForeignKey(Workspace, null=True, on_delete=models.PROTECT, related_name="+")
     request_id = models.CharField(max_length=100, blank=True)
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.ACCESS
 
     class Meta:
         ordering = ["-id"]

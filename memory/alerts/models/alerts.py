@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import exactly_if, index_if_set
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -150,6 +151,14 @@ class Alert(models.Model):
 
     objects = AlertQuerySet.as_manager()
 
+    class Privacy:
+        # The cleared row is kept because the feed reports that the alert was erased, so that
+        # everyone who has a copy can delete it.
+        erase = privacy.Erase.REDACT
+        content = ("constraint", "message", "evidence", "fingerprint")
+        export = privacy.Export("alerts", "the alerts and their state", order=("opened_at", "pk"))
+        section = privacy.Section.PEOPLE
+
     class Meta:
         ordering = ["-opened_at"]
         constraints = [
@@ -252,6 +261,9 @@ class EventCounter(models.Model):
     workspace = models.OneToOneField(Workspace, primary_key=True, on_delete=models.CASCADE)
     last_seq = models.BigIntegerField(help_text="The number of events in the workspace so far.")
 
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+
     class Meta:
         verbose_name = "event counter"
 
@@ -288,6 +300,17 @@ class AlertEvent(models.Model):
     )
     run = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="+")
     detail = models.JSONField(default=dict)
+
+    class Privacy:
+        # The row is kept for its number, since the event feed must not have gaps.
+        erase = privacy.Erase.REDACT
+        content = ("detail", "actor", "entries")
+        export = privacy.Export(
+            "alert-events",
+            "the history of each alert, with who acted; also the entries that were rejected",
+            order=("seq",),
+        )
+        owners = ("alert__user", "user")
 
     class Meta:
         ordering = ["alert", "seq"]
@@ -344,6 +367,11 @@ class AlertFeedback(models.Model):
     )
     at = models.DateTimeField()
 
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("note", "actor")
+        export = privacy.Export("alert-feedback", "the feedback on each alert")
+
     class Meta:
         ordering = ["alert", "judge"]
         verbose_name_plural = "feedback"
@@ -378,6 +406,15 @@ class PausedConstraint(models.Model):
     resumed_at = models.DateTimeField(null=True)
     resumed_by = models.CharField(max_length=200, blank=True, default="")
     resumed_because = models.TextField(blank=True, default="")
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("constraint", "source_hash", "reason", "resumed_because")
+        plain = ("paused_by", "resumed_by")
+        export = privacy.Export(
+            "paused-constraints", "constraints that were paused because they were too noisy"
+        )
+        section = privacy.Section.PEOPLE
 
     class Meta:
         ordering = ["-paused_at"]

@@ -6,6 +6,7 @@ from django.core.validators import MaxValueValidator
 from django.db import models
 
 from memory.alerts.models.alerts import Severity
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import validate_time_zone
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.workspaces import Workspace
@@ -58,6 +59,11 @@ class StaffSubscription(LeasedWork):
     digest_due_at = models.DateTimeField(null=True, editable=False)
     sent_at = models.DateTimeField(null=True, editable=False)
 
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        plain = ("last_error",)
+        section = privacy.Section.ACCESS
+
     class Meta:
         ordering = ["id"]
         verbose_name = "e-mail subscription"
@@ -86,6 +92,9 @@ class MailCursor(models.Model):
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
     seq = models.BigIntegerField(default=0)
     escalations_seq = models.BigIntegerField(default=0)
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
 
     class Meta:
         ordering = ["id"]

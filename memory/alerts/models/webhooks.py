@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertKind, Severity
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import exactly_if, index_if_set
 from memory.kernel.models.leased import MortalWork
 from memory.kernel.models.workspaces import Workspace
@@ -84,6 +85,11 @@ class WebhookEndpoint(models.Model):
         help_text="How many calls have been made since the current minute began.",
     )
 
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.WEBHOOKS
+        named_by = "url"
+
     class Meta:
         ordering = ["workspace", "created_at"]
         verbose_name = "webhook endpoint"
@@ -133,6 +139,18 @@ class Delivery(MortalWork):
     settled_at = models.DateTimeField(
         null=True, help_text="When the message was delivered or failed permanently."
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("payload",)
+        plain = ("type",)
+        export = privacy.Export(
+            "deliveries",
+            "messages about alerts and rejected entries, and the URLs that they were sent to",
+            order=("created_at", "pk"),
+        )
+        section = privacy.Section.WEBHOOKS
+        owners = ("alert__user", "event__user")
 
     class Meta:
         ordering = ["-created_at", "-seq"]
@@ -204,6 +222,14 @@ class DeliveryAttempt(models.Model):
         help_text="Why the attempt failed; empty if the message was delivered.",
     )
     answer = models.TextField(blank=True, default="", help_text="The beginning of the response.")
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        # An endpoint's response may repeat what was sent to it.
+        content = ("error", "answer")
+        plain = ("address",)
+        export = privacy.Export("delivery-attempts", "every delivery attempt, with the response")
+        section = privacy.Section.WEBHOOKS
 
     class Meta:
         ordering = ["delivery", "at"]

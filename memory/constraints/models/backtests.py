@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from memory.constraints.models.workspace_constraints import WorkspaceConstraintVersion
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import ExactJSONField, exactly_if, index_if_set
 from memory.kernel.models.leased import MortalWork
 from memory.kernel.models.users import MemoryUser
@@ -87,6 +88,17 @@ class Backtest(MortalWork):
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("constraint", "source_hash", "reason")
+        plain = ("cursor", "created_by")
+        export = privacy.Export(
+            "backtests",
+            "backtests of the person's own constraints",
+            without={"cursor": privacy.WORK},
+        )
+        section = privacy.Section.PROJECTS
+
     class Meta:
         ordering = ["-created_at"]
         constraints = [
@@ -159,6 +171,15 @@ class BacktestUser(models.Model):
     error = models.TextField(
         blank=True, default="", help_text="Why the constraint could not be evaluated for this user."
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("problems", "error", "findings")
+        plain = ("counts",)
+        export = privacy.Export(
+            "backtest-results",
+            "the results of backtests, with the alerts that constraints would have raised",
+        )
 
     class Meta:
         constraints = [

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import ExactJSONField, index_if_set
 from memory.kernel.models.leased import MortalWork
 from memory.kernel.models.users import MemoryUser
@@ -55,6 +56,13 @@ class Forecast(MortalWork):
         help_text="How many seconds and calls the forecast took, and how many results were new or"
         " reused.",
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("results", "timeline", "basis")
+        plain = ("timings",)
+        export = privacy.Export("forecast", "the forecast of future alerts")
+        section = privacy.Section.PEOPLE
 
     class Meta:
         indexes = [

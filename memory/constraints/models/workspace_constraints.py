@@ -6,6 +6,7 @@ import uuid
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.workspaces import Workspace
 from memory.project.paths import FOLDER
@@ -54,6 +55,10 @@ class WorkspaceConstraint(models.Model):
         editable=False,
         help_text="Who last changed the constraint.",
     )
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.PROJECTS
 
     class Meta:
         ordering = ["workspace", "name"]
@@ -107,6 +112,11 @@ class WorkspaceConstraintVersion(LeasedWork):
     judged_at = models.DateTimeField(null=True)
     approved_at = models.DateTimeField(null=True)
     approved_by = models.CharField(max_length=200, blank=True, default="")
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        content = ("source", "source_hash", "tests", "verdict", "bytecode")
+        section = privacy.Section.PROJECTS
 
     class Meta:
         ordering = ["constraint", "-number"]

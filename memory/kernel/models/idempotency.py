@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 
@@ -25,6 +26,12 @@ class IdempotencyKey(models.Model):
     )
     reference = models.JSONField(help_text="What the write created or changed.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        # A short request body can be guessed from its unkeyed hash.
+        content = ("key", "fingerprint", "reference")
+        export = privacy.Export("requests", "the Idempotency-Keys of the product's write requests")
 
     class Meta:
         ordering = ["-created_at"]

@@ -25,6 +25,10 @@ class LeasedWork(models.Model):
     )
     last_error = models.TextField(blank=True, default="")
 
+    class Privacy:
+        content = ("last_error",)
+        plain = ("lease_owner",)
+
     class Meta:
         abstract = True
 

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.leased import LeasedWork
 
 
@@ -10,6 +11,10 @@ class Heartbeat(models.Model):
 
     name = models.CharField(primary_key=True, max_length=50)
     at = models.DateTimeField()
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.OPERATION
 
     class Meta:
         ordering = ["name"]
@@ -36,6 +41,11 @@ class Alarm(LeasedWork):
     is_told = models.BooleanField(
         default=True, help_text="Whether staff have been notified of the last change by e-mail."
     )
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        plain = ("last_error",)
+        section = privacy.Section.OPERATION
 
     class Meta:
         ordering = ["name"]

@@ -4,6 +4,7 @@ import uuid
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 
@@ -28,6 +29,13 @@ class Pause(models.Model):
     paused_by = models.CharField(max_length=200)
     resumed_at = models.DateTimeField(null=True)
     resumed_by = models.CharField(max_length=200, blank=True, default="")
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("reason",)
+        plain = ("paused_by", "resumed_by")
+        export = privacy.Export("pauses", "when staff paused the work for this person")
+        section = privacy.Section.OPERATION
 
     class Meta:
         ordering = ["-paused_at"]

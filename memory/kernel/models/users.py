@@ -7,6 +7,7 @@ import uuid
 from django.core.exceptions import ValidationError
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import index_if_set, validate_time_zone
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.workspaces import Workspace
@@ -149,6 +150,19 @@ class MemoryUser(models.Model):
     objects = RememberedUsers()
     everybody: models.Manager["MemoryUser"] = models.Manager()
 
+    class Privacy:
+        erase = privacy.Erase.PSEUDONYMISE
+        content = ("metadata",)
+        identity = ("user_id", "time_zone")
+        plain = ("last_hash",)
+        export = privacy.Export(
+            "person",
+            "the person: the product's id, the time zone, and the product's metadata",
+            without={"alerts_version": privacy.WORK, "constraints_changed_at": privacy.WORK},
+        )
+        section = privacy.Section.PEOPLE
+        named_by = "user_id"
+
     class Meta:
         ordering = ["workspace", "user_id"]
         verbose_name = "user"
@@ -205,6 +219,12 @@ class Lane(LeasedWork):
     )
     # Every entry up to this number has an outcome if this lane processes entries of its kind.
     cursor_seq = models.BigIntegerField(default=0)
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        export = privacy.Export("work", "whether entries are waiting to be processed")
+        section = privacy.Section.OPERATION
+        named_by = "name"
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "name"], name="lane_of_user")]

@@ -5,6 +5,7 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import validate_time_zone
 from memory.kernel.models.llm_settings import LlmSettings
 from memory.kernel.models.overrides import SettingsOverrides
@@ -28,6 +29,11 @@ class Workspace(SettingsOverrides, LlmSettings):
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.ACCESS
+        named_by = "name"
+
     class Meta:
         ordering = ["name"]
 
@@ -46,6 +52,10 @@ class WorkspaceUse(models.Model):
     log_bytes = models.BigIntegerField(default=0)
     pending_records = models.BigIntegerField(default=0)
     pending_structure = models.BigIntegerField(default=0)
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.ACCESS
 
     class Meta:
         ordering = ["workspace"]
@@ -94,6 +104,10 @@ class ApiKey(models.Model):
     )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Privacy:
+        erase = privacy.Erase.NOTHING
+        section = privacy.Section.ACCESS
 
     class Meta:
         ordering = ["workspace", "name"]

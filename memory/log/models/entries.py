@@ -6,6 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import ExactJSONField
 from memory.kernel.models.users import MemoryUser
 
@@ -72,6 +73,28 @@ class LogEntry(models.Model):
 
     # Not a column: the entry's outcome, set once `memory.log.entry_log.outcomes` has fetched it.
     outcome: "EntryOutcome | None"
+
+    class Privacy:
+        erase = privacy.Erase.REDACT
+        content = (
+            "content",
+            "data",
+            "metadata",
+            "session_id",
+            "role",
+            "speaker",
+            "agent_id",
+            "source",
+            "idempotency_key",
+            "salt",
+        )
+        plain = ("payload_hash", "hash")
+        export = privacy.Export(
+            "log",
+            "all messages and other entries, in order; a redacted entry has no content",
+            order=("seq",),
+        )
+        section = privacy.Section.PEOPLE
 
     class Meta:
         ordering = ["user", "seq"]
@@ -152,6 +175,12 @@ class EntryOutcome(models.Model):
         help_text="When the version that settled the entry was made; later if the outcome was only"
         " decided after that version already existed.",
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("reason", "set_aside")
+        export = privacy.Export("outcomes", "the outcome of each entry", order=("seq",))
+        section = privacy.Section.PEOPLE
 
     class Meta:
         ordering = ["user", "seq"]

@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import index_if_set
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
@@ -51,6 +52,16 @@ class Merge(LeasedWork):
     )
     finished_at = models.DateTimeField(null=True)
 
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        # Constraint names may reveal their subject, and a guessed key can be checked against a
+        # fingerprint.
+        content = ("left_behind", "alerts")
+        plain = ("by",)
+        export = privacy.Export("merges", "the users who were merged into this person, and when")
+        section = privacy.Section.PEOPLE
+        named_by = "merged__user_id"
+
     class Meta:
         ordering = ["-created_at"]
         indexes = [index_if_set("due_at", "merge_due")]
@@ -70,6 +81,13 @@ class CopiedEntries(models.Model):
         help_text="The number of the first entry's copy in the other user's log."
     )
     number = models.BigIntegerField(help_text="How many consecutive entries were copied.")
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        export = privacy.Export(
+            "copied-entries",
+            "the numbers of the entries copied from merged users, and of their copies",
+        )
 
     class Meta:
         verbose_name_plural = "copied entries"

@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import index_if_set
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import MemoryUser
@@ -55,6 +56,13 @@ class Redaction(LeasedWork):
         default="",
         help_text="The gate's objections to the project without the redacted entries.",
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("reason", "problem")
+        plain = ("by",)
+        export = privacy.Export("redactions", "what was redacted, when and why", order=("seq",))
+        section = privacy.Section.PEOPLE
 
     class Meta:
         ordering = ["-created_at"]

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import ExactJSONField
 from memory.kernel.models.users import MemoryUser
 
@@ -19,6 +20,15 @@ class Blob(models.Model):
         help_text="The file's content; empty if an entry it is based on was redacted.",
     )
     git_id = models.CharField(max_length=40, help_text="The content's object id in git.")
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("content", "hash", "git_id")
+        export = privacy.Export(
+            "files",
+            "the content of every file of every version, by its hash; empty if it was redacted",
+            chunk=50,
+        )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "hash"], name="blob_of_user")]
@@ -39,6 +49,12 @@ class Bytecode(models.Model):
     source_hash = models.CharField(max_length=64)
     image_digest = models.CharField(max_length=80)
     code = models.BinaryField()
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("path", "source_hash", "code")
+        plain = ("image_digest",)
+        export = "the project's files in compiled form: their source is in files.jsonl"
 
     class Meta:
         verbose_name_plural = "bytecode"
@@ -97,6 +113,19 @@ class Checkpoint(models.Model):
     left_out: Sequence[int] = ()
     told: Mapping[tuple[str, str, str], Sequence[int]] = MappingProxyType({})
 
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("tree", "outline", "edits", "verdict")
+        export = privacy.Export(
+            "versions",
+            "every version of the project: its files (path and hash), and its changes with the"
+            " entries that caused them",
+            order=("version",),
+            chunk=20,
+        )
+        section = privacy.Section.PROJECTS
+        named_by = "version"
+
     class Meta:
         ordering = ["user", "-version"]
         constraints = [
@@ -135,6 +164,13 @@ class RecordLocation(models.Model):
         help_text="The entry with the key's last retirement, by the time at which entries occurred;"
         " entries before it are not part of the record.",
     )
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("domain", "collection", "key", "path")
+        export = privacy.Export(
+            "records", "every current and former record: its name, and the file that contains it"
+        )
 
     class Meta:
         constraints = [

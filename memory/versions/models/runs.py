@@ -5,6 +5,7 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from memory.kernel.models import privacy
 from memory.kernel.models.fields import ExactJSONField, exactly_if, index_if_set
 from memory.kernel.models.leased import MortalWork
 from memory.kernel.models.users import MemoryUser
@@ -141,6 +142,19 @@ class Run(MortalWork):
     queued_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+
+    class Privacy:
+        erase = privacy.Erase.DELETE
+        content = ("input", "output", "error", "stdout", "test_gaps")
+        plain = ("asked_by", "answer_key", "runner", "host", "timings")
+        export = privacy.Export(
+            "runs",
+            "every question, query, proposal and check: its input and its result",
+            order=("queued_at", "pk"),
+            chunk=50,
+            without={"host": "the machine that did the work; not data about the person"},
+        )
+        section = privacy.Section.PROJECTS
 
     class Meta:
         ordering = ["-queued_at"]

@@ -24,6 +24,7 @@ from memory.alerts.models.webhooks import WebhookEndpoint
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.models.privacy import workspace_path
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
 from memory.kernel.work.kinds import KINDS
@@ -180,13 +181,11 @@ def test_the_documentation_has_the_table() -> None:
 
 def test_every_screen_says_to_which_workspace_its_rows_belong() -> None:
     models = set(apps.get_app_config("memory").get_models())
-    assert set(access.PLACES) == models
-    assert {model for model, place in access.PLACES.items() if not place.workspace} == NOBODYS
-    for model, place in access.PLACES.items():
-        if place.workspace:
-            model._default_manager.filter(**{f"{place.workspace}__in": [1]})
-        if place.public_id:
-            model._default_manager.values_list(place.public_id)
+    assert {model for model in models if workspace_path(model) is None} == NOBODYS
+    for model in models - NOBODYS:
+        model._default_manager.filter(**{f"{workspace_path(model)}__in": [1]})
+        if owner := access.owner_id_of(model):
+            model._default_manager.values_list(owner)
 
 
 def test_every_screen_passes_the_filter(

@@ -14,11 +14,16 @@ from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertEvent, EventCounter
 from memory.alerts.models.webhooks import WebhookEndpoint
+from memory.kernel.models.privacy import (
+    Erase,
+    erased_columns,
+    models_about_users,
+    privacy_of,
+)
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.users import create_user
 from memory.log.models.entries import LogEntry
 from memory.privacy import erasure_registry, user_erasure
-from memory.privacy.erasure_registry import REGISTRY, Method
 from memory.privacy.models import UserErasure
 from tests.integration.erasure.conftest import MARKER, finish, found
 
@@ -56,7 +61,7 @@ def plant(user: MemoryUser) -> dict[type[models.Model], models.Model]:
 def _value(model: type[models.Model], field: Any, rows: Any) -> Any:
     if isinstance(field, models.ForeignKey):
         return rows.get(field.related_model)
-    if field.name in REGISTRY[model].content:
+    if field.name in erased_columns(model):
         if isinstance(field, models.JSONField):
             return [MARKER] if field.default is list else {"x": MARKER}
         if isinstance(field, models.BinaryField):
@@ -93,9 +98,9 @@ def test_nothing_of_any_field_of_content_is_left(
 ) -> None:
     full = [
         f"memory_{model.__name__.lower()}.{name}"
-        for model, how in REGISTRY.items()
+        for model in models_about_users()
         if model is not UserErasure
-        for name in how.content
+        for name in erased_columns(model)
         if (model, name) != (AlertEvent, "entries")  # numbers, which quote nothing
     ]
     places = {place.split(":")[0] for place in found()}
@@ -107,7 +112,11 @@ def test_nothing_of_any_field_of_content_is_left(
     assert row.due_at is None, row.last_error
     assert found() == []
     kept = {model.__name__ for model in planted if model._base_manager.exists()}
-    stay = {model.__name__ for model, how in REGISTRY.items() if how.method != Method.DELETE}
+    stay = {
+        model.__name__
+        for model in models_about_users()
+        if privacy_of(model).erase is not Erase.DELETE
+    }
     # The message that the alert is erased is sent once more.
     assert kept - {"Workspace", "WebhookEndpoint", "Delivery"} == stay - {"UserErasure"}
 
@@ -118,7 +127,7 @@ def test_it_is_counted(user: MemoryUser) -> None:
 
     row = finish(user)
 
-    for model in REGISTRY:
+    for model in models_about_users():
         name = str(model._meta.verbose_name_plural).replace(" ", "_")
         if model not in (MemoryUser, UserErasure) and "backtest" not in name:
             assert row.counts[name] >= 1, name
@@ -162,7 +171,7 @@ def test_the_history_of_what_staff_did_names_nobody(user: MemoryUser) -> None:
     "model",
     [
         model
-        for model in REGISTRY
+        for model in models_about_users()
         if any(field.name == "user" for field in model._meta.concrete_fields)
         and model not in (LogEntry, UserErasure)
     ],
@@ -174,7 +183,7 @@ def test_the_database_refuses_new_rows_about_whoever_is_erased(model: type[model
             " AND tgfoid = 'memory_user_is_erased'::regproc",
             [model._meta.db_table],
         )
-        assert cursor.fetchone() == (1,), f"add a trigger, as migration 0002 does, to {model}"
+        assert cursor.fetchone() == (1,), model
 
 
 def test_the_feed_says_that_an_alert_is_erased_and_nothing_else(user: MemoryUser) -> None:

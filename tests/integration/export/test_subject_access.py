@@ -23,6 +23,12 @@ from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndp
 from memory.constraints.models.backtests import Backtest
 from memory.export import subject
 from memory.integrations import merging
+from memory.kernel.models.privacy import (
+    erased_columns,
+    left_out,
+    models_about_users,
+    privacy_of,
+)
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.settings.language_models import Usage
@@ -35,7 +41,6 @@ from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import redaction
-from memory.privacy.erasure_registry import REGISTRY
 from memory.staff.models import AuditKind, StaffAccess, StaffAudit
 from memory.versions.history import BeingRedacted
 from tests.conftest import new_client
@@ -72,14 +77,14 @@ def manager(workspace: Workspace) -> APIClient:
 
 
 def test_every_model_and_column_of_the_registry_is_told_or_left_out_with_a_reason() -> None:
-    assert subject.PARTS.keys() | subject.LEFT_OUT.keys() == REGISTRY.keys()
-    assert not subject.PARTS.keys() & subject.LEFT_OUT.keys()
-    for model, part in subject.PARTS.items():
+    for model in models_about_users():
+        assert privacy_of(model).export, model
         known = {one.name for one in model._meta.concrete_fields}
-        assert part.left_out.keys() <= known, model
-        assert all(part.left_out.values())
+        reasons = left_out(model)
+        assert reasons.keys() <= known, model
+        assert all(reasons.values())
         # All personal data is included.
-        assert not part.left_out.keys() & set(REGISTRY[model].content), model
+        assert not reasons.keys() & set(erased_columns(model)), model
 
 
 def test_whatever_was_planted_comes_out_and_nothing_of_others(
@@ -99,12 +104,12 @@ def test_whatever_was_planted_comes_out_and_nothing_of_others(
 
     places = {place.partition(": ")[0] for place in found(MARKER)}
     assert len(places) > 40
-    by_name = {model.__name__: model for model in subject.PARTS}
+    by_name = {model.__name__: model for model in subject.exports()}
     for model_name, _, column in (place.partition(".") for place in sorted(places)):
         if model_name in by_name:
-            told = rows(files, subject.PARTS[by_name[model_name]].name)
+            told = rows(files, subject.exports()[by_name[model_name]].name)
             assert any(MARKER in json.dumps(row[column]) for row in told), (model_name, column)
-    for name in subject.PARTS.values():
+    for name in subject.exports().values():
         assert rows(files, name.name), name
     assert b"Serpentine" not in b"".join(files.values())
     # The addresses it was sent to, and the versions by their numbers.
@@ -183,7 +188,7 @@ def test_a_person_gets_log_project_and_an_index(
     assert b"Rome" in files["project/domains/travel/state.py"]
     readme = files["README.md"].decode()
     assert "# Stored data about ada" in readme
-    assert f"| `log.jsonl` | {subject.PARTS[LogEntry].what} | 4 |" in readme
+    assert f"| `log.jsonl` | {subject.exports()[LogEntry].description} | 4 |" in readme
     assert MARKER.encode() not in b"".join(files.values())
 
 
