@@ -17,10 +17,10 @@ from memory.admin.columns import column, text
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, shortened
 from memory.admin.links import link, link_to_entries_of, link_to_list
 from memory.alerts.delivery import outbox, webhook_endpoints, webhook_messages
-from memory.alerts.delivery.destinations import AddressRefused
 from memory.alerts.models.alerts import AlertEventKind, AlertKind
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
 from memory.kernel import encryption
+from memory.kernel.outgoing.destinations import AddressRefused
 from memory.staff import access
 
 CHOSEN = ("url", "description", "event_types", "alert_kinds", "least_severity")

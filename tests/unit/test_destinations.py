@@ -8,8 +8,8 @@ import time
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory.alerts.delivery import destinations
-from memory.alerts.delivery.destinations import AddressRefused, NotFound
+from memory.kernel.outgoing import destinations
+from memory.kernel.outgoing.destinations import AddressRefused, NotFound
 from tests.waiting import scaled
 
 

@@ -1,20 +1,17 @@
-"""Send one POST request to somebody else's server, which may be slow, broken or hostile.
+"""Send one webhook message to somebody else's server, which may be slow, broken or hostile.
 
-The request goes only to an address that was checked beforehand: redirects are not followed, and
-proxies from the environment are not used. The deadline covers the whole call, even if the server
-sends only one byte per second, and only the beginning of the response is read.
+The request goes only to an address that was checked beforehand. The deadline covers the whole call,
+even if the server sends only one byte per second, and only the beginning of the response is read.
 """
 
 import http.client
-import socket
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memory.alerts.delivery import connections, destinations
-from memory.alerts.delivery.connections import Late, TooLong, Wire
-from memory.alerts.delivery.destinations import Destination
+from memory.kernel.outgoing import connections, destinations
+from memory.kernel.outgoing.connections import Late, TooLong
 
 # Maximum size of the response's header, and of the excerpt from the response's body.
 READ_BYTES = 64 * 1024
@@ -52,38 +49,22 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -
         tried = ", ".join(map(str, found))
         return Response(error=f"No connection to {tried}: {_words(error, seconds)}")
     try:
-        with connected, _encrypted(connected, destination, deadline) as encrypted:
-            wire = Wire(encrypted, deadline, READ_BYTES)
-            answer = _exchange(wire, destination, body, headers)
+        with connections.post(
+            connected, destination, body, headers, deadline=deadline, max_bytes=READ_BYTES
+        ) as (response, wire):
+            wire.deadline = min(wire.deadline, time.monotonic() + BODY_SECONDS)
+            answer = Response(
+                status=response.status,
+                error=_problem(response.status),
+                retry_after=response.getheader("Retry-After", ""),
+                excerpt=_beginning(response),
+            )
     except ssl.SSLCertVerificationError as error:
         reason = f"The certificate of {destination.host} was rejected: {error.verify_message}."
         answer = Response(error=reason)
     except (OSError, http.client.HTTPException, ValueError) as error:
         answer = Response(error=_words(error, seconds))
     return replace(answer, address=str(address))
-
-
-def _encrypted(plain: socket.socket, destination: Destination, deadline: float) -> socket.socket:
-    if destination.scheme == "http":
-        return plain
-    return connections.encrypt(plain, destination.host, deadline)
-
-
-def _exchange(
-    wire: Wire, destination: Destination, body: bytes, headers: Mapping[str, str]
-) -> Response:
-    connection = http.client.HTTPConnection(destination.host, destination.port)
-    connection.sock = wire
-    own = {"Host": destination.authority, "Connection": "close"}
-    connection.request("POST", destination.target, body, {**own, **headers})
-    response = connection.getresponse()
-    wire.deadline = min(wire.deadline, time.monotonic() + BODY_SECONDS)
-    return Response(
-        status=response.status,
-        error=_problem(response.status),
-        retry_after=response.getheader("Retry-After", ""),
-        excerpt=_beginning(response),
-    )
 
 
 def _problem(status: int) -> str:

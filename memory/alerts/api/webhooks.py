@@ -32,7 +32,6 @@ from memory.alerts.api.webhook_serializers import (
     SinceSerializer,
 )
 from memory.alerts.delivery import outbox, webhook_endpoints
-from memory.alerts.delivery.destinations import AddressRefused
 from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
 from memory.kernel.canonical import sha256
 from memory.kernel.encryption import EncryptionError
@@ -43,6 +42,7 @@ from memory.kernel.http.operations import accepted, created
 from memory.kernel.http.serializers import validated
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.workspaces import Scope
+from memory.kernel.outgoing.destinations import AddressRefused
 
 
 class Managed(APIView):

@@ -16,11 +16,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook
 
-from memory.alerts.delivery import destinations
 from memory.alerts.delivery.webhook_endpoints import mark_disabled
 from memory.alerts.delivery.webhook_messages import PING
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
 from memory.kernel import encryption
+from memory.kernel.outgoing import destinations
 from memory.kernel.work import leases
 
 if TYPE_CHECKING:

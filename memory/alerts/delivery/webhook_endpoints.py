@@ -11,11 +11,11 @@ import structlog
 from django.db import connection, transaction
 from django.utils import timezone
 
-from memory.alerts.delivery import destinations
 from memory.alerts.models.alerts import EventCounter
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
 from memory.kernel import encryption
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.outgoing import destinations
 from memory.kernel.work import hints
 
 logger = structlog.get_logger(__name__)

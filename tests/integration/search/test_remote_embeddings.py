@@ -16,10 +16,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerts.delivery import connections, destinations
 from memory.integrations.mcp import results
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.outgoing import connections, destinations
 from memory.kernel.settings.language_models import Usage
 from memory.kernel.users import create_user
 from memory.kernel.work import leases

@@ -15,12 +15,13 @@ from pytest_django.fixtures import Settings
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from memory.alerts import lifecycle
-from memory.alerts.delivery import delivery_attempts, destinations, outbox, webhook_endpoints
+from memory.alerts.delivery import delivery_attempts, outbox, webhook_endpoints
 from memory.alerts.findings import failure
 from memory.alerts.models.alerts import Alert, AlertKind, Severity
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, DeliveryState, WebhookEndpoint
 from memory.kernel import encryption
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.outgoing.destinations import AddressRefused
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
@@ -524,7 +525,7 @@ def test_a_secret_that_cannot_be_read_loses_no_message(
 def test_an_endpoint_inside_is_not_created(endpoint_at: EndpointAt, settings: Settings) -> None:
     settings.UAC_WEBHOOK_ALLOWED_NETWORKS = []
 
-    with pytest.raises(destinations.AddressRefused, match="not a public internet address"):
+    with pytest.raises(AddressRefused, match="not a public internet address"):
         endpoint_at(NOWHERE)
 
 

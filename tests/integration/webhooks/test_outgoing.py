@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory.alerts.delivery import connections, destinations
-from memory.alerts.delivery.destinations import Address
+from memory.kernel.outgoing import connections, destinations
+from memory.kernel.outgoing.destinations import Address
 from tests.waiting import scaled
 from tests.webhook_receiver import (
     Behaviour,

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from django.utils import timezone
 
-from memory.alerts.delivery import connections, destinations
+from memory.kernel.outgoing import connections, destinations
+from memory.kernel.outgoing.destinations import Destination
 from memory.kernel.settings.language_models import Connection, Usage
 from memory.llm.models import LlmOutcome
 from memory.recall.search.embeddings.interface import Floats
@@ -89,23 +90,25 @@ def request_embeddings(
 ) -> Mapping[str, Any]:
     """Send a request to the provider and return its JSON response; raises CallFailed."""
     deadline = time.monotonic() + seconds
-    parts = urlsplit(connection.base_url)
-    host, port = parts.hostname or "", parts.port or destinations.PORTS[parts.scheme]
+    destination = _destination(connection)
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    if connection.api_key:
+        headers["Authorization"] = f"Bearer {connection.api_key}"
+    most = ANSWER_BYTES + number * ANSWER_BYTES_OF_TEXT
     try:
-        found = destinations.look_up(host, port, seconds)
-        plain, _ = connections.connect(found, port, deadline)
+        # The operator has chosen the URL, so any address is allowed.
+        addresses = destinations.look_up(destination.host, destination.port, seconds)
+        connected, _ = connections.connect(addresses, destination.port, deadline)
     except (destinations.NotFound, TimeoutError, OSError) as error:
         is_late = isinstance(error, TimeoutError | connections.Late)
         outcome = LlmOutcome.TIMEOUT if is_late else LlmOutcome.CONNECTION_LOST
         raise CallFailed(outcome, name, type(error).__name__, unsent=True) from error
     try:
-        with plain:
-            is_encrypted = parts.scheme == "https"
-            secured = connections.encrypt(plain, host, deadline) if is_encrypted else plain
-            with secured:
-                most = ANSWER_BYTES + number * ANSWER_BYTES_OF_TEXT
-                wire = connections.Wire(secured, deadline, most)
-                status, retry_after, answer = _exchange(wire, connection, body, parts.path, host)
+        with connections.post(
+            connected, destination, body, headers, deadline=deadline, max_bytes=most
+        ) as (response, _):
+            status, answer = response.status, response.read()
+            retry_after = response.getheader("Retry-After", "")
     except (TimeoutError, connections.Late) as error:
         raise CallFailed(LlmOutcome.TIMEOUT, name, f"{seconds:.1f} s") from error
     except connections.TooLong as error:
@@ -126,23 +129,11 @@ def request_embeddings(
     return payload
 
 
-def _exchange(
-    wire: connections.Wire, connection: Connection, body: bytes, path: str, host: str
-) -> tuple[int, str, bytes]:
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "Connection": "close",
-        "Host": urlsplit(connection.base_url).netloc,
-    }
-    if connection.api_key:
-        headers["Authorization"] = f"Bearer {connection.api_key}"
-    client = http.client.HTTPConnection(host)
-    client.sock = wire
-    client.request("POST", f"{path.rstrip('/')}/embeddings", body, headers)
-    response = client.getresponse()
-    return response.status, response.getheader("Retry-After", ""), response.read()
+def _destination(connection: Connection) -> Destination:
+    parts = urlsplit(connection.base_url)
+    port = parts.port or destinations.PORTS[parts.scheme]
+    target = f"{parts.path.rstrip('/')}/embeddings"
+    return Destination(parts.scheme, parts.hostname or "", port, target)
 
 
 def _refused(status: int, retry_after: str, answer: bytes, name: str) -> CallFailed:

@@ -1,13 +1,19 @@
-"""Connections to other servers, with a hard deadline no matter how slowly the server sends."""
+"""Requests to other servers, with a hard deadline no matter how slowly the server sends.
+
+A request goes only to an address that its caller has looked up: redirects are not followed, and
+proxies from the environment are not used.
+"""
 
 import functools
+import http.client
 import io
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from memory.alerts.delivery.destinations import Address
+from memory.kernel.outgoing.destinations import Address, Destination
 
 CHUNK_BYTES = 64 * 1024
 # Time limit per address, so that an unresponsive address leaves time to try the others.
@@ -40,10 +46,38 @@ def connect(found: Sequence[Address], port: int, deadline: float) -> tuple[socke
     raise failure
 
 
-def encrypt(plain: socket.socket, host: str, deadline: float) -> socket.socket:
-    """Upgrade the connection to TLS, verify the host's certificate, and return the connection."""
-    plain.settimeout(max(deadline - time.monotonic(), 0.001))
-    return _tls().wrap_socket(plain, server_hostname=host)
+@contextmanager
+def post(
+    connected: socket.socket,
+    destination: Destination,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    deadline: float,
+    max_bytes: int,
+) -> Iterator[tuple[http.client.HTTPResponse, "Wire"]]:
+    """Send a POST request, and yield its response and the wire from which that is read.
+
+    The connection is closed afterwards. Raises OSError (TimeoutError or Late once the deadline has
+    passed, TooLong if the response is larger than `max_bytes`), HTTPException or ValueError.
+    """
+    with connected, _encrypted(connected, destination, deadline) as encrypted:
+        wire = Wire(encrypted, deadline, max_bytes)
+        connection = http.client.HTTPConnection(destination.host, destination.port)
+        connection.sock = wire
+        own = {"Host": destination.authority, "Connection": "close"}
+        connection.request("POST", destination.target, body, {**own, **headers})
+        yield connection.getresponse(), wire
+
+
+def _encrypted(
+    connected: socket.socket, destination: Destination, deadline: float
+) -> socket.socket:
+    """Return the connection, upgraded to TLS with the host's certificate verified if need be."""
+    if destination.scheme == "http":
+        return connected
+    connected.settimeout(max(deadline - time.monotonic(), 0.001))
+    return _tls().wrap_socket(connected, server_hostname=destination.host)
 
 
 @functools.cache
