@@ -47,6 +47,7 @@ from tests.concurrent_writers import OVERPAID
 A, B = "neighbour-a", "neighbour-b"
 PERSON = "person-{}"
 PEOPLE = 8  # number of people in A's workspace, besides the large person
+CROWD = 1000  # number of further people whom A has records for
 RECORDS = 10_000  # number of records that A's large person has
 LARGE = "large"
 CALLERS = 8  # number of A's concurrent callers
@@ -79,6 +80,14 @@ def bursts(client: Client, number: int) -> None:
     entries = [purchase(f"burst-{number}-{index}") for index in range(1000)]
     for _ in range(10):
         client.post(f"users/{PERSON.format(number % PEOPLE)}/entries/", {"entries": entries})
+
+
+def crowds(client: Client, number: int) -> None:
+    """Append a record for each of many people, one after another."""
+    user = f"crowd-{number % CROWD}"
+    if number < CROWD:
+        client.post("users/", {"user_id": user})
+    client.post(f"users/{user}/entries/", purchase(f"crowd-{number}"))
 
 
 def megabyte_answers(client: Client, number: int) -> None:
@@ -187,7 +196,7 @@ def keep_open(base_url: str, head: bytes, more: bytes) -> None:
 ATTACKS: Mapping[str, Callable[[Client, int], None]] = {
     attack.__name__: attack
     for attack in (
-        *(endless_queries, bursts, megabyte_answers, large_differences, long_polls),
+        *(endless_queries, bursts, crowds, megabyte_answers, large_differences, long_polls),
         *(quick_reads, slow_texts, past_limits, backtests),
     )
 }

@@ -161,8 +161,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
     "health_check_interval": 20,
     "max_connections": 20,
-    # The two priority levels in each queue: front and back (memory/kernel/work/hints.py).
-    "priority_steps": [0, 9],
+    # Hints have no priorities, so a queue is one list.
+    "priority_steps": [0],
 }
 # Maximum number of threads per process that may send hints simultaneously, and the number of
 # seconds after which a thread waiting for its turn gives up.

@@ -27,7 +27,7 @@ from memory.kernel.database import clock, timeouts
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
 from memory.kernel.work import hosts, leases, stuck
-from memory.kernel.work.hints import BEHIND, HINT_SECONDS, redis_client
+from memory.kernel.work.hints import HINT_SECONDS, redis_client
 from memory.llm import llm_failures, track_records
 from memory.recall.search import announcing
 from memory.recall.search.embeddings.interface import EmbeddingFailed
@@ -99,14 +99,12 @@ def queues() -> Sequence[Queue]:
     names = [*QUEUES, *map(hosts.queue_of, known)]
     with redis_client().pipeline(transaction=False) as pipeline:
         for name in names:
-            # The broker stores front hints and the hints behind them under two separate keys.
-            for key in (name, f"{name}\x06\x16{BEHIND}"):
-                pipeline.llen(key)
-                pipeline.lindex(key, -1)
+            pipeline.llen(name)
+            pipeline.lindex(name, -1)
         answers = pipeline.execute()
     return [
-        Queue(name, answers[at] + answers[at + 2], max(map(_age, answers[at + 1 : at + 4 : 2])))
-        for name, at in zip(names, range(0, len(answers), 4), strict=True)
+        Queue(name, length, _age(oldest))
+        for name, length, oldest in zip(names, answers[::2], answers[1::2], strict=True)
     ]
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from celery import bootsteps
 from celery.concurrency.thread import TaskPool
-from celery.signals import task_postrun, task_prerun, task_received
+from celery.signals import task_postrun, task_received
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu import Queue
 from kombu.asynchronous import Hub
 
-from memory.kernel.work import hints
 from memory.kernel.work.hosts import SHARED_QUEUE
 from workers.service import fair_turns
 from workers.service.hosting import Host
@@ -73,12 +72,6 @@ class Consuming(bootsteps.StartStopStep):
 @task_received.connect
 def _need_no_acknowledgement(request: Any, **kwargs: Any) -> None:
     request.acknowledged = True
-
-
-@task_prerun.connect
-def _make_room_in_front(task: Any, **kwargs: Any) -> None:
-    if place := task.request.get("place"):
-        hints.taken(place)
 
 
 @task_postrun.connect

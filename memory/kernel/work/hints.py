@@ -42,11 +42,6 @@ RETRY_SECONDS = 0.02
 _silent_until = 0.0
 # How many seconds to keep a signal for a request that hasn't started waiting for it yet.
 SIGNAL_SECONDS = 60
-# How many hints per workspace may wait at the front of a queue. The workspace's other hints wait
-# behind all workspaces' front hints (with the priority BEHIND), so that a busy workspace doesn't
-# delay the others.
-IN_FRONT = 16
-BEHIND = 9
 
 
 class Script:
@@ -62,25 +57,6 @@ class Script:
             return client.evalsha(self._hash, 1, key, *arguments)
         except redis.exceptions.NoScriptError:
             return client.eval(self._text, 1, key, *arguments)
-
-
-# The count of a workspace's front hints expires once all of those hints must have been taken or
-# dropped. Otherwise, if a worker died without reporting which hint it had taken, the count would
-# stay wrong forever.
-GO_IN_FRONT = Script("""
-local waiting = redis.call('INCR', KEYS[1])
-if waiting == 1 then redis.call('EXPIRE', KEYS[1], ARGV[2]) end
-if waiting > tonumber(ARGV[1]) then
-  redis.call('DECR', KEYS[1])
-  return 0
-end
-return 1
-""")
-LEAVE_FRONT = Script("""
-local waiting = tonumber(redis.call('GET', KEYS[1]) or 0)
-if waiting > 1 then redis.call('DECR', KEYS[1]) else redis.call('DEL', KEYS[1]) end
-return waiting
-""")
 
 
 @functools.cache
@@ -127,41 +103,28 @@ def send_hint(
 
     If a user is given, the user's sandbox host is woken, or else any worker for the kind.
 
-    At most IN_FRONT of a workspace's hints wait at the front of a queue; its other hints wait
-    behind, where any host may take them. `run_kind` tells slow runs apart from fast ones. If the
-    broker doesn't respond, this call is slow, but no work is lost. No more hints are then sent for
-    a while, so that not every request has to wait for the timeout.
+    `run_kind` tells slow runs apart from fast ones. If the broker doesn't respond, this call is
+    slow, but no work is lost. No more hints are then sent for a while, so that not every request
+    has to wait for the timeout.
     """
     if _is_silent():
         return
     work_kind = KINDS[kind]
     owner = {"workspace": workspace_pk, "user": user_pk, "kind": run_kind}
-    options: dict[str, Any] = {"headers": {**tracing.carried(), **owner}}
     try:
         queue = work_kind.queue
         if user_pk is not None and queue == SHARED_QUEUE:
             queue = route(user_pk)
-        if workspace_pk is not None:
-            place = f"front:{work_kind.queue}:{workspace_pk}"
-            if GO_IN_FRONT(redis_client(), place, IN_FRONT, HINT_SECONDS):
-                options["headers"]["place"] = place
-            else:
-                options["priority"] = BEHIND
-                queue = work_kind.queue
         current_app.send_task(
-            work_kind.task, args=[key], queue=queue, expires=HINT_SECONDS, **options
+            work_kind.task,
+            args=[key],
+            queue=queue,
+            expires=HINT_SECONDS,
+            headers={**tracing.carried(), **owner},
         )
     except (OperationalError, redis.RedisError, OSError) as error:
         _be_silent()
         logger.warning("hint_not_sent", kind=kind, error=str(error))
-
-
-def taken(place: str) -> None:
-    """Record that a worker took a front hint; `place` is the header from the hint's message."""
-    try:
-        LEAVE_FRONT(redis_client(patience=QUICK_SECONDS), place)
-    except redis.RedisError as error:
-        logger.warning("hint_not_counted", place=place, error=str(error))
 
 
 def _is_silent() -> bool:

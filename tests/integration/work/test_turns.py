@@ -3,7 +3,6 @@
 import ast
 import datetime
 import json
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,30 +16,17 @@ from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.kernel.work import hints
-from memory.kernel.work.hints import IN_FRONT, redis_client, send_hint
+from memory.kernel.work.hints import redis_client, send_hint
 from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint
-from tests.integration.work.test_consuming import started
 from tests.steps import append_records
-from tests.waiting import scaled
 from uac_site import broker
 from uac_site.celery import app
 from workers.service import dispatching
 from workers.service.dispatching import in_turn
 
-BEHIND = "\x06\x169"
-MUCH, LITTLE = 1_000_001, 1_000_002  # workspaces
 QUEUES = ("sandbox", "default", "llm")
-
-_order: list[str] = []
-_done = threading.Semaphore(0)
-
-
-@app.task(name="workers.turns")
-def task(name: str) -> None:
-    _order.append(name)
-    _done.release()
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +48,7 @@ def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _clear() -> None:
-    keys = [queue + suffix for queue in QUEUES for suffix in ("", BEHIND)]
-    redis_client().delete(*keys, *redis_client().keys("front:*"))
+    redis_client().delete(*QUEUES)
 
 
 def waiting(queue: str) -> list[Any]:
@@ -73,56 +58,6 @@ def waiting(queue: str) -> list[Any]:
     return [ast.literal_eval(message["headers"]["argsrepr"])[0] for message in found]
 
 
-def send(*names: str, workspace: int) -> None:
-    for name in names:
-        send_hint("turns", name, workspace_pk=workspace)
-
-
-def test_of_a_workspace_a_few_hints_wait_in_front_and_the_rest_behind_all() -> None:
-    names = [f"m{number}" for number in range(IN_FRONT + 5)]
-
-    send(*names, workspace=MUCH)
-    send("l", workspace=LITTLE)
-
-    assert waiting("default") == [*names[:IN_FRONT], "l"]
-    assert waiting("default" + BEHIND) == names[IN_FRONT:]
-
-
-def test_what_a_worker_has_taken_makes_room_in_front() -> None:
-    send(*map(str, range(IN_FRONT + 1)), workspace=MUCH)
-    place = f"front:default:{MUCH}"
-
-    hints.taken(place)
-    send("next", "one more", workspace=MUCH)
-
-    assert waiting("default")[-1] == "next"
-    assert waiting("default" + BEHIND) == [str(IN_FRONT), "one more"]
-
-
-def test_places_that_nobody_gives_back_are_free_again_when_their_hints_are_worthless() -> None:
-    send(*map(str, range(IN_FRONT + 1)), workspace=MUCH)
-
-    seconds = int(str(redis_client().ttl(f"front:default:{MUCH}")))
-    assert 0 < seconds <= hints.HINT_SECONDS
-    for _ in range(IN_FRONT + 3):
-        hints.taken(f"front:default:{MUCH}")
-    assert not redis_client().exists(f"front:default:{MUCH}")
-
-
-def test_a_worker_takes_what_is_in_front_first_and_gives_the_places_back() -> None:
-    _order.clear()
-    much = [f"m{number}" for number in range(IN_FRONT + 10)]
-    send(*much, workspace=MUCH)
-    send("l", workspace=LITTLE)
-
-    with started(1, "default"):
-        for _ in range(len(much) + 1):
-            assert _done.acquire(timeout=scaled(60))
-
-    assert _order == [*much[:IN_FRONT], "l", *much[IN_FRONT:]]
-    assert not redis_client().exists(f"front:default:{MUCH}", f"front:default:{LITTLE}")
-
-
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> int:
     """Shorten the queues; return their maximum length."""
@@ -130,15 +65,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> int:
     return 50 + broker.EVERY
 
 
-@pytest.mark.parametrize("workspace", [None, MUCH])
-def test_a_queue_that_nobody_takes_from_does_not_grow_without_end(
-    short: int, workspace: int | None
-) -> None:
+def test_queue_that_nobody_takes_from_stays_bounded(short: int) -> None:
     for number in range(5 * short):
-        send_hint("turns", str(number), workspace_pk=workspace)
+        send_hint("turns", str(number))
 
-    left = waiting("default") + waiting("default" + BEHIND)
-    assert len(left) <= 2 * short
+    left = waiting("default")
+    assert len(left) <= short
     assert left[-1] == str(5 * short - 1)  # it is the oldest that go
 
 
@@ -153,12 +85,12 @@ def test_nor_do_the_ticks_of_beat_pile_up(short: int) -> None:
 def test_the_hint_of_an_append_is_its_workspaces(
     user: MemoryUser, django_capture_on_commit_callbacks: Callable[..., object]
 ) -> None:
-    for _ in range(IN_FRONT + 3):
-        with django_capture_on_commit_callbacks(execute=True):  # type: ignore[attr-defined]
-            append_records(user, {"type": "Trip", "data": {"to": "Rome"}})
+    with django_capture_on_commit_callbacks(execute=True):  # type: ignore[attr-defined]
+        append_records(user, {"type": "Trip", "data": {"to": "Rome"}})
 
-    assert waiting("sandbox") == [user.pk] * IN_FRONT
-    assert waiting("sandbox" + BEHIND) == [user.pk] * 3
+    [message] = cast("list[bytes]", redis_client().lrange("sandbox", 0, -1))
+    headers = json.loads(message)["headers"]
+    assert (headers["workspace"], headers["user"]) == (user.workspace_id, user.pk)
 
 
 def users_of(name: str, number: int) -> list[MemoryUser]:
