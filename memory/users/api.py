@@ -1,6 +1,5 @@
 """`/v1/users/`: creating, reading, changing and erasing users."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelValidationError
@@ -8,22 +7,21 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.kernel.database.timeouts import retry_deadlocks
-from memory.kernel.http import etags, idempotency
+from memory.kernel.http import etags, operations
 from memory.kernel.http.authentication import NOT_FOR_CERTAIN_USERS, Principal, principal_of
 from memory.kernel.http.errors import Conflict
-from memory.kernel.http.operations import accepted, created
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import ObjectField, StrictSerializer, validated
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.fields import validate_time_zone
-from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.users import (
@@ -148,7 +146,7 @@ class UserDetailSerializer(UserSerializer):
         return dict(StandingSerializer(lane_status.standing(user)).data)
 
 
-class Users(generics.ListAPIView[MemoryUser]):
+class Users(StrictView, generics.ListAPIView[MemoryUser]):
     """List the users in the workspace."""
 
     certain_users = True
@@ -161,7 +159,7 @@ class Users(generics.ListAPIView[MemoryUser]):
         users = with_head(MemoryUser.objects.filter(principal_of(self.request).reach()))
         return users.select_related("merged_into").defer("head__tree", "head__outline")
 
-    @idempotency.schema({201: UserDetailSerializer}, request=NewUserSerializer)
+    @operations.write({201: UserDetailSerializer}, request=NewUserSerializer)
     def post(self, request: Request) -> Response:
         """Create a user; 409 if the workspace already has a user with this id."""
         if principal_of(request).key.user_pks is not None:
@@ -177,16 +175,16 @@ class Users(generics.ListAPIView[MemoryUser]):
                 message = f"This workspace already has a user {given['user_id']!r}."
                 raise Conflict(message) from None
 
-        written = _once(request, create)
-        location = reverse("user", args=[written.result.user_id])
-        return created(UserDetailSerializer(written.result).data, location, written.headers)
+        user = self.once(create)
+        location = reverse("user", args=[user.user_id])
+        return operations.created(UserDetailSerializer(user).data, location)
 
 
 class User(UserScopedView):
     """One user."""
 
     # Needs `manage` because erased data cannot be restored.
-    scopes = {"DELETE": Scope.MANAGE}
+    scopes = {"delete": Scope.MANAGE}
 
     def check_permissions(self, request: Request) -> None:
         """Raise Http404 for what is a misspelt endpoint of a user rather than an id with a slash.
@@ -200,9 +198,7 @@ class User(UserScopedView):
                 raise Http404(NO_ENDPOINT)
         super().check_permissions(request)
 
-    parameters = {"DELETE": ["reason"]}
-
-    @extend_schema(responses=UserDetailSerializer)
+    @operations.read(responses=UserDetailSerializer)
     def get(self, request: Request, user_id: str) -> Response:
         """Return the user with the head version and the number of log entries by outcome."""
         return Response(self._told())
@@ -210,7 +206,7 @@ class User(UserScopedView):
     def _told(self) -> dict[str, Any]:
         return dict(UserDetailSerializer(self.memory_user()).data)
 
-    @idempotency.schema(
+    @operations.write(
         {200: UserDetailSerializer, **etags.CHANGED}, [etags.IF_MATCH], request=UserChangeSerializer
     )
     def patch(self, request: Request, user_id: str) -> Response:
@@ -223,10 +219,9 @@ class User(UserScopedView):
                 change_user(user, **given)
             return user
 
-        written = _once(request, change)
-        return Response(UserDetailSerializer(written.result).data, headers=written.headers)
+        return Response(UserDetailSerializer(self.once(change)).data)
 
-    @idempotency.schema(
+    @operations.write(
         {202: ErasureSerializer, **etags.CHANGED},
         [
             etags.IF_MATCH,
@@ -259,23 +254,5 @@ class User(UserScopedView):
             except user_erasure.ErasureRefused as error:
                 raise serializers.ValidationError({"reason": [str(error)]}) from None
 
-        written = idempotency.once(
-            request,
-            erase,
-            refer=lambda row: str(row.pk),
-            recall=lambda known: UserErasure.objects.select_related("user").get(pk=known.reference),
-            nameless=True,
-        )
-        return accepted(
-            ErasureSerializer(written.result).data,
-            reverse("erasure", args=[written.result.pk]),
-            written.headers,
-        )
-
-
-def _once(request: Request, do: Callable[[], MemoryUser]) -> idempotency.Written[MemoryUser]:
-    def recall(known: IdempotencyKey) -> MemoryUser:
-        assert known.user is not None
-        return known.user
-
-    return idempotency.once(request, do, user_of=lambda user: user, recall=recall)
+        row = self.once(erase, nameless=True)
+        return operations.accepted(ErasureSerializer(row).data, reverse("erasure", args=[row.pk]))

@@ -19,7 +19,7 @@ from memory.alerts.api.alert_serializers import (
 )
 from memory.alerts.api.alerts import OneAlert
 from memory.alerts.models.alerts import Alert, Judge, Verdict
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.serializers import validated
@@ -42,14 +42,14 @@ class ChangedAlert(OneAlert):
                 raise serializers.ValidationError({"until": [str(error)]}) from None
             return alert
 
-        written = idempotency.once_for_row(self.request, do, Alert, lambda alert: alert.user)
-        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+        self.once(do)
+        return Response(self.get_serializer(self.get_object()).data)
 
 
 class Acknowledge(ChangedAlert):
     """Acknowledge an alert."""
 
-    @idempotency.schema({200: AlertDetailSerializer}, request=NoteSerializer)
+    @operations.write({200: AlertDetailSerializer}, request=NoteSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Acknowledge the alert; 409 if it is resolved."""
         return self.change(lifecycle.acknowledge, validated(NoteSerializer, request.data))
@@ -58,7 +58,7 @@ class Acknowledge(ChangedAlert):
 class Snooze(ChangedAlert):
     """Snooze an alert."""
 
-    @idempotency.schema({200: AlertDetailSerializer}, request=SnoozeSerializer)
+    @operations.write({200: AlertDetailSerializer}, request=SnoozeSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Snooze the alert until a given time, or until it changes; 409 if it is resolved."""
         with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
@@ -69,7 +69,7 @@ class Snooze(ChangedAlert):
 class Reopen(ChangedAlert):
     """Reopen an alert."""
 
-    @idempotency.schema({200: AlertDetailSerializer}, request=NoteSerializer)
+    @operations.write({200: AlertDetailSerializer}, request=NoteSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Undo an acknowledgement, a snooze, or a manual resolution.
 
@@ -81,7 +81,7 @@ class Reopen(ChangedAlert):
 class Feedback(ChangedAlert):
     """Give feedback on an alert."""
 
-    @idempotency.schema({200: AlertDetailSerializer}, request=GiveFeedbackSerializer)
+    @operations.write({200: AlertDetailSerializer}, request=GiveFeedbackSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Mark the alert as useful or wrong, whether it is live or resolved.
 
@@ -96,7 +96,7 @@ class Feedback(ChangedAlert):
 class Resolve(ChangedAlert):
     """Resolve an alert manually."""
 
-    @idempotency.schema({200: AlertDetailSerializer}, request=ReasonSerializer)
+    @operations.write({200: AlertDetailSerializer}, request=ReasonSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Resolve the alert; 409 if it is already resolved.
 

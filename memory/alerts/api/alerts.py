@@ -29,7 +29,7 @@ from memory.kernel import instants
 from memory.kernel.http import waiting
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Incompatible
-from memory.kernel.http.filters import PAGING
+from memory.kernel.http.filters import PAGING, StrictView
 from memory.kernel.http.user_scope import UserScopedView
 
 # Parameters that the alert list accepts but the event feed does not.
@@ -80,7 +80,7 @@ class AlertFilter(django_filters.FilterSet):
 
 
 @extend_schema_view(get=FEED)
-class AlertList(generics.ListAPIView[Alert]):
+class AlertList(StrictView, generics.ListAPIView[Alert]):
     """List the workspace's alerts, newest first; with `after`, the events after that event number.
 
     The filters apply to alerts and to events alike. With `after` and no filters, events about
@@ -173,7 +173,7 @@ class UserAlertList(UserScopedView, AlertList):
         return super().reach() & Q(user__user_id=self.kwargs["user_id"])
 
 
-class OneAlert(generics.RetrieveAPIView[Alert]):
+class OneAlert(StrictView, generics.RetrieveAPIView[Alert]):
     """Return one alert with its history."""
 
     certain_users = True

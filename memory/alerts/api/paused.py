@@ -4,19 +4,17 @@ from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from memory.alerts import feedback, paused_constraints
 from memory.alerts.api.alert_serializers import ReasonSerializer
 from memory.alerts.models.alerts import AlertFeedback, PausedConstraint
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import as_conflict
-from memory.kernel.http.filters import PAGING, refuse_unknown
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 from memory.kernel.http.serializers import validated
 
@@ -60,7 +58,7 @@ class PausedConstraintFilter(django_filters.FilterSet):
         fields = ["user_id", "constraint", "resumed"]
 
 
-class _PausedView(generics.GenericAPIView[PausedConstraint]):
+class _PausedView(StrictView, generics.GenericAPIView[PausedConstraint]):
     certain_users = True
     queryset = PausedConstraint.objects.none()
     serializer_class = PausedConstraintSerializer
@@ -83,7 +81,7 @@ class Resume(_PausedView):
 
     lookup_url_kwarg = "paused_id"
 
-    @idempotency.schema({200: PausedConstraintSerializer}, request=ReasonSerializer)
+    @operations.write({200: PausedConstraintSerializer}, request=ReasonSerializer)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Resume the constraint and run it; 409 if it is no longer paused."""
         reason = validated(ReasonSerializer, request.data)["reason"]
@@ -93,10 +91,8 @@ class Resume(_PausedView):
             with as_conflict(paused_constraints.NotPaused):
                 return paused_constraints.resume(self.get_object(), actor=actor, reason=reason)
 
-        written = idempotency.once_for_row(
-            request, do, PausedConstraint, lambda paused: paused.user
-        )
-        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+        self.once(do)
+        return Response(self.get_serializer(self.get_object()).data)
 
 
 class JudgedSerializer(serializers.Serializer[Any]):
@@ -121,16 +117,15 @@ class ConstraintPrecisionsSerializer(PageSerializer):
     results = ConstraintPrecisionSerializer(many=True)
 
 
-class Precisions(APIView):
+class Precisions(StrictView):
     """The precision of each constraint, across all users in the workspace."""
 
-    @extend_schema(responses=ConstraintPrecisionsSerializer, parameters=PAGE)
+    @operations.read(responses=ConstraintPrecisionsSerializer, parameters=PAGE)
     def get(self, request: Request) -> Response:
         """List the constraints that have feedback, least precise first.
 
         Feedback on constraints with the same path is added up across users.
         """
-        refuse_unknown(request.query_params, PAGING)
         workspace = principal_of(request).workspace
         judged = feedback.by_constraint(
             AlertFeedback.objects.filter(alert__user__workspace=workspace)

@@ -13,11 +13,9 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from memory.alerts.api.webhook_serializers import (
     DeliveryDetailSerializer,
@@ -35,20 +33,19 @@ from memory.alerts.delivery import outbox, webhook_endpoints
 from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
 from memory.kernel.canonical import sha256
 from memory.kernel.encryption import EncryptionError
-from memory.kernel.http import etags, idempotency
+from memory.kernel.http import etags, operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict
-from memory.kernel.http.operations import accepted, created
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import validated
-from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.outgoing.destinations import AddressRefused
 
 
-class Managed(APIView):
+class Managed(StrictView):
     """Base class for views that need the scope `manage`."""
 
-    scopes = dict.fromkeys(("GET", "POST", "PATCH", "DELETE"), Scope.MANAGE)
+    scopes = dict.fromkeys(("get", "post", "patch", "delete"), Scope.MANAGE)
 
     def where_the_workspace_is(self) -> AbstractContextManager[None]:
         """Return a context that parses times without a UTC offset in the workspace's time zone."""
@@ -67,17 +64,27 @@ class Managed(APIView):
         """Return the messages for the endpoint in the URL; raises Http404 if it does not exist."""
         return Delivery.objects.filter(endpoint=self.endpoint()).select_related("endpoint")
 
-    def _sent(self, request: Request, send: Callable[[], Delivery]) -> Response:
+    def send(self, send: Callable[[], Delivery]) -> Response:
         """Send a message, unless this repeats a request; return a 202 with the message's URL."""
-        written: idempotency.Written[Delivery] = idempotency.once(
-            request,
-            lambda: _refusing(send),
-            refer=lambda delivery: str(delivery.pk),
-            recall=lambda known: self.deliveries().get(pk=known.reference),
-        )
-        delivery = written.result
+        delivery: Delivery = self.once(lambda: _refusing(send))
         location = reverse("delivery", args=[delivery.endpoint_id, delivery.pk])
-        return accepted(DeliverySerializer(delivery).data, location, written.headers)
+        return operations.accepted(DeliverySerializer(delivery).data, location)
+
+    def make_secret(self, make: Callable[[], tuple[WebhookEndpoint, str]]) -> dict[str, Any]:
+        """Make an endpoint or a secret, unless this repeats a request; return both as JSON.
+
+        A repeated request returns the same secret, unless the endpoint has a newer one.
+        """
+
+        def write() -> list[str]:
+            endpoint, secret = _refusing(make)
+            return [str(endpoint.pk), sha256(secret)]
+
+        self.kwargs["endpoint_id"], digest = self.once(write)
+        endpoint = self.endpoint()
+        secret = webhook_endpoints.secret_of(str(endpoint.pk))
+        is_same = secret is not None and sha256(secret) == digest
+        return {**EndpointSerializer(endpoint).data, "secret": secret if is_same else None}
 
     def delivery(self) -> Delivery:
         """Return the message in the URL; raises Http404 if it does not exist."""
@@ -96,31 +103,6 @@ def _refusing(do: Callable[[], Any]) -> Any:
         raise Conflict(str(error)) from None
 
 
-def _secret_once(
-    request: Request, make: Callable[[], tuple[WebhookEndpoint, str]]
-) -> idempotency.Written[tuple[Any, str | None]]:
-    """Create a secret once; return the endpoint's id and the secret.
-
-    A repeated request returns the same secret, unless the endpoint has a newer one.
-    """
-
-    def do() -> tuple[Any, str | None]:
-        endpoint, secret = _refusing(make)
-        return endpoint.pk, secret
-
-    def recall(known: IdempotencyKey) -> tuple[Any, str | None]:
-        endpoint_id, hashed = known.reference
-        secret = webhook_endpoints.secret_of(endpoint_id)
-        return endpoint_id, secret if secret and sha256(secret) == hashed else None
-
-    return idempotency.once(
-        request,
-        do,
-        refer=lambda made: [str(made[0]), sha256(str(made[1]))],
-        recall=recall,
-    )
-
-
 class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
     """List the webhook endpoints in the workspace, oldest first."""
 
@@ -132,27 +114,24 @@ class Endpoints(Managed, generics.ListAPIView[WebhookEndpoint]):
         """Return the endpoints in the caller's workspace."""
         return self.endpoints()
 
-    @idempotency.schema({201: EndpointWithSecretSerializer}, request=NewEndpointSerializer)
+    @operations.write({201: EndpointWithSecretSerializer}, request=NewEndpointSerializer)
     def post(self, request: Request) -> Response:
         """Create an endpoint; the response contains its secret, which is shown only once."""
         fields = validated(NewEndpointSerializer, request.data)
         workspace = principal_of(request).workspace
-        written = _secret_once(request, lambda: webhook_endpoints.create(workspace, **fields))
-        endpoint_id, secret = written.result
-        self.kwargs["endpoint_id"] = endpoint_id
-        answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
-        return created(answer, reverse("webhook", args=[endpoint_id]), written.headers)
+        answer = self.make_secret(lambda: webhook_endpoints.create(workspace, **fields))
+        return operations.created(answer, reverse("webhook", args=[answer["id"]]))
 
 
 class Endpoint(Managed):
     """One webhook endpoint."""
 
-    @extend_schema(responses=EndpointSerializer)
+    @operations.read(responses=EndpointSerializer)
     def get(self, request: Request, endpoint_id: str) -> Response:
         """Return the endpoint and its state."""
         return Response(EndpointSerializer(self.endpoint()).data)
 
-    @idempotency.schema(
+    @operations.write(
         {200: EndpointSerializer, **etags.CHANGED},
         [etags.IF_MATCH],
         request=EndpointChangeSerializer,
@@ -166,10 +145,10 @@ class Endpoint(Managed):
             with etags.unchanged(request, endpoint, self._told):
                 _refusing(lambda: webhook_endpoints.change(endpoint, **fields))
 
-        written = idempotency.once(request, change, recall=lambda known: None)
-        return Response(self._told(), headers=written.headers)
+        self.once(change)
+        return Response(self._told())
 
-    @idempotency.schema({204: None, **etags.CHANGED}, [etags.IF_MATCH])
+    @operations.write({204: None, **etags.CHANGED}, [etags.IF_MATCH])
     def delete(self, request: Request, endpoint_id: str) -> Response:
         """Delete the endpoint and all its messages; undelivered messages are lost."""
 
@@ -181,8 +160,8 @@ class Endpoint(Managed):
                 with etags.unchanged(request, endpoint, self._told):
                     webhook_endpoints.delete(endpoint)
 
-        written = idempotency.once(request, delete, recall=lambda known: None)
-        return Response(status=status.HTTP_204_NO_CONTENT, headers=written.headers)
+        self.once(delete)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _told(self) -> dict[str, Any]:
         return dict(EndpointSerializer(self.endpoint()).data)
@@ -191,7 +170,7 @@ class Endpoint(Managed):
 class RotateSecret(Managed):
     """Rotate the secret of an endpoint."""
 
-    @idempotency.schema({200: EndpointWithSecretSerializer}, request=NothingSerializer)
+    @operations.write({200: EndpointWithSecretSerializer}, request=NothingSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Create a new secret, which is shown only once.
 
@@ -199,42 +178,34 @@ class RotateSecret(Managed):
         """
         validated(NothingSerializer, request.data)
         endpoint = self.endpoint()
-        written = _secret_once(
-            request, lambda: (endpoint, webhook_endpoints.rotate_secret(endpoint))
+        return Response(
+            self.make_secret(lambda: (endpoint, webhook_endpoints.rotate_secret(endpoint)))
         )
-        _, secret = written.result
-        answer = {**EndpointSerializer(self.endpoint()).data, "secret": secret}
-        return Response(answer, headers=written.headers)
 
 
 class SendTest(Managed):
     """Send a test message."""
 
-    @idempotency.schema({202: DeliverySerializer}, request=NothingSerializer)
+    @operations.write({202: DeliverySerializer}, request=NothingSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Send a message of the type `ping`, once; 409 if the endpoint is disabled."""
         validated(NothingSerializer, request.data)
         endpoint = self.endpoint()
-        return self._sent(request, lambda: outbox.send_test(endpoint))
+        return self.send(lambda: outbox.send_test(endpoint))
 
 
 class ReplayGivenUp(Managed):
     """Resend permanently failed messages."""
 
-    @idempotency.schema({202: ReplayResultSerializer}, request=SinceSerializer)
+    @operations.write({202: ReplayResultSerializer}, request=SinceSerializer)
     def post(self, request: Request, endpoint_id: str) -> Response:
         """Resend the permanently failed messages that were created at or after a given time."""
         with self.where_the_workspace_is():
             since = validated(SinceSerializer, request.data)["since"]
         endpoint = self.endpoint()
-        written: idempotency.Written[int] = idempotency.once(
-            request,
-            lambda: outbox.replay_given_up(endpoint, since),
-            refer=lambda number: number,
-            recall=lambda known: int(known.reference),
-        )
+        replayed = self.once(lambda: outbox.replay_given_up(endpoint, since))
         location = reverse("deliveries", args=[endpoint_id]) + "?state=pending"
-        return accepted({"replayed": written.result}, location, written.headers)
+        return operations.accepted({"replayed": replayed}, location)
 
 
 class Deliveries(Managed, generics.ListAPIView[Delivery]):
@@ -258,7 +229,7 @@ class Deliveries(Managed, generics.ListAPIView[Delivery]):
 class OneDelivery(Managed):
     """One message for an endpoint."""
 
-    @extend_schema(responses=DeliveryDetailSerializer)
+    @operations.read(responses=DeliveryDetailSerializer)
     def get(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
         """Return the message as it is sent to the endpoint, with every delivery attempt."""
         return Response(DeliveryDetailSerializer(self.delivery()).data)
@@ -267,7 +238,7 @@ class OneDelivery(Managed):
 class ReplayDelivery(Managed):
     """Resend one message."""
 
-    @idempotency.schema({202: DeliverySerializer}, request=NothingSerializer)
+    @operations.write({202: DeliverySerializer}, request=NothingSerializer)
     def post(self, request: Request, endpoint_id: str, delivery_id: str) -> Response:
         """Resend the message with the same id; 409 while it is still being delivered."""
         validated(NothingSerializer, request.data)
@@ -277,4 +248,4 @@ class ReplayDelivery(Managed):
             outbox.replay(delivery)
             return delivery
 
-        return self._sent(request, replay)
+        return self.send(replay)

@@ -15,11 +15,10 @@ from memory.alerts.models.alerts import Severity
 from memory.constraints import backtest_reports, backtests
 from memory.constraints.api.workspace_constraints import WorkspaceView
 from memory.constraints.models.backtests import Backtest
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import NamesNothing, as_conflict
-from memory.kernel.http.filters import refuse_unknown
-from memory.kernel.http.operations import created
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField
 from memory.kernel.http.user_scope import UserScopedView
@@ -258,7 +257,7 @@ class BacktestFilter(django_filters.FilterSet):
         fields = ["constraint", "state", "user_id"]
 
 
-class _BacktestView(generics.GenericAPIView[Backtest]):
+class _BacktestView(StrictView, generics.GenericAPIView[Backtest]):
     certain_users = True
     queryset = Backtest.objects.none()
     serializer_class: type[BacktestSerializer] = BacktestDetailSerializer
@@ -282,38 +281,33 @@ class OneBacktest(_BacktestView, generics.RetrieveAPIView[Backtest]):
     """Return one backtest with its progress, its results and its findings."""
 
 
-def _once(request: Request, do: Callable[[], Backtest]) -> idempotency.Written[Backtest]:
-    return idempotency.once_for_row(request, do, Backtest, lambda backtest: backtest.user)
-
-
 class CancelBacktest(_BacktestView):
     """Cancel a running backtest."""
 
-    scopes = {"POST": Scope.MANAGE}
+    scopes = {"post": Scope.MANAGE}
 
-    @idempotency.schema({200: BacktestDetailSerializer}, request=None)
+    @operations.write({200: BacktestDetailSerializer}, request=None)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Cancel the backtest and keep its findings so far; requires the scope `manage`.
 
         409 if the backtest has already ended.
         """
-        refuse_unknown(request.query_params, ())
 
         def cancel() -> Backtest:
             with as_conflict(backtests.NotGoingOn):
                 return backtests.cancel(self.get_object(), by=str(principal_of(request)))
 
-        written = _once(request, cancel)
-        return Response(self.get_serializer(self.get_object()).data, headers=written.headers)
+        self.once(cancel)
+        return Response(self.get_serializer(self.get_object()).data)
 
 
 class VersionBacktests(WorkspaceView):
     """Backtests of one workspace constraint version."""
 
-    costly = ("POST",)
-    scopes = {"POST": Scope.MANAGE}
+    costly = ("post",)
+    scopes = {"post": Scope.MANAGE}
 
-    @idempotency.schema({201: BacktestDetailSerializer}, request=NewBacktestSerializer)
+    @operations.write({201: BacktestDetailSerializer}, request=NewBacktestSerializer)
     def post(self, request: Request, name: str, number: int) -> Response:
         """Run the version over the history of the users it applies to.
 
@@ -333,16 +327,16 @@ class VersionBacktests(WorkspaceView):
                     times=By(given["by"]),
                 )
 
-        return _started(_once(request, start))
+        return _started(self.once(start))
 
 
 class UserBacktests(UserScopedView):
     """Backtests of a user's own constraints."""
 
-    costly = ("POST",)
-    scopes = {"POST": Scope.MANAGE}
+    costly = ("post",)
+    scopes = {"post": Scope.MANAGE}
 
-    @idempotency.schema({201: BacktestDetailSerializer}, request=NewOwnBacktestSerializer)
+    @operations.write({201: BacktestDetailSerializer}, request=NewOwnBacktestSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Run a constraint in the user's newest version over the user's history.
 
@@ -367,10 +361,10 @@ class UserBacktests(UserScopedView):
             except backtests.BadBacktest as error:
                 raise serializers.ValidationError({error.field: [str(error)]}) from None
 
-        return _started(_once(request, start))
+        return _started(self.once(start))
 
 
-def _started(written: idempotency.Written[Backtest]) -> Response:
+def _started(backtest: Backtest) -> Response:
     """Return the 201 response for a started backtest, with the backtest's URL."""
-    location = reverse("backtest", args=[written.result.pk])
-    return created(BacktestDetailSerializer(written.result).data, location, written.headers)
+    location = reverse("backtest", args=[backtest.pk])
+    return operations.created(BacktestDetailSerializer(backtest).data, location)

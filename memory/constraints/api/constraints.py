@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,9 +13,8 @@ from memory.alerts import failures, feedback
 from memory.alerts.api.paused import JudgedSerializer, PausedConstraintSerializer, as_json
 from memory.alerts.models.alerts import AlertFeedback, PausedConstraint, Severity
 from memory.constraints import applicability, trials
-from memory.kernel.http import idempotency, waiting
+from memory.kernel.http import operations, waiting
 from memory.kernel.http.etags import CHANGED, IF_MATCH, require_match
-from memory.kernel.http.filters import PAGING
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField, RunErrorField
@@ -34,7 +32,7 @@ from memory.versions.api.runs import (
     QUERY_WAIT_SECONDS,
     MomentSerializer,
     RunSerializer,
-    asked_once,
+    answer_run,
     instant_asked,
     known_state,
 )
@@ -126,9 +124,7 @@ class NewConstraintSerializer(StrictSerializer):
 class Constraints(KnownView):
     """The newest version's constraints and the workspace's, or an earlier version's constraints."""
 
-    parameters = {"GET": ["as_of", *PAGING]}
-
-    @extend_schema(
+    @operations.read(
         operation_id="users_constraints_list",
         responses=ConstraintPageSerializer,
         parameters=[AS_OF, *PAGE],
@@ -151,10 +147,9 @@ class Constraints(KnownView):
 class Constraint(KnownView):
     """One constraint in a user's project."""
 
-    costly = ("PUT",)
-    parameters = {"GET": ["as_of"], "PUT": ["wait"], "DELETE": ["wait"]}
+    costly = ("put",)
 
-    @extend_schema(responses=ConstraintDetailSerializer, parameters=[AS_OF])
+    @operations.read(responses=ConstraintDetailSerializer, parameters=[AS_OF])
     def get(self, request: Request, user_id: str, name: str) -> Response:
         """Return the constraint with its source and tests."""
         then = self.known()
@@ -163,7 +158,7 @@ class Constraint(KnownView):
             raise Http404(f"This user has no constraint {name!r}.")
         return Response(found)
 
-    @idempotency.schema(
+    @operations.write(
         {**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH], request=NewConstraintSerializer
     )
     def put(self, request: Request, user_id: str, name: str) -> Response:
@@ -187,10 +182,10 @@ class Constraint(KnownView):
         }
         user = self.memory_user()
         return propose(
-            request, user, lambda: [edit], limit, expects=lambda: _expected(request, user, name)
+            self, user, lambda: [edit], limit, expects=lambda: _expected(request, user, name)
         )
 
-    @idempotency.schema({**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH])
+    @operations.write({**DECISIONS, **CHANGED}, [waiting.WAIT, IF_MATCH])
     def delete(self, request: Request, user_id: str, name: str) -> Response:
         """Delete the constraint with its tests; its alerts are resolved."""
         limit = waiting.seconds(request, default=PROPOSAL_WAIT_SECONDS)
@@ -201,7 +196,7 @@ class Constraint(KnownView):
                 raise Http404(f"This user has no constraint {name!r}.")
             return [{"op": "delete_constraint", "name": name, "sources": []}]
 
-        return propose(request, user, edits, limit, expects=lambda: _expected(request, user, name))
+        return propose(self, user, edits, limit, expects=lambda: _expected(request, user, name))
 
 
 class TriedAlertSerializer(serializers.Serializer[Any]):
@@ -239,11 +234,10 @@ class TriedConstraintSerializer(serializers.Serializer[Any]):
 class RunConstraint(UserScopedView):
     """Run one constraint now, or as of a point in the past."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     reads_only = True
 
-    @idempotency.schema(
+    @operations.write(
         {200: TriedConstraintSerializer, 202: RunSerializer, **FAILURES},
         [waiting.WAIT],
         request=MomentSerializer,
@@ -264,8 +258,8 @@ class RunConstraint(UserScopedView):
             raise Http404(str(error)) from None
         known, _ = known_state(user, asked)
         instant = instant_asked(user, asked)
-        return asked_once(
-            request,
+        return answer_run(
+            self,
             user,
             lambda: trials.try_constraint(known, path, source_hash, instant),
             _tried,

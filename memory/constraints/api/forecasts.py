@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,6 +9,7 @@ from rest_framework.response import Response
 from memory.alerts.models.alerts import Severity
 from memory.constraints import applicability, forecasts
 from memory.constraints.models.forecasts import Forecast
+from memory.kernel.http import operations
 from memory.kernel.http.serializers import strings
 from memory.kernel.http.stored import RunErrorField
 from memory.kernel.http.user_scope import UserScopedView
@@ -101,7 +101,7 @@ class ForecastSerializer(serializers.Serializer[Any]):
 class UserForecast(UserScopedView):
     """The forecast for a user."""
 
-    @extend_schema(responses=ForecastSerializer)
+    @operations.read(responses=ForecastSerializer)
     def get(self, request: Request, user_id: str) -> Response:
         """Return the alerts that will open, change and resolve if nothing changes but the clock."""
         user = self.memory_user()

@@ -1,7 +1,6 @@
 """`/v1/constraint-library/`: the constraints that ship with the server."""
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,7 +9,7 @@ from memory.constraints import constraint_library
 from memory.constraints.api.workspace_constraint_serializers import describe_library
 from memory.constraints.api.workspace_constraints import WorkspaceView
 from memory.constraints.constraint_library import LibraryConstraint
-from memory.kernel.http.filters import PAGING
+from memory.kernel.http import operations
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 
 
@@ -41,9 +40,8 @@ class ConstraintLibrary(WorkspaceView):
     """The constraint library that ships with the server."""
 
     certain_users = True
-    parameters = {"GET": PAGING}
 
-    @extend_schema(
+    @operations.read(
         operation_id="constraint_library_list",
         responses=LibraryPageSerializer,
         parameters=PAGE,
@@ -61,7 +59,7 @@ class OneLibraryConstraint(WorkspaceView):
 
     certain_users = True
 
-    @extend_schema(responses=LibraryConstraintDetailSerializer)
+    @operations.read(responses=LibraryConstraintDetailSerializer)
     def get(self, request: Request, name: str) -> Response:
         """Return the library constraint with its source and tests."""
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404
 from django.urls import reverse
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -27,11 +27,10 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.kernel.http import etags, idempotency, waiting
+from memory.kernel.http import etags, operations, waiting
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict, ProblemSerializer, as_conflict
-from memory.kernel.http.filters import StrictView, refuse_unknown
-from memory.kernel.http.operations import created
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.problems import CONTENT_TYPE
 from memory.kernel.http.serializers import validated
 from memory.kernel.models.workspaces import Scope
@@ -97,10 +96,10 @@ def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> Non
         constraint.alerts = counts.get(constraint.path, 0)  # type: ignore[attr-defined]
 
 
-class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
+class WorkspaceConstraints(StrictView, generics.ListAPIView[WorkspaceConstraint]):
     """List the workspace constraints."""
 
-    costly = ("POST",)
+    costly = ("post",)
     queryset = WorkspaceConstraint.objects.none()
     serializer_class = WorkspaceConstraintSerializer
     ordering = ["name"]
@@ -115,7 +114,7 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         with_alerts(self.request, page or [])
         return page
 
-    @idempotency.schema(
+    @operations.write(
         {201: WorkspaceConstraintDetailSerializer},
         [waiting.WAIT],
         request=NewWorkspaceConstraintSerializer,
@@ -126,7 +125,6 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
         The constraint does not run for any user yet. 409 if the workspace has a different
         constraint with this name; an existing identical constraint is returned.
         """
-        refuse_unknown(request.query_params, ["wait"])
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
         given = validated(NewWorkspaceConstraintSerializer, request.data)
         principal = principal_of(request)
@@ -146,19 +144,18 @@ class WorkspaceConstraints(generics.ListAPIView[WorkspaceConstraint]):
                     ) from None
                 return constraint
 
-        written = idempotency.once_for_row(request, create, WorkspaceConstraint)
-        constraint = written.result
+        constraint = self.once(create)
         _await(constraint.versions.order_by("number")[0], limit)
         location = reverse("workspace-constraint", args=[constraint.name])
-        return created(_detail(request, constraint.name), location, written.headers)
+        return operations.created(_detail(request, constraint.name), location)
 
 
 class OneWorkspaceConstraint(WorkspaceView):
     """One workspace constraint."""
 
-    scopes = {"PATCH": Scope.MANAGE}
+    scopes = {"patch": Scope.MANAGE}
 
-    @extend_schema(
+    @operations.read(
         operation_id="constraint_retrieve", responses=WorkspaceConstraintDetailSerializer
     )
     def get(self, request: Request, name: str) -> Response:
@@ -166,7 +163,7 @@ class OneWorkspaceConstraint(WorkspaceView):
         self.constraint()
         return Response(_detail(request, name))
 
-    @idempotency.schema(
+    @operations.write(
         {200: WorkspaceConstraintDetailSerializer, **etags.CHANGED},
         [etags.IF_MATCH],
         request=ConstraintChangeSerializer,
@@ -184,19 +181,16 @@ class OneWorkspaceConstraint(WorkspaceView):
             with etags.unchanged(request, constraint, lambda: _detail(request, name)):
                 return workspace_constraints.change(constraint, by=by, **given)
 
-        written = idempotency.once_for_row(request, change, WorkspaceConstraint)
-        return Response(_detail(request, name), headers=written.headers)
+        self.once(change)
+        return Response(_detail(request, name))
 
 
 class ConstraintVersions(WorkspaceView):
     """The versions of a workspace constraint."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
 
-    @idempotency.schema(
-        {201: VersionDetailSerializer}, [waiting.WAIT], request=NewVersionSerializer
-    )
+    @operations.write({201: VersionDetailSerializer}, [waiting.WAIT], request=NewVersionSerializer)
     def post(self, request: Request, name: str) -> Response:
         """Create the next version, which is then checked; without changes, return the newest."""
         limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
@@ -210,22 +204,16 @@ class ConstraintVersions(WorkspaceView):
             except workspace_constraints.BadConstraint as error:
                 raise _refused(error) from None
 
-        written = idempotency.once(
-            request,
-            propose,
-            refer=lambda version: version.number,
-            recall=lambda known: constraint.versions.get(number=known.reference),
-        )
-        version = written.result
+        version = self.once(propose)
         _await(version, limit)
         location = reverse("workspace-constraint-version", args=[name, version.number])
-        return created(VersionDetailSerializer(version).data, location, written.headers)
+        return operations.created(VersionDetailSerializer(version).data, location)
 
 
 class ConstraintVersion(WorkspaceView):
     """One version of a workspace constraint."""
 
-    @extend_schema(responses=VersionDetailSerializer)
+    @operations.read(responses=VersionDetailSerializer)
     def get(self, request: Request, name: str, number: int) -> Response:
         """Return the version with its source and each check's findings."""
         return Response(VersionDetailSerializer(self.version(number)).data)
@@ -234,9 +222,9 @@ class ConstraintVersion(WorkspaceView):
 class ApproveVersion(WorkspaceView):
     """Approve a version of a workspace constraint."""
 
-    scopes = {"POST": Scope.MANAGE}
+    scopes = {"post": Scope.MANAGE}
 
-    @idempotency.schema({200: WorkspaceConstraintDetailSerializer}, request=None)
+    @operations.write({200: WorkspaceConstraintDetailSerializer}, request=None)
     def post(self, request: Request, name: str, number: int) -> Response:
         """Approve a version that passed its checks, which makes it live.
 
@@ -250,16 +238,14 @@ class ApproveVersion(WorkspaceView):
             with as_conflict(workspace_constraints.NotApprovable):
                 return workspace_constraints.approve(version, by=by)
 
-        written = idempotency.once_for_row(request, approve, WorkspaceConstraint)
-        return Response(_detail(request, name), headers=written.headers)
+        self.once(approve)
+        return Response(_detail(request, name))
 
 
 class ConstraintCoverage(WorkspaceView):
     """The number of users that a workspace constraint applies to."""
 
-    parameters = {"GET": ["version", "after"]}
-
-    @extend_schema(
+    @operations.read(
         responses={200: ConstraintCoverageSerializer, **CONFLICT},
         parameters=[
             OpenApiParameter(

@@ -9,13 +9,14 @@ import structlog
 from django.conf import settings
 from django.http import FileResponse, HttpResponse, HttpResponseBase
 from django.utils.http import parse_etags
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import ParseError, PermissionDenied
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from memory.export import archive, fetching, git, subject
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import PasswordAuthentication, principal_of
 from memory.kernel.http.computing import download
 from memory.kernel.http.errors import PayloadTooLarge
@@ -46,11 +47,10 @@ class AnyAccepted(DefaultContentNegotiation):
 class Export(KnownView):
     """A user's project, as a zip."""
 
-    costly = ("GET",)
-    parameters = {"GET": ["as_of"], "HEAD": ["as_of"]}
+    costly = ("get",)
     content_negotiation_class = AnyAccepted
 
-    @extend_schema(
+    @operations.read(
         parameters=[AS_OF],
         responses={
             (200, "application/zip"): OpenApiResponse(
@@ -74,11 +74,11 @@ class SubjectAccess(UserScopedView):
 
     # Needs `manage` because subject access reveals more than any other request: prompts,
     # deliveries, and the reasons for redactions.
-    scopes = dict.fromkeys(("GET", "HEAD"), Scope.MANAGE)
-    costly = ("GET",)
+    scopes = {"get": Scope.MANAGE}
+    costly = ("get",)
     content_negotiation_class = AnyAccepted
 
-    @extend_schema(
+    @operations.read(
         responses={
             (200, "application/zip"): OpenApiResponse(
                 bytes, "JSON Lines files with a README; see docs/subject-access.md."
@@ -136,9 +136,9 @@ class _GitView(UserScopedView):
 class GitRefs(_GitView):
     """The refs of a user's git repository."""
 
-    costly = ("GET",)
-    parameters = {"GET": ["service"], "HEAD": ["service"]}
+    costly = ("get",)
 
+    @operations.read(None, [OpenApiParameter("service")], exclude=True)
     def get(self, request: Request, user_id: str) -> HttpResponseBase:
         """Return the refs and their commits, which `git clone` and `git fetch` request first."""
         service = request.query_params.get("service")
@@ -154,7 +154,7 @@ class GitRefs(_GitView):
 class GitUploadPack(_GitView):
     """The objects of a user's git repository that a client does not have yet."""
 
-    costly = ("POST",)
+    costly = ("post",)
 
     def post(self, request: Request, user_id: str) -> HttpResponseBase:
         """Return the objects that a client requests, using git's protocol."""

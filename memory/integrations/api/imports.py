@@ -12,13 +12,13 @@ from rest_framework.response import Response
 
 from memory.integrations import imports
 from memory.integrations.imports import ImportRefused
-from memory.kernel.http import idempotency, waiting
+from memory.kernel.http import operations, waiting
 from memory.kernel.http.parsers import StrictJSONParser, read_body
 from memory.kernel.http.serializers import StrictSerializer, validated
 from memory.kernel.http.stored import ImportReportField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.versions.api.checkpoints import PROPOSAL_WAIT_SECONDS, DecisionSerializer, decision
-from memory.versions.api.runs import FAILURES, RunSerializer, asked_once
+from memory.versions.api.runs import FAILURES, RunSerializer, answer_run
 from memory.versions.models.runs import Run, RunTrigger
 
 
@@ -71,11 +71,10 @@ class ImportDecisionSerializer(DecisionSerializer):
 class Import(UserScopedView):
     """Import a project that was created elsewhere."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     parser_classes = [StrictJSONParser, ZipParser]
 
-    @idempotency.schema(
+    @operations.write(
         {200: ImportDecisionSerializer, 202: RunSerializer, **FAILURES},
         [waiting.WAIT],
         request={
@@ -101,4 +100,4 @@ class Import(UserScopedView):
         def tell(run: Run) -> dict[str, Any]:
             return {**decision(run), "report": (run.output or {}).get("import")}
 
-        return asked_once(request, user, queue, tell, limit)
+        return answer_run(self, user, queue, tell, limit)

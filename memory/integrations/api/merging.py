@@ -2,19 +2,16 @@
 
 from django.http import Http404
 from django.urls import reverse
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.integrations import merging
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import as_conflict
-from memory.kernel.http.operations import accepted
 from memory.kernel.http.serializers import StrictSerializer, validated
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.users import find_user
@@ -60,10 +57,10 @@ class MergeUser(UserScopedView):
     """Merge an anonymous user into this one."""
 
     # Needs `manage` because a merge is irreversible.
-    scopes = {"POST": Scope.MANAGE}
-    of_merged = ["POST"]
+    scopes = {"post": Scope.MANAGE}
+    of_merged = ["post"]
 
-    @extend_schema(responses=MergeSerializer)
+    @operations.read(responses=MergeSerializer)
     def get(self, request: Request, user_id: str) -> Response:
         """Return the progress of merging this user into another."""
         user = self.memory_user()
@@ -72,7 +69,7 @@ class MergeUser(UserScopedView):
             raise Http404("This user was not merged into another.")
         return Response(MergeSerializer(row).data)
 
-    @idempotency.schema({202: MergeSerializer}, request=WhomSerializer)
+    @operations.write({202: MergeSerializer}, request=WhomSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Append another user's log to this user's log, and close the other user.
 
@@ -89,14 +86,9 @@ class MergeUser(UserScopedView):
             with as_conflict(merging.MergeRefused):
                 return merging.merge(user, merged, by=str(principal_of(request)))
 
-        def recall(known: IdempotencyKey) -> Merge:
-            return Merge.objects.get(merged=merged)
-
-        written = idempotency.once(request, merge, user_of=lambda row: row.user, recall=recall)
-        return accepted(
-            MergeSerializer(written.result).data,
-            reverse("merge", args=[written.result.merged.user_id]),
-            written.headers,
+        row = self.once(merge)
+        return operations.accepted(
+            MergeSerializer(row).data, reverse("merge", args=[row.merged.user_id])
         )
 
     def _merged(self, user_id: str) -> MemoryUser:

@@ -12,17 +12,15 @@ from rest_framework import serializers, status
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from memory.integrations.mem0 import bodies, filters, memories
 from memory.integrations.mem0.errors import exception_handler
 from memory.kernel import instants
-from memory.kernel.admission import usage
-from memory.kernel.http import idempotency, rates
+from memory.kernel.http import rates
 from memory.kernel.http.authentication import ApiKeyAuthentication, principal_of
 from memory.kernel.http.filters import refuse_unknown
+from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.serializers import validated
-from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import quotas
@@ -31,6 +29,7 @@ from memory.kernel.workspaces import reach, reaches
 from memory.llm import lane_status
 from memory.llm.lane_status import LaneState
 from memory.log import entry_log
+from memory.log.api.entries import append_once
 from memory.log.models.entries import LogEntry
 
 PAGE_SIZE = 100
@@ -53,7 +52,7 @@ class TokenAuthentication(ApiKeyAuthentication):
     scheme = "Token"
 
 
-class Mem0View(APIView):
+class Mem0View(IdempotentView):
     """Base class for mem0's views: authentication, errors, and strict query parameters."""
 
     authentication_classes = [TokenAuthentication]
@@ -183,14 +182,7 @@ class Add(Mem0View):
             raise Http404("This API key is limited to certain users; this user is not one of them.")
         rates.take(request, quotas.ENTRIES, len(drafts))
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
-        written = idempotency.once(
-            request,
-            lambda: self._append(asked["user_id"], drafts),
-            user_of=lambda entries: entries[0].user,
-            refer=lambda entries: [entry.seq for entry in entries],
-            recall=_told_before,
-        )
-        entries, headers = written.result, dict(written.headers)
+        entries = self._append(asked["user_id"], drafts)
         if asked["infer"]:
             work = lane_status.standing(entries[0].user)
             ahead = "; a language model will process them."
@@ -201,7 +193,7 @@ class Add(Mem0View):
                 "status": "PENDING",
                 "event_id": str(entries[0].pk),
             }
-            return Response(answer, status=status.HTTP_202_ACCEPTED, headers=headers)
+            return Response(answer, status=status.HTTP_202_ACCEPTED)
         told = memories.of_told(entries[0].user, entries)
         answer = {
             "message": "The memories are in the log.",
@@ -209,7 +201,7 @@ class Add(Mem0View):
             "event_id": str(entries[0].pk),
             "results": [memory.as_added() for memory in told],
         }
-        return Response(answer, headers=headers)
+        return Response(answer)
 
     @transaction.atomic
     def _append(self, user_id: str, drafts: Sequence[entry_log.Draft]) -> list[LogEntry]:
@@ -218,14 +210,13 @@ class Add(Mem0View):
             user = find_or_create_user(self.workspace, user_id)
         except ModelValidationError as error:
             raise ValidationError(error.message_dict) from None
-        usage.check_entries(self.workspace, user, len(drafts))
-        return entry_log.append(user, drafts, source=self.caller)
+        return append_once(self, user, drafts)
 
 
 class Search(Mem0View):
     """Search a user's memories by words and by meaning."""
 
-    costly = ("POST",)
+    costly = ("post",)
     reads_only = True
 
     def post(self, request: Request) -> Response:
@@ -354,15 +345,8 @@ class Unknown(Mem0View):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise Http404, once the caller is authenticated."""
-        APIView.initial(self, request, *args, **kwargs)
+        IdempotentView.initial(self, request, *args, **kwargs)
         raise Http404(UNKNOWN)
-
-
-def _told_before(known: IdempotencyKey) -> list[LogEntry]:
-    """Return the entries that an earlier request with this key appended."""
-    if known.user is None:
-        raise Http404("This user no longer exists in this workspace.")
-    return entry_log.read(known.user, known.reference)
 
 
 def _created(asked: Mapping[str, Any]) -> dict[str, Any]:

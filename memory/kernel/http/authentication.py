@@ -136,13 +136,19 @@ class ReachesUsers(BasePermission):
         return True
 
 
+def handler_name(request: Request, view: APIView) -> str:
+    """Return the name of the view's method that handles a request, by which its rules are keyed."""
+    method = str(request.method).lower()
+    return getattr(view, "action", None) or ("get" if method == "head" else method)
+
+
 def scope_of(request: Request, view: APIView) -> Scope:
     """Return the scope that a request requires.
 
-    A view may set `reads_only` to declare that its POST only reads, or set a method's scope in
+    A view may set `reads_only` to declare that its POST only reads, or set an operation's scope in
     `scopes`.
     """
-    named: Scope | None = getattr(view, "scopes", {}).get(request.method)
+    named: Scope | None = getattr(view, "scopes", {}).get(handler_name(request, view))
     if named is not None:
         return named
     reads = request.method in SAFE_METHODS or getattr(view, "reads_only", False)

@@ -1,6 +1,6 @@
 """List filters given as query parameters; misspelt parameters are rejected, not ignored."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import django_filters
@@ -13,6 +13,8 @@ from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from memory.kernel.http.authentication import handler_name
+from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.pagination import Pagination
 from memory.kernel.http.serializers import MAX_NAMED, choose_one_of
 
@@ -49,22 +51,27 @@ def refuse_unknown(given: Collection[str], known: Collection[str]) -> None:
         raise ValidationError({name[:100]: [message] for name in unknown[:MAX_NAMED]})
 
 
-class StrictView(APIView):
-    """A view that rejects unknown query parameters, since a misspelt one must not be ignored."""
+class StrictView(IdempotentView):
+    """A view that rejects unknown query parameters, since a misspelt one must not be ignored.
 
-    # Method → the query parameters that it accepts. For list views, the filters define the
-    # parameters.
-    parameters: Mapping[str, Collection[str]] = {}
+    It accepts those that `operations.read` or `operations.write` describes; a list also accepts its
+    filters' (see StrictFilterBackend).
+    """
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Raise ValidationError naming the unknown parameters, if there are any."""
         super().initial(request, *args, **kwargs)
-        method = str(request.method)
-        if method not in self.allowed_methods:
+        if request.method not in self.allowed_methods:
             return  # the framework will reject the request
-        if method == "GET" and isinstance(self, ListModelMixin):
-            return
-        refuse_unknown(request.query_params, self.parameters.get(method, ()))
+        handler = getattr(self, handler_name(request, self))
+        if not is_list(request, self):
+            refuse_unknown(request.query_params, getattr(handler, "query_parameters", ()))
+
+
+def is_list(request: HttpRequest | Request, view: APIView) -> bool:
+    """Return whether a request reads a list."""
+    is_generic = request.method in ("GET", "HEAD") and isinstance(view, ListModelMixin)
+    return is_generic and getattr(view, "action", "list") == "list"
 
 
 class StrictFilterBackend(DjangoFilterBackend):
@@ -78,14 +85,14 @@ class StrictFilterBackend(DjangoFilterBackend):
         self, request: HttpRequest, queryset: QuerySet[Any], view: APIView
     ) -> QuerySet[Any]:
         """Return the rows that match; raises ValidationError naming any invalid parameters."""
+        if not is_list(request, view):
+            return queryset
         filterset_class = self.get_filterset_class(view, queryset)
         known = [
             *(filterset_class.base_filters if filterset_class else ()),
             *getattr(view, "list_parameters", PAGING),
         ]
-        # Views of single objects have no filters.
-        if isinstance(view, ListModelMixin):
-            refuse_unknown(request.GET, known)
+        refuse_unknown(request.GET, known)
         return super().filter_queryset(request, queryset, view)
 
     def get_filterset(self, request: HttpRequest, queryset: QuerySet[Any], view: APIView) -> Any:

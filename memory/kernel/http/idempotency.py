@@ -6,21 +6,19 @@ request shows the current state of the same entries, run or user.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from django.core.exceptions import ObjectDoesNotExist
-from django.db.models import Model
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from memory.kernel.canonical import canonical_json, sha256
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict, ProblemSerializer, Unprocessable
 from memory.kernel.http.problems import CONTENT_TYPE
-from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import idempotency
 
@@ -49,20 +47,6 @@ _KEY = re.compile(r"(?=.*[!-~])[ -~]{1,255}")
 RETRY_SECONDS = 1
 
 Result = TypeVar("Result")
-Row = TypeVar("Row", bound=Model)
-View = TypeVar("View", bound=Callable[..., Any])
-
-
-def schema(
-    responses: Mapping[Any, Any], parameters: Sequence[OpenApiParameter] = (), **more: Any
-) -> Callable[[View], View]:
-    """Describe a write that accepts an `Idempotency-Key`; `more` is passed to `extend_schema`.
-
-    A view's own 409 or 422 replaces the general one.
-    """
-    return extend_schema(
-        responses={**RESPONSES, **responses}, parameters=[*parameters, HEADER], **more
-    )
 
 
 class InProgress(Conflict):
@@ -79,75 +63,55 @@ class KeyReused(Unprocessable):
     problem = "key-reused"
 
 
-@dataclass(frozen=True)
-class Written(Generic[Result]):
-    """The result of a write, and the headers of its response."""
+class IdempotentView(APIView):
+    """A view whose writes may be repeated with the same `Idempotency-Key`."""
 
-    result: Result
-    headers: Mapping[str, str]
+    is_replayed = False
 
+    def once(
+        self,
+        write: Callable[[], Result],
+        user: MemoryUser | None = None,
+        *,
+        nameless: bool = False,
+    ) -> Result:
+        """Carry out a request's write, or return the result of an earlier request with this key.
 
-def once(
-    request: Request,
-    do: Callable[[], Result],
-    *,
-    user_of: Callable[[Result], MemoryUser | None] = lambda result: None,
-    refer: Callable[[Result], Any] = lambda result: {},
-    recall: Callable[[IdempotencyKey], Result],
-    nameless: bool = False,
-) -> Written[Result]:
-    """Carry out a request's write, or return the result of an earlier request with this key.
+        The result is a row, which is read again for a repeated request, or JSON; `user` is the user
+        it is about, by default the row's. Checks that depend on the current state belong in
+        `write`: a repeated request must not fail because of the effects of the first one.
+        `nameless` means that the write erases the user in question.
 
-    `refer` turns the result into a JSON value to store, and `recall` restores it from the stored
-    row. Checks that depend on the current state belong in `do`: a repeated request must not fail
-    because of the effects of the first one. `nameless` means that the write erases the user in
-    question.
-
-    Raises ValidationError for a malformed key, InProgress (409) while the first request is still
-    being processed, and KeyReused (422) if the key was used for a different request.
-    """
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return Written(do(), {})
-    if not _KEY.fullmatch(key):
-        raise ValidationError(
-            {"Idempotency-Key": ["Use 1 to 255 printable ASCII characters, such as a UUID."]}
-        )
-
-    def known(row: IdempotencyKey) -> Result:
+        Raises ValidationError for a malformed key, InProgress (409) while the first request is
+        still being processed, and KeyReused (422) if the key was used for a different request.
+        """
+        key = self.request.headers.get("Idempotency-Key")
+        if key is None:
+            return write()
+        if not _KEY.fullmatch(key):
+            raise ValidationError(
+                {"Idempotency-Key": ["Use 1 to 255 printable ASCII characters, such as a UUID."]}
+            )
+        workspace, fingerprint = principal_of(self.request).workspace, _fingerprint(self.request)
         try:
-            return recall(row)
-        except MemoryUser.DoesNotExist:
-            raise  # the API has a more specific error for this case
-        except ObjectDoesNotExist:
-            raise NotFound("The result of this request is no longer available.") from None
+            result, self.is_replayed = idempotency.once(
+                workspace, key, fingerprint, write, user, nameless=nameless
+            )
+        except idempotency.KeyInProgress as error:
+            raise InProgress(str(error)) from None
+        except idempotency.KeyReused as error:
+            raise KeyReused(str(error)) from None
+        except idempotency.ResultGone as error:
+            raise NotFound(str(error)) from None
+        return result
 
-    write = idempotency.Write(do, user_of, refer, known, nameless)
-    try:
-        result, replayed = idempotency.once(
-            principal_of(request).workspace, key, _fingerprint(request), write
-        )
-    except idempotency.KeyInProgress as error:
-        raise InProgress(str(error)) from None
-    except idempotency.KeyReused as error:
-        raise KeyReused(str(error)) from None
-    return Written(result, {"Idempotent-Replayed": "true"} if replayed else {})
-
-
-def once_for_row(
-    request: Request,
-    do: Callable[[], Row],
-    model: type[Row],
-    user_of: Callable[[Row], MemoryUser | None] = lambda row: None,
-) -> Written[Row]:
-    """Like `once`, for a write whose result is a row of `model`."""
-    return once(
-        request,
-        do,
-        user_of=user_of,
-        refer=lambda row: str(row.pk),
-        recall=lambda known: model._default_manager.get(pk=known.reference),
-    )
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        """Mark the response to a repeated request."""
+        if self.is_replayed:
+            response["Idempotent-Replayed"] = "true"
+        return super().finalize_response(request, response, *args, **kwargs)
 
 
 def _fingerprint(request: Request) -> str:

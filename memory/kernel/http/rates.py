@@ -13,7 +13,7 @@ from rest_framework import exceptions, status
 from rest_framework.throttling import BaseThrottle
 
 from memory.kernel.admission import rates, refusals
-from memory.kernel.http.authentication import Principal, principal_of, scope_of
+from memory.kernel.http.authentication import Principal, handler_name, principal_of, scope_of
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.settings import quotas
 
@@ -54,8 +54,8 @@ class Rates(BaseThrottle):
 
 
 def rate_of(request: Request, view: APIView) -> str:
-    """Return the name of a request's rate limit; views list expensive methods in `costly`."""
-    if request.method in getattr(view, "costly", ()):
+    """Return the name of a request's rate limit; views list expensive operations in `costly`."""
+    if handler_name(request, view) in getattr(view, "costly", ()):
         return quotas.COSTLY
     return quotas.READS if scope_of(request, view) == Scope.READ else quotas.WRITES
 

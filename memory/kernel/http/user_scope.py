@@ -7,14 +7,10 @@ from django.http import Http404
 from rest_framework.permissions import SAFE_METHODS
 
 from memory.kernel.database.statements import Statement
-from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.authentication import handler_name, principal_of
 from memory.kernel.http.filters import StrictView
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.users import (
-    WITH_HEAD,
-    find_user,
-    refuse_merged,
-)
+from memory.kernel.users import WITH_HEAD, find_user, refuse_merged
 from memory.kernel.workspaces import reaches
 
 
@@ -22,7 +18,7 @@ class UserScopedView(StrictView):
     """Base class for views below `/v1/users/{user_id}/`."""
 
     certain_users = True
-    # Methods allowed for a merged user, besides read-only ones.
+    # Operations allowed for a merged user, besides those that read.
     of_merged: Collection[str] = ()
 
     def memory_user(self, read: Statement[MemoryUser] = WITH_HEAD) -> MemoryUser:
@@ -38,7 +34,8 @@ class UserScopedView(StrictView):
             raise Http404(
                 "There is no such user in this workspace; create the user with POST /v1/users/."
             )
-        if self.request.method not in (*SAFE_METHODS, *self.of_merged):
+        is_read = self.request.method in SAFE_METHODS
+        if not is_read and handler_name(self.request, self) not in self.of_merged:
             refuse_merged(user)
         structlog.contextvars.bind_contextvars(user=user.pk)
         return user

@@ -7,10 +7,12 @@ a process is killed, and a failed write's key can be used again.
 import datetime
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from django.apps import apps
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connection, transaction
+from django.db.models import Model
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -32,31 +34,29 @@ class KeyReused(Exception):
     """The key was used before, for a different request."""
 
 
-@dataclass(frozen=True)
-class Write(Generic[Result]):
-    """A write, with functions that store its result as JSON and read it back."""
-
-    do: Callable[[], Result]
-    # Returns the user the result is about, or None if there is none or if nothing about the user
-    # may be kept.
-    user_of: Callable[[Result], MemoryUser | None]
-    refer: Callable[[Result], Any]
-    recall: Callable[[IdempotencyKey], Result]
-    # Whether to store only keyed hashes, because the key and the request may identify a person whom
-    # this write erases.
-    nameless: bool = False
+class ResultGone(Exception):
+    """The row that the first request with this key wrote has been deleted."""
 
 
 @retry_deadlocks
 def once(
-    workspace: Workspace, key: str, fingerprint: str, write: Write[Result]
+    workspace: Workspace,
+    key: str,
+    fingerprint: str,
+    write: Callable[[], Result],
+    user: MemoryUser | None = None,
+    *,
+    nameless: bool = False,
 ) -> tuple[Result, bool]:
     """Do the write, unless it has already been done under this key.
 
-    `fingerprint` identifies the request. Returns the write's result and whether it had already been
-    done. Raises KeyReused if the key was used with a different fingerprint, KeyInProgress while the
-    first request with the key is being processed, and any error from the write itself; in that
-    case, nothing is stored and the key may be used again.
+    `fingerprint` identifies the request. The result is a row or JSON; `user` is the user it is
+    about, by default the row's. `nameless` stores only keyed hashes, because the key and the
+    request may identify a person whom this write erases. Returns the write's result and whether it
+    had already been done. Raises KeyReused if the key was used with a different fingerprint,
+    KeyInProgress while the first request with the key is being processed, ResultGone if its row was
+    deleted, and any error from the write itself; in that case, nothing is stored and the key may be
+    used again.
     """
     with transaction.atomic():
         if not _lock(workspace, key):
@@ -66,7 +66,7 @@ def once(
             )
         known = (
             IdempotencyKey.objects.filter(workspace=workspace, key__in=[key, _nameless(key)])
-            .select_related("user", "user__head")
+            .select_related("user")
             .first()
         )
         if known is not None and known.user is not None and known.user.erased_at is not None:
@@ -78,16 +78,40 @@ def once(
                     f"The Idempotency-Key {key!r} belongs to a request with a different method,"
                     " path or body. Use a new key for a new request."
                 )
-            return write.recall(known), True
-        result = write.do()
+            return _result_of(known.reference), True
+        result = write()
         IdempotencyKey.objects.create(
             workspace=workspace,
-            user=write.user_of(result),
-            key=_nameless(key) if write.nameless else key,
-            fingerprint=_nameless(fingerprint) if write.nameless else fingerprint,
-            reference=write.refer(result),
+            user=None if nameless else user or _user_of(result),
+            key=_nameless(key) if nameless else key,
+            fingerprint=_nameless(fingerprint) if nameless else fingerprint,
+            reference=_reference_to(result),
         )
     return result, False
+
+
+def _user_of(result: Any) -> MemoryUser | None:
+    user = result if isinstance(result, MemoryUser) else getattr(result, "user", None)
+    return user if isinstance(user, MemoryUser) else None
+
+
+def _reference_to(result: Any) -> Any:
+    """Return JSON that refers to a row, or the JSON itself."""
+    if not isinstance(result, Model):
+        return {"json": result}
+    return {"model": result._meta.label, "pk": str(result.pk)}
+
+
+def _result_of(reference: Any) -> Any:
+    """Return what `_reference_to` refers to; raises ResultGone if the row was deleted."""
+    if "json" in reference:
+        return reference["json"]
+    try:
+        return apps.get_model(reference["model"])._default_manager.get(pk=reference["pk"])
+    except MemoryUser.DoesNotExist:
+        raise  # the API has a more specific error for this case
+    except ObjectDoesNotExist:
+        raise ResultGone("The result of this request is no longer available.") from None
 
 
 def purge(limit: int) -> int:

@@ -12,18 +12,18 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.constraints import widening
 from memory.kernel.admission import usage
-from memory.kernel.http import idempotency, rates, waiting
+from memory.kernel.http import operations, rates, waiting
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict, Unprocessable
 from memory.kernel.http.filters import WholeNumberFilter
-from memory.kernel.http.operations import accepted
+from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.pagination import BoundedPagination
 from memory.kernel.http.serializers import MAX_NAMED, unknown_fields, validated
 from memory.kernel.http.user_scope import UserScopedView
@@ -69,7 +69,6 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
 
     queryset = LogEntry.objects.none()
     serializer_class = EntrySerializer
-    parameters = {"POST": ["wait"]}
     body_example = (
         '{"kind": "message", "content": "I fly to Rome."}, or'
         ' {"entries": [{"kind": "record", "type": "Trip", "data": {"to": "Rome"}}, …]}'
@@ -92,7 +91,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             _look_up(page[0].user, page)
         return self.get_paginated_response([_ENTRY.to_representation(entry) for entry in page])
 
-    @idempotency.schema(
+    @operations.write(
         {202: AppendedSerializer},
         [waiting.WAIT],
         request=PolymorphicProxySerializer(
@@ -115,14 +114,13 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         # A new user and their first entries are created together or not at all.
         with nullcontext() if found else transaction.atomic():
             user = found or find_or_create_user(workspace, user_id)
-            written = _append(request, user, drafts)
-        entries = written.result
+            entries = append_once(self, user, drafts)
         records = {entry.seq for entry in entries if entry.kind == EntryKind.RECORD}
         if limit and records:
             decided = partial(entry_log.all_decided, user, records)
             waiting.until(decided, limit, workspace_pk=user.workspace_id)
         # Entries that this request has just appended have no outcomes yet.
-        if limit or written.headers or any(draft.idempotency_key for draft in drafts):
+        if limit or self.is_replayed or any(draft.idempotency_key for draft in drafts):
             _look_up(user, entries)
         serialized = [_ENTRY.to_representation(entry) for entry in entries]
         first = serialized[0]["seq"]
@@ -132,7 +130,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         answer = _appended(serialized)
         if limit:
             answer |= _widened(user, records)
-        return accepted(answer, location, written.headers)
+        return operations.accepted(answer, location)
 
     def _found(self) -> MemoryUser | None:
         """Return the user in the URL, or None if a first entry may create it; or raise Http404."""
@@ -146,25 +144,23 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
             return None
 
 
-def _append(
-    request: Request, user: MemoryUser, drafts: Sequence[entry_log.Draft]
-) -> idempotency.Written[list[LogEntry]]:
+def append_once(
+    view: IdempotentView, user: MemoryUser, drafts: Sequence[entry_log.Draft]
+) -> list[LogEntry]:
     """Append the drafts, or return the entries that an earlier request with this key appended."""
+    entries: list[LogEntry] = []
 
-    def append() -> list[LogEntry]:
-        usage.check_entries(principal_of(request).workspace, user, len(drafts))
+    def append() -> list[int]:
+        principal = principal_of(view.request)
+        usage.check_entries(principal.workspace, user, len(drafts))
         try:
-            return entry_log.append(user, drafts, source=str(principal_of(request)))
+            entries[:] = entry_log.append(user, drafts, source=str(principal))
         except entry_log.IdempotencyConflict as conflict:
             raise Unprocessable(str(conflict)) from None
+        return [entry.seq for entry in entries]
 
-    return idempotency.once(
-        request,
-        append,
-        user_of=lambda entries: user,
-        refer=lambda entries: [entry.seq for entry in entries],
-        recall=lambda known: entry_log.read(user, known.reference),
-    )
+    seqs = view.once(append, user)
+    return entries or entry_log.read(user, seqs)
 
 
 def _appended(serialized: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -255,11 +251,10 @@ class Entry(UserScopedView):
     """One entry in a user's log."""
 
     # Needs `manage`, because redacted content cannot be restored.
-    scopes = {"DELETE": Scope.MANAGE}
-    of_merged = ["DELETE"]
-    parameters = {"DELETE": ["reason"]}
+    scopes = {"delete": Scope.MANAGE}
+    of_merged = ["delete"]
 
-    @idempotency.schema(
+    @operations.write(
         {202: RedactionSerializer},
         [
             OpenApiParameter(
@@ -291,21 +286,11 @@ class Entry(UserScopedView):
                 raise Conflict(str(error)) from None
             return Redaction.objects.get(user=user, seq=entry.seq)
 
-        written = idempotency.once(
-            request,
-            redact,
-            user_of=lambda row: user,
-            refer=lambda row: {"redaction": row.seq},
-            recall=lambda known: Redaction.objects.get(user=user, seq=known.reference["redaction"]),
-        )
-        row = written.result
-        return accepted(
-            RedactionSerializer(row).data,
-            reverse("redaction", args=[user_id, row.seq]),
-            written.headers,
-        )
+        row = self.once(redact)
+        location = reverse("redaction", args=[user_id, row.seq])
+        return operations.accepted(RedactionSerializer(row).data, location)
 
-    @extend_schema(responses=EntrySerializer)
+    @operations.read(responses=EntrySerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:
         """Return the entry with its outcome."""
         user = self.memory_user()
@@ -319,7 +304,7 @@ class Entry(UserScopedView):
 class OneRedaction(UserScopedView):
     """One redaction, identified by the `seq` from the 202 response."""
 
-    @extend_schema(responses=RedactionSerializer)
+    @operations.read(responses=RedactionSerializer)
     def get(self, request: Request, user_id: str, seq: int) -> Response:
         """Return the redaction and its progress."""
         row = Redaction.objects.filter(user=self.memory_user(), seq=seq).first()

@@ -4,6 +4,7 @@ from django.db.models import QuerySet
 from rest_framework import generics, serializers
 
 from memory.kernel.http.authentication import principal_of
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.serializers import StrictSerializer
 from memory.kernel.texts import MAX_REASON
 from memory.privacy.models import UserErasure
@@ -58,7 +59,7 @@ class ErasureSerializer(serializers.ModelSerializer[UserErasure]):
         return bytes(row.user.last_hash).hex()
 
 
-class OneErasure(generics.RetrieveAPIView[UserErasure]):
+class OneErasure(StrictView, generics.RetrieveAPIView[UserErasure]):
     """Return the erasure with the `id` from the 202 response."""
 
     certain_users = True

@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel.http import idempotency, waiting
+from memory.kernel.http import operations, waiting
 from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.serializers import validated
 from memory.kernel.http.stored import RunErrorField, TimingsField, ValueField
@@ -26,7 +26,7 @@ from memory.versions.api.runs import (
     FAILURES,
     MomentSerializer,
     RunSerializer,
-    asked_once,
+    answer_run,
     instant_asked,
     known_state,
 )
@@ -90,11 +90,10 @@ class AskedSerializer(serializers.Serializer[Any]):
 class Ask(UserScopedView):
     """Ask a question about a user in natural language."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     reads_only = True
 
-    @idempotency.schema(
+    @operations.write(
         {200: AskedSerializer, 202: RunSerializer, **FAILURES},
         [waiting.WAIT],
         request=QuestionSerializer,
@@ -126,7 +125,7 @@ class Ask(UserScopedView):
                 input={"question": asked["question"], "as_of": known.to_json(), **said},
             )
 
-        return asked_once(request, user, queue, answer, limit)
+        return answer_run(self, user, queue, answer, limit)
 
 
 def answer(run: Run) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """`/v1/users/{user_id}/context/`: a user's context for an agent's prompt."""
 
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from memory.kernel.http import operations
 from memory.kernel.http.serializers import MomentField, StrictSerializer, numbers, validated
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.users import ASKED
@@ -89,11 +89,12 @@ class ContextSerializer(serializers.Serializer[context.Context]):
 class Context(UserScopedView):
     """Get what an agent should know about a user before answering."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     reads_only = True
 
-    @extend_schema(request=ContextRequestSerializer, responses=ContextSerializer, parameters=[WAIT])
+    @operations.read(
+        request=ContextRequestSerializer, responses=ContextSerializer, parameters=[WAIT]
+    )
     def post(self, request: Request, user_id: str) -> Response:
         """Return the manifest, the open alerts, and the records, facts and messages relevant to the
         query, within a token budget; each line cites its entries."""

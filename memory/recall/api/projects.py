@@ -3,11 +3,12 @@
 from typing import Any
 
 from django.http import Http404
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from memory.kernel.http import operations
 from memory.kernel.http.stored import EnumValueField, TypedRecordsField
 from memory.recall import retrieval
 from memory.versions.api.moments import AS_OF, BY, AsOfSerializer, KnownView
@@ -80,9 +81,7 @@ class RecordPageSerializer(serializers.Serializer[Any]):
 class Manifest(KnownView):
     """The newest version's manifest with open alerts, or an earlier version's without alerts."""
 
-    parameters = {"GET": ["as_of", "by"]}
-
-    @extend_schema(responses=ManifestSerializer, parameters=[AS_OF, BY])
+    @operations.read(responses=ManifestSerializer, parameters=[AS_OF, BY])
     def get(self, request: Request, user_id: str) -> Response:
         """Return the manifest as text."""
         known = self.known()
@@ -103,9 +102,7 @@ class Manifest(KnownView):
 class State(KnownView):
     """The project's domains, classes with their fields, and collections with their counts."""
 
-    parameters = {"GET": ["as_of", "by"]}
-
-    @extend_schema(
+    @operations.read(
         operation_id="users_state_overview", responses=StateSerializer, parameters=[AS_OF, BY]
     )
     def get(self, request: Request, user_id: str) -> Response:
@@ -123,9 +120,7 @@ class State(KnownView):
 class Collection(KnownView):
     """The records in a collection, or the only record of a singleton."""
 
-    parameters = {"GET": ["page", "as_of", "by"]}
-
-    @extend_schema(
+    @operations.read(
         operation_id="users_state_records",
         responses=RecordPageSerializer,
         parameters=[

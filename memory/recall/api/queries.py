@@ -3,12 +3,11 @@
 from typing import Any
 
 from django.urls import reverse
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel.http import waiting
+from memory.kernel.http import operations, waiting
 from memory.kernel.http.serializers import (
     numbers,
     strings,
@@ -144,11 +143,10 @@ class AnswerSerializer(serializers.Serializer[Any]):
 class Query(UserScopedView):
     """Query a user's state with Python code."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     reads_only = True
 
-    @extend_schema(
+    @operations.read(
         request=QuerySerializer,
         responses={
             200: AnswerSerializer,

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from memory.kernel.http import operations
 from memory.kernel.http.serializers import MomentField, StrictSerializer, strings, validated
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.user_scope import UserScopedView
@@ -217,11 +218,10 @@ class FoundSerializer(serializers.Serializer[Any]):
 class Search(UserScopedView):
     """Search entries by words and by meaning."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     reads_only = True
 
-    @extend_schema(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
+    @operations.read(request=SearchSerializer, responses=FoundSerializer, parameters=[WAIT])
     def post(self, request: Request, user_id: str) -> Response:
         """Return the entries that best match a query; ties are broken newest first.
 

@@ -5,20 +5,21 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel.http import idempotency, waiting
+from memory.kernel.http import operations, waiting
 from memory.kernel.http.errors import NamesNothing
+from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, strings, validated
 from memory.kernel.http.stored import EditsField, HashesField, RunErrorField, VerdictField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, history, runs
-from memory.versions.api.runs import FAILURES, RunSerializer, asked_once
+from memory.versions.api.runs import FAILURES, RunSerializer, answer_run
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger, warning_of
 
@@ -188,8 +189,7 @@ class FileSerializer(serializers.Serializer[Any]):
 class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
     """List the accepted versions, newest first."""
 
-    costly = ("POST",)
-    parameters = {"POST": ["wait"]}
+    costly = ("post",)
     body_example = '{"edits": [{"op": …}, …]}'
     queryset = Checkpoint.objects.none()
     serializer_class = CheckpointSerializer
@@ -204,7 +204,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
             .defer("parent__tree", "parent__outline", "parent__edits", "parent__verdict")
         )
 
-    @idempotency.schema(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
+    @operations.write(DECISIONS, [waiting.WAIT], request=ProposalSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Propose edits or files, which the gate accepts or rejects.
 
@@ -220,7 +220,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
             if base is None:
                 raise NamesNothing("version", f"This user has no version {proposal['version']}.")
         return propose(
-            request,
+            self,
             user,
             lambda: proposal["edits"],
             limit,
@@ -231,7 +231,7 @@ class Checkpoints(UserScopedView, generics.ListAPIView[Checkpoint]):
 
 
 def propose(
-    request: Request,
+    view: IdempotentView,
     user: MemoryUser,
     edits: Callable[[], list[dict[str, Any]]],
     limit: float,
@@ -263,7 +263,7 @@ def propose(
             },
         )
 
-    return asked_once(request, user, queue, decision, limit)
+    return answer_run(view, user, queue, decision, limit)
 
 
 def decision(run: Run) -> dict[str, Any]:
@@ -293,7 +293,7 @@ def _notes(verdict: Mapping[str, Any]) -> list[str]:
 class OneCheckpoint(UserScopedView):
     """One version of a user's project."""
 
-    @extend_schema(responses=CheckpointDetailSerializer)
+    @operations.read(responses=CheckpointDetailSerializer)
     def get(self, request: Request, user_id: str, version: int) -> Response:
         """Return the version with its files, edits and verdict."""
         return Response(CheckpointDetailSerializer(self.checkpoint(version)).data)
@@ -314,7 +314,7 @@ class OneCheckpoint(UserScopedView):
 class CheckpointFile(OneCheckpoint):
     """One file in one version of a user's project."""
 
-    @extend_schema(
+    @operations.read(
         responses=FileSerializer,
         parameters=[OpenApiParameter("path", str, OpenApiParameter.PATH)],
     )

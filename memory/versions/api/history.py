@@ -5,18 +5,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.urls import reverse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.alerts.models.alerts import Alert
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.computing import computing
 from memory.kernel.http.errors import Conflict
-from memory.kernel.http.operations import created
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import TypedRecordField
 from memory.kernel.http.user_scope import UserScopedView
@@ -60,9 +59,7 @@ class DifferenceSerializer(serializers.Serializer[Any]):
 class Difference(UserScopedView):
     """The changes between two points in time."""
 
-    parameters = {"GET": ["since", "until", "by"]}
-
-    @extend_schema(
+    @operations.read(
         responses=DifferenceSerializer,
         parameters=[
             OpenApiParameter(
@@ -161,9 +158,9 @@ class ExcludedSerializer(serializers.Serializer[Any]):
 class Restore(UserScopedView):
     """Roll back to an earlier version."""
 
-    costly = ("POST",)
+    costly = ("post",)
 
-    @extend_schema(operation_id="users_checkpoints_restore_preview", responses=ExcludedSerializer)
+    @operations.read(operation_id="users_checkpoints_restore_preview", responses=ExcludedSerializer)
     def get(self, request: Request, user_id: str, version: int) -> Response:
         """Return what a rollback to the version would exclude, without changing anything."""
         user = self.memory_user()
@@ -171,7 +168,7 @@ class Restore(UserScopedView):
             found = rollback.excluded_by_restoring(user, version)
             return Response(ExcludedSerializer(found).data)
 
-    @idempotency.schema({201: CheckpointDetailSerializer}, request=RestoreSerializer)
+    @operations.write({201: CheckpointDetailSerializer}, request=RestoreSerializer)
     def post(self, request: Request, user_id: str, version: int) -> Response:
         """Restore the content of the version as a new version; the log stays unchanged."""
         given = validated(RestoreSerializer, request.data)
@@ -182,16 +179,9 @@ class Restore(UserScopedView):
                 by = str(principal_of(request))
                 return rollback.restore(user, version, by=by, **given)
 
-        written = idempotency.once(
-            request,
-            restore,
-            user_of=lambda checkpoint: user,
-            refer=lambda checkpoint: checkpoint.version,
-            recall=lambda known: Checkpoint.objects.get(user=user, version=known.reference),
-        )
-        answer = CheckpointDetailSerializer(written.result).data
-        location = reverse("checkpoint", args=[user_id, written.result.version])
-        return created(answer, location, written.headers)
+        checkpoint = self.once(restore)
+        location = reverse("checkpoint", args=[user_id, checkpoint.version])
+        return operations.created(CheckpointDetailSerializer(checkpoint).data, location)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.serializers import (
@@ -19,12 +19,10 @@ from memory.kernel.http.serializers import (
     validated,
 )
 from memory.kernel.http.user_scope import UserScopedView
-from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.workspaces import Scope
 from memory.log.models.entries import Outcome
 from memory.versions import reopening
 from memory.versions.api.history import MAX_REASON
-from memory.versions.models.checkpoints import Checkpoint
 
 MAX_ENTRIES = 1000
 
@@ -95,10 +93,10 @@ class ReopeningSerializer(serializers.Serializer[Any]):
 class Reopen(UserScopedView):
     """Reopen entries in a user's log."""
 
-    scopes = {"POST": Scope.MANAGE}
-    costly = ("POST",)
+    scopes = {"post": Scope.MANAGE}
+    costly = ("post",)
 
-    @idempotency.schema({200: ReopeningSerializer}, request=SelectionSerializer)
+    @operations.write({200: ReopeningSerializer}, request=SelectionSerializer)
     def post(self, request: Request, user_id: str) -> Response:
         """Make incorrectly settled entries pending again, whatever their outcome.
 
@@ -110,23 +108,11 @@ class Reopen(UserScopedView):
             given = validated(SelectionSerializer, request.data)
         reason = given.pop("reason")
 
-        def reopen() -> reopening.Reopening:
+        def reopen() -> dict[str, Any]:
             by = str(principal_of(request))
             selection = reopening.Selection(**given)
             with as_conflict(reopening.NothingToReopen, reopening.TooManyToReopen):
-                return reopening.reopen(user, selection, by=by, reason=reason)
+                reopened = reopening.reopen(user, selection, by=by, reason=reason)
+            return dict(ReopeningSerializer(reopened).data)
 
-        def refer(done: reopening.Reopening) -> dict[str, Any]:
-            version = done.checkpoint.version if done.checkpoint else None
-            return {"entries": done.entries, "dismissed": done.dismissed, "version": version}
-
-        def recall(known: IdempotencyKey) -> reopening.Reopening:
-            was = dict(known.reference)
-            version = was.pop("version")
-            found = version and Checkpoint.objects.get(user=user, version=version)
-            return reopening.Reopening(**was, checkpoint=found)
-
-        written = idempotency.once(
-            request, reopen, user_of=lambda done: user, refer=refer, recall=recall
-        )
-        return Response(ReopeningSerializer(written.result).data, headers=written.headers)
+        return Response(self.once(reopen, user))

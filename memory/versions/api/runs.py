@@ -14,11 +14,11 @@ from rest_framework import generics, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.kernel.http import idempotency
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import ProblemSerializer, Unavailable, as_conflict
-from memory.kernel.http.filters import refuse_unknown
-from memory.kernel.http.operations import accepted
+from memory.kernel.http.filters import StrictView
+from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.problems import CONTENT_TYPE, problem
 from memory.kernel.http.serializers import (
     MomentField,
@@ -130,7 +130,7 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
         return with_version(Run.objects.filter(user=self.memory_user())).defer("output", "input")
 
 
-class OneRun(generics.RetrieveAPIView[Run]):
+class OneRun(StrictView, generics.RetrieveAPIView[Run]):
     """Return the run with the `id` from a 202 response."""
 
     certain_users = True
@@ -152,7 +152,6 @@ class _ChangedRun(OneRun):
 
     def change(self, step: Callable[[Run], None]) -> Response:
         """Apply `step` to the run; return a response with the run."""
-        refuse_unknown(self.request.query_params, ())
 
         def do() -> Run:
             run = self.get_object()
@@ -160,17 +159,15 @@ class _ChangedRun(OneRun):
                 step(run)
             return run
 
-        written = idempotency.once_for_row(self.request, do, Run, lambda run: run.user)
+        self.once(do)
         run = self.get_object()
-        if run.status != RunStatus.DONE:
-            return under_way(run, written.headers)
-        return Response(RunSerializer(run).data, headers=written.headers)
+        return Response(RunSerializer(run).data) if run.status == RunStatus.DONE else under_way(run)
 
 
 class CancelRun(_ChangedRun):
     """Cancel a run that a caller requested."""
 
-    @idempotency.schema({200: RunSerializer}, operation_id="runs_cancel", request=None)
+    @operations.write({200: RunSerializer}, operation_id="runs_cancel", request=None)
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Cancel a query, question, proposal or import; the run has no further effect.
 
@@ -182,7 +179,7 @@ class CancelRun(_ChangedRun):
 class RetryRun(_ChangedRun):
     """Retry a run that failed permanently."""
 
-    @idempotency.schema(
+    @operations.write(
         {202: RunSerializer, 200: RunSerializer}, operation_id="runs_retry", request=None
     )
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -233,8 +230,8 @@ FAILURES: Mapping[Any, OpenApiResponse] = {
 }
 
 
-def asked_once(
-    request: Request,
+def answer_run(
+    view: IdempotentView,
     user: MemoryUser,
     queue: Callable[[], Run],
     tell: Callable[[Run], Any],
@@ -245,11 +242,8 @@ def asked_once(
     Waits at most `limit` seconds; the response is a 202 if the run is not done by then. `tell`
     builds the response content for a finished run.
     """
-    written = idempotency.once_for_row(request, queue, Run, lambda run: user)
-    run = wait_for(written.result, limit)
-    if run.status != RunStatus.DONE:
-        return under_way(run, written.headers)
-    return done(run, tell(run), written.headers)
+    run = wait_for(view.once(queue, user), limit)
+    return done(run, tell(run)) if run.status == RunStatus.DONE else under_way(run)
 
 
 def wait_for(run: Run, limit: float) -> Run:
@@ -258,9 +252,9 @@ def wait_for(run: Run, limit: float) -> Run:
     return runs.wait_for(run, limit)
 
 
-def under_way(run: Run, headers: Mapping[str, str] | None = None) -> Response:
+def under_way(run: Run) -> Response:
     """Return the 202 response for an unfinished run."""
-    return accepted(RunSerializer(run).data, reverse("run", args=[run.pk]), headers)
+    return operations.accepted(RunSerializer(run).data, reverse("run", args=[run.pk]))
 
 
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:
@@ -275,16 +269,16 @@ def instant_asked(user: MemoryUser, asked: Mapping[str, Any]) -> datetime.dateti
     return instant_of(user, asked["at"]) if "at" in asked else timezone.now()
 
 
-def done(run: Run, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+def done(run: Run, told: Mapping[str, Any]) -> Response:
     """Return the response for a finished run.
 
     `told` is the response content; if the run did not succeed, problem details are added to it.
     """
     code = _status_of(run)
     if code == status.HTTP_200_OK:
-        return Response(told, headers=headers)
-    if code == status.HTTP_503_SERVICE_UNAVAILABLE:
-        headers = {**(headers or {}), "Retry-After": str(Unavailable.wait)}
+        return Response(told)
+    is_unavailable = code == status.HTTP_503_SERVICE_UNAVAILABLE
+    headers = {"Retry-After": str(Unavailable.wait)} if is_unavailable else {}
     failed = problem(code, _why(run), _problem_of(run) if code == FAILED else "")
     return Response({**told, **failed}, code, headers=headers, content_type=CONTENT_TYPE)
 
