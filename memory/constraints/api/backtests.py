@@ -1,6 +1,5 @@
 """`/v1/backtests/`: the alerts that constraints would have raised in the past."""
 
-from collections.abc import Callable
 from typing import Any
 
 import django_filters
