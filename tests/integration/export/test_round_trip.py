@@ -153,8 +153,9 @@ def test_constraints_in_another_style_run_against_the_export(
     unpack(zip_of(user), tmp_path)
     assert_green(tmp_path)
     # then they run there unmodified, and find what they found on the files that were imported.
-    (tmp_path / "passport.py").write_text(PAPER["constraints/passport.py"])
-    code = "import json, passport; print(json.dumps(passport.check('.')))"
+    (tmp_path / "constraints").mkdir()
+    (tmp_path / "constraints/passport.py").write_text(PAPER["constraints/passport.py"])
+    code = "import json; from constraints import passport; print(json.dumps(passport.check('.')))"
     done = run_python(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
     found = [{"severity": "high", "type": "passport-Tokyo", "message": "Tokyo"}]
