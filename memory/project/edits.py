@@ -249,7 +249,9 @@ Edit: TypeAlias = (
 
 _EDITS: Mapping[str, type[Edit]] = {edit.op: edit for edit in get_args(Edit)}
 # The edits that models, agents and people may propose.
-OPERATIONS = tuple(op for op, edit in _EDITS.items() if edit is not RetireEarlier)
+OPERATIONS: Mapping[str, type[Edit]] = {
+    op: edit for op, edit in _EDITS.items() if edit is not RetireEarlier
+}
 _NEED_SOURCES = (Add, Update, Retire, RetireEarlier, Note, Conflict, Dismiss)
 
 

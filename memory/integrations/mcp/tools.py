@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -249,24 +249,24 @@ EDIT: Schema = object_schema(
     },
     ["op"],
 )
-EDITS = """\
+
+
+def _operations() -> str:
+    """List the operations, each with its attributes; only the server knows original names."""
+    return "\n".join(
+        f"- {op}: {', '.join(one.name for one in fields(edit) if one.name != 'original')}"
+        for op, edit in OPERATIONS.items()
+    )
+
+
+EDITS = f"""\
 Propose typed edits to the project. A gate judges them together: either all edits become the next
 version, or none do, and the gate's findings say what to fix. Each edit is an object with `op` and
 the fields listed below; `sources` are the numbers of the log entries that the edit is based on.
 Every date and number in a record must occur in one of these entries, or its field must be in
-`derived`: {field: reason}. To add data, it is simpler to call add_memory with the kind record.
-- define_class: domain, name, fields [{name, type}], kind (record, object, enum), members, doc
-- add_field: domain, class_name, name, type, default
-- widen_field: domain, class_name, name, type
-- rename_field: domain, class_name, name, new_name
-- add: domain, class_name, fields, sources, key, collection, singleton, derived
-- update: domain, collection, key, fields, sources, derived
-- retire: domain, collection, key, sources, reason; an entry in sources must name the record
-- write_constraint: name, source, tests_source
-- delete_constraint: name
-- note: text, sources
-- dismiss: reason, sources
-- conflict: about, records [{domain, collection, key}], sources, reason
+`derived`: {{field: reason}}; an entry in the sources of a retirement must name the record. To add
+data, it is simpler to call add_memory with the kind record.
+{_operations()}
 Types are as in Python: str, int, float, bool, datetime.date, decimal.Decimal, list[str],
 str | None, Ref[Class]."""
 
