@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from memory.project import RecordId
-from workers.sandbox.results import UserError
+from memory.project.errors import RunError
 
 # Maximum number of findings stored per check, and of alerts stored per verdict.
 MAX_FINDINGS = 20
@@ -39,7 +39,7 @@ class Finding:
     blocking: bool = True
 
     @classmethod
-    def of_error(cls, code: str, error: UserError, message: str, **where: Any) -> "Finding":
+    def of_error(cls, code: str, error: RunError, message: str, **where: Any) -> "Finding":
         """Return the finding for an error raised by the user's code."""
         where = {"path": error.path, "line": error.line, **where}
         return cls(

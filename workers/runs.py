@@ -2,6 +2,7 @@
 
 import structlog
 
+from memory.project.errors import RunError
 from memory.versions import checkpoints, history, runs, states
 from memory.versions.models.runs import Run, RunKind, RunOutcome
 from workers.authoring import answering, completing
@@ -41,6 +42,6 @@ def execute(run: Run) -> None:
             EXECUTORS[RunKind(run.kind)](run)
         except (checkpoints.Redacted, states.CannotBeTold) as gone:
             kind = "redacted" if isinstance(gone, checkpoints.Redacted) else "cannot_be_told"
-            error = {"type": kind, "message": str(gone), "path": None, "line": None}
+            error = RunError(type=kind, message=str(gone))
             runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=error))
         logger.info("run_done", outcome=run.outcome)

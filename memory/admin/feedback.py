@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from memory.admin.actions import NotedActionForm, note_of, report, staff_of
 from memory.admin.base import PausedAdmin, ReadOnlyAdmin, section
 from memory.admin.columns import badge_column, beginning, column
-from memory.admin.display import inline, preformatted, shortened
+from memory.admin.display import inline, preformatted, rule_of, shortened
 from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
 from memory.alerts import paused_constraints
@@ -38,7 +38,7 @@ class PausedConstraintAdmin(PausedAdmin[PausedConstraint]):
 
     @admin.display(description="constraint", ordering="constraint")
     def name(self, paused: PausedConstraint) -> str:
-        return inline(paused.constraint.removeprefix("constraints/").removesuffix(".py"))
+        return inline(rule_of(paused.constraint))
 
     @admin.action(description="Resume the selected constraints", permissions=["operate"])
     def resume(self, request: HttpRequest, queryset: QuerySet[PausedConstraint]) -> None:

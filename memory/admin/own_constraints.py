@@ -31,6 +31,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.project import EditError, Outline
 from memory.project.names import check_lower_name
+from memory.project.paths import constraint_path, constraint_tests_path
 from memory.recall import queries
 from memory.staff import access
 from memory.versions import checkpoints, history
@@ -136,10 +137,6 @@ def may_write(request: HttpRequest) -> bool:
     return allowed and access.sees_content(request.user)
 
 
-def _path(name: str) -> str:
-    return f"constraints/{name}.py"
-
-
 def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -> Run | None:
     """Propose the form's constraint; if it is rejected, return None and let the form show why."""
     if "delete" in request.POST:
@@ -147,7 +144,7 @@ def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -
     if not form.is_valid():
         return None
     said = form.cleaned_data
-    there = (user.head.tree if user.head else {}).get(_path(said["name"]), "")
+    there = (user.head.tree if user.head else {}).get(constraint_path(said["name"]), "")
     if there != said["seen"]:
         form.add_error(None, _moved(said["name"], there, said["seen"]))
         return None
@@ -156,7 +153,7 @@ def _proposed(request: HttpRequest, user: MemoryUser, form: OwnConstraintForm) -
         source, tests = (said[key].replace("\r\n", "\n") for key in _TEXTS)
         edit |= {"op": "write_constraint", "source": source, "tests_source": tests}
     try:
-        expects = {_path(said["name"]): said["seen"]}
+        expects = {constraint_path(said["name"]): said["seen"]}
         return queries.propose(user, [edit], expects=expects, staff=staff_of(request))
     except REFUSED as error:
         form.add_error(None, visible(str(error)))
@@ -204,18 +201,18 @@ def _initial(request: HttpRequest, user: MemoryUser, run: Run | None) -> dict[st
                 "name": edit["name"],
                 "source": edit["source"],
                 "tests": edit["tests_source"],
-                "seen": tree.get(_path(edit["name"]), ""),
+                "seen": tree.get(constraint_path(edit["name"]), ""),
             }
     name = str(_edit_of(run).get("name", "")) if run else request.GET.get("name", "")
-    if _path(name) in tree and user.head is not None and not _standing(user):
-        tests = f"tests/test_{name}.py"
-        paths = [path for path in (_path(name), tests) if path in tree]
+    if constraint_path(name) in tree and user.head is not None and not _standing(user):
+        tests = constraint_tests_path(name)
+        paths = [path for path in (constraint_path(name), tests) if path in tree]
         files = checkpoints.read_files(user.head, paths)
         return {
             "name": name,
-            "source": files[_path(name)],
+            "source": files[constraint_path(name)],
             "tests": files.get(tests, ""),
-            "seen": tree[_path(name)],
+            "seen": tree[constraint_path(name)],
         }
     if "name" in request.GET:
         raise Http404("This user has no such constraint.")
@@ -263,7 +260,7 @@ def _speaks(request: HttpRequest, user: MemoryUser, made: Checkpoint, run: Run) 
             return "Work on this user is paused. The constraint will run when work is resumed."
         return "The constraint has not run on this version yet. Reload this page to see its alerts."
     live = rows_for(request, Alert).filter(
-        found_by(_path(edit["name"])), user=user, state__in=LIVE_STATES
+        found_by(constraint_path(edit["name"])), user=user, state__in=LIVE_STATES
     )
     if not live.exists():
         return "The constraint currently raises no alerts."

@@ -133,7 +133,7 @@ class MemoryUserAdmin(UserPages):
             .select_related("workspace", "head")
             .defer(*heavy("head"))
             .annotate(
-                live_alerts=_number_of(Alert.objects.listed().filter(state__in=LIVE_STATES)),
+                live_alerts=_number_of(Alert.objects.listed().live()),
                 rejected_entries=_number_of(EntryOutcome.objects.filter(outcome=Outcome.REJECTED)),
                 pending_entries=F("last_seq") - _number_of(EntryOutcome.objects.all()),
                 # These are needed only on the user's own page, but they're cheap in lists too:

@@ -337,7 +337,8 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     @admin.display(description="effective")
     def in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
-        holding, everywhere = asdict(workspace.limits), asdict(effective({}))
+        own = workspace.overrides(table.SANDBOXES)
+        holding, everywhere = asdict(effective(own)), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         kept = settings.UAC_SANDBOX_LEASE_SECONDS
         life = f"kept for {kept:g} s after its last use, for the same user"

@@ -200,7 +200,7 @@ def _tell_of_causes(alert: Alert, step: Step, *, more: bool) -> None:
 
 def find_orphans(among: QuerySet[Alert]) -> Iterator[Alert]:
     """Yield the live duplicates among these alerts whose originals do not cover them."""
-    live = among.filter(duplicate_of__isnull=False).exclude(state=AlertState.RESOLVED)
+    live = among.filter(duplicate_of__isnull=False, state__in=LIVE_STATES)
     same = Q(severity=F("duplicate_of__severity"), evidence=F("duplicate_of__evidence"))
     suspects = live.exclude(same & ~Q(duplicate_of__state=AlertState.RESOLVED))
     for alert in suspects.select_related("duplicate_of").order_by():
@@ -213,4 +213,4 @@ def with_duplicates(alert: Alert) -> list[Alert]:
     rows = Alert.objects.select_for_update(no_key=True).filter(duplicate_of=alert)
     if alert.state == AlertState.RESOLVED:
         return [alert, *rows.filter(holds_back=True)]
-    return [alert, *rows.filter(state__in=LIVE_STATES)]
+    return [alert, *rows.live()]

@@ -15,6 +15,7 @@ from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertEve
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.project import Outline
+from memory.project.paths import constraint_path
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
 # Stands in for a constraint's path if the project failed to load, so no constraint could run.
@@ -67,7 +68,7 @@ def by_name(failing: Sequence[Alert], outline: Outline) -> dict[str, str]:
     """
     messages = {alert.constraint: alert.message for alert in failing}
     found = {
-        name: messages.get(f"constraints/{name}.py") or messages.get(PROJECT)
+        name: messages.get(constraint_path(name)) or messages.get(PROJECT)
         for name in outline.constraints
     }
     return {name: message for name, message in found.items() if message is not None}

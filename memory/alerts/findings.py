@@ -6,6 +6,7 @@ from typing import Any
 
 from memory.alerts.models.alerts import Alert, AlertKind, Severity, severity_rank
 from memory.kernel.canonical import canonical_json, sha256
+from memory.project.errors import RunError
 
 # The gate's codes for a critical alert that the language model's edits resolve (RESOLVES), or would
 # have resolved if the edits had not been held back (HELD).
@@ -59,15 +60,15 @@ class ConstraintFinding:
 
 
 def failure(
-    constraint: str, error: Mapping[str, Any], *, critical: bool = False, advice: str = ""
+    constraint: str, error: RunError, *, critical: bool = False, advice: str = ""
 ) -> ConstraintFinding:
     """Return the finding that alerts staff to a failed constraint.
 
     `critical` is set if the constraint may itself raise critical alerts. `advice` describes what to
     fix.
     """
-    where = f" at line {error['line']}" if error.get("line") else ""
-    said = f"{constraint} failed{where}: {error['type']}: {error['message']}"[:MAX_ERROR]
+    where = f" at line {error.line}" if error.line else ""
+    said = f"{constraint} failed{where}: {error.type}: {error.explanation}"[:MAX_ERROR]
     return ConstraintFinding(
         constraint=constraint,
         kind=AlertKind.CONSTRAINT_ERROR,

@@ -4,7 +4,7 @@ As long as runs keep yielding the same finding (judged by fingerprint, not by wo
 stays live; once a run no longer yields it, the alert is resolved. If two constraints report the
 same finding, only one alert is listed (`memory.alerts.duplicates`). If a constraint fails, its
 alerts stay as they are, and another alert tells staff about the failure. A constraint that exceeds
-its alert limit is paused (`memory.alerts.alert_limits`): it changes no alerts until it is
+its alert limit is paused (`memory.alerts.paused_constraints`): it changes no alerts until it is
 resumed.
 """
 
@@ -14,8 +14,6 @@ from types import MappingProxyType
 
 from django.utils import timezone
 
-from memory.alerts import alert_limits
-from memory.alerts.alert_limits import ExceededLimit
 from memory.alerts.duplicates import (
     join_duplicates,
     list_duplicates,
@@ -25,7 +23,13 @@ from memory.alerts.duplicates import (
 from memory.alerts.findings import RESOLVES, ConstraintFinding, as_finding, differences, most_severe
 from memory.alerts.handover import take_over
 from memory.alerts.models.alerts import Alert, AlertKind, Severity, severity_rank
-from memory.alerts.paused_constraints import pause, resume_changed, tell_more_severe
+from memory.alerts.paused_constraints import (
+    ExceededLimit,
+    find_exceeded,
+    pause,
+    resume_changed,
+    tell_more_severe,
+)
 from memory.alerts.transitions import (
     CONSTRAINTS,
     Step,
@@ -102,7 +106,7 @@ def _advance(run: Run, takes_now: bool | None) -> MemoryUser | None:
 
     Returns None if the alerts already reflect a newer version or evaluation time.
     """
-    user = MemoryUser.objects.select_for_update(no_key=True).get(pk=run.user_id)
+    user = MemoryUser.objects.locked(run.user_id)
     version = run.checkpoint.version if run.checkpoint else 0
     newest = user.alerts_instant
     if newest is None or newest > timezone.now() + AHEAD:
@@ -132,9 +136,7 @@ def _find_exceeded(
         if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
     ]
     yielded = [finding for finding in findings if finding.kind == AlertKind.FINDING]
-    return alert_limits.find(
-        step.user, yielded, new, over_limit, step.limits, step.at, without=paused
-    )
+    return find_exceeded(step.user, yielded, new, over_limit, step.limits, step.at, without=paused)
 
 
 def _drop_paused(

@@ -173,9 +173,9 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
     `reasons` maps the alerts' fingerprints to the reasons. No event is added for an alert whose
     last event already records this. Call this in a transaction.
     """
-    locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+    locked = MemoryUser.objects.locked(user.pk)
     step = Step(locked, MODEL, run=run)
-    live = Alert.objects.filter(user=user, fingerprint__in=reasons, state__in=LIVE_STATES)
+    live = Alert.objects.live().filter(user=user, fingerprint__in=reasons)
     held = {}
     for alert in live.select_related("duplicate_of").order_by("pk"):
         held[alert.duplicate_of or alert] = reasons[alert.fingerprint]
@@ -190,7 +190,7 @@ def tell_held(user: MemoryUser, reasons: Mapping[str, str], run: Run) -> None:
 def step_on(alert: Alert, actor: str) -> Iterator[tuple[Step, Alert]]:
     """In a transaction, yield a step and the locked, refreshed alert; then store the events."""
     with transaction.atomic():
-        user = MemoryUser.objects.select_for_update(no_key=True).get(pk=alert.user_id)
+        user = MemoryUser.objects.locked(alert.user_id)
         step = Step(user, actor)
         yield step, Alert.objects.select_for_update(no_key=True).get(pk=alert.pk)
         step.record()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
 
-from memory.alerts.models.alerts import Alert, AlertState
+from memory.alerts.models.alerts import Alert
 from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
@@ -17,6 +17,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
 from memory.project.paths import FOLDER
 from memory.project.shapes import Match, Needs, ShapeError, match, needs_of
+from memory.versions.models.checkpoints import Checkpoint
 
 # Maximum number of users matched per coverage request.
 COVERAGE_BATCH = 1000
@@ -72,10 +73,19 @@ def live_at(user: MemoryUser, path: str, outline: Outline) -> Applicability:
 def concern(user: MemoryUser, outline: Outline) -> bool:
     """Return whether workspace constraints could open or resolve alerts for the user."""
     found = applicabilities(user, outline)
-    if any(applicability_of.applies for applicability_of in found):
+    if any(one.applies for one in found):
         return True
-    live = Alert.objects.filter(user=user).exclude(state=AlertState.RESOLVED)
+    live = Alert.objects.live().filter(user=user)
     return bool(found) and live.filter(constraint__startswith=FOLDER).exists()
+
+
+def wants_constraints_run(checkpoint: Checkpoint) -> bool:
+    """Return whether a run of the constraints could open or resolve an alert."""
+    if checkpoint.user.merged_into_id is not None:
+        return False  # merged: the remaining user's constraints run instead
+    live = Alert.objects.live().filter(user_id=checkpoint.user_id)
+    outline = Outline.from_json(checkpoint.outline)
+    return bool(outline.constraints) or live.exists() or concern(checkpoint.user, outline)
 
 
 def applicability_of(

@@ -35,6 +35,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import leases
 from memory.log.models.entries import By
+from memory.project.paths import constraint_path
 from memory.versions import states
 from memory.versions.models.checkpoints import Blob, Checkpoint
 
@@ -131,9 +132,9 @@ def start_own(
     own times can't be computed.
     """
     _check("days", days, MAX_DAYS)
-    path = path if "/" in path else f"constraints/{path}.py"
+    path = path if "/" in path else constraint_path(path)
     with transaction.atomic():
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         head = locked.head
         known = own_constraints(head)
         if head is None or (source is None and path not in known):
@@ -178,7 +179,7 @@ def own_source(backtest: Backtest) -> str:
 def own_constraints(head: Checkpoint | None) -> list[str]:
     """Return the paths of the constraints in a user's newest version."""
     outlined = head.outline.get("constraints", ()) if head else ()
-    return [f"constraints/{name}.py" for name, _ in outlined]
+    return [constraint_path(name) for name, _ in outlined]
 
 
 def _check(name: str, value: int, most: int) -> None:

@@ -4,6 +4,7 @@ import datetime
 
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
+from memory.project.paths import constraint_path
 from memory.versions import runs
 from memory.versions.history import Known, version_of
 from memory.versions.models.runs import Run, RunKind, RunTrigger
@@ -19,7 +20,7 @@ def constraint_of(user: MemoryUser, name: str) -> tuple[str, str]:
     The user's own constraint takes precedence over a live workspace constraint, whose path is in
     the workspace constraints' directory. Raises NoSuchConstraint if neither exists.
     """
-    path = f"constraints/{name}.py"
+    path = constraint_path(name)
     if not name.isidentifier():  # PostgreSQL would reject some invalid names
         raise _no_constraint(name)
     if user.head is not None and name in dict(user.head.outline.get("constraints", ())):

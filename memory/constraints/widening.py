@@ -11,6 +11,7 @@ from memory.constraints.constraint_sources import reads_field, reads_of
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.project import AddField, DefineClass, Outline, WidenField, edit_from_json
+from memory.project.paths import constraint_path
 from memory.project.types import format_type
 from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint, Origin
@@ -60,7 +61,7 @@ def constraints_that_read(user: MemoryUser, widened: Sequence[Widened]) -> list[
         if (domain := outline.domains.get(domain_name))
         and (class_ := domain.classes.get(class_name))
     ]
-    paths = {f"constraints/{name}.py": name for name in outline.constraints}
+    paths = {constraint_path(name): name for name in outline.constraints}
     sources = checkpoints.read_files(head, paths)
     reads = {name: reads_of(sources[path]) for path, name in paths.items()}
     return sorted(

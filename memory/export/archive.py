@@ -11,7 +11,7 @@ from django.http import FileResponse
 from memory.export.files import files_of, surroundings
 from memory.kernel.canonical import canonical_json
 from memory.kernel.models.users import MemoryUser
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.checkpoints import AnyState
 
 # A zip larger than this number of bytes is written to a file on disk.
 IN_MEMORY = 1024 * 1024
@@ -25,14 +25,14 @@ _NOT_IN_FILE_NAMES = re.compile(r'[\\/:*?"<>|%]')
 MAX_NAME = 60
 
 
-def etag(checkpoint: Checkpoint | None) -> str:
+def etag(checkpoint: AnyState | None) -> str:
     """Return the ETag of a version's zip, without building it."""
     parts = {path: hashlib.sha256(text).hexdigest() for path, text in surroundings().items()}
     known = canonical_json([parts, checkpoint.tree if checkpoint else {}])
     return f'"{hashlib.sha256(known.encode()).hexdigest()[:32]}"'
 
 
-def write_zip(checkpoint: Checkpoint | None) -> tuple[IO[bytes], int]:
+def write_zip(checkpoint: AnyState | None) -> tuple[IO[bytes], int]:
     """Return a version's zip, positioned at its start, and its size in bytes."""
     spool = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 the response closes it
     with zipfile.ZipFile(spool, "w") as archive:
@@ -52,7 +52,7 @@ def file_name(user: MemoryUser, suffix: str) -> str:
     return f"{_NOT_IN_FILE_NAMES.sub('_', user.user_id)[:MAX_NAME]}-{suffix}.zip"
 
 
-def download(user: MemoryUser, checkpoint: Checkpoint | None) -> FileResponse:
+def download(user: MemoryUser, checkpoint: AnyState | None) -> FileResponse:
     """Return the HTTP response that downloads a version of the user's project."""
     content, size = write_zip(checkpoint)
     name = file_name(user, f"v{checkpoint.version if checkpoint else 0}")

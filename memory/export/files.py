@@ -7,7 +7,7 @@ from pathlib import Path
 from django.conf import settings
 
 from memory.versions import checkpoints
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.checkpoints import AnyState
 
 LIBRARY = "uac/"
 _TEMPLATES = Path(__file__).parent / "project"
@@ -35,7 +35,7 @@ def surroundings() -> Mapping[str, bytes]:
     return found | {place: (_TEMPLATES / name).read_bytes() for name, place in _PLACES.items()}
 
 
-def files_of(checkpoint: Checkpoint | None) -> dict[str, bytes]:
+def files_of(checkpoint: AnyState | None) -> dict[str, bytes]:
     """Return path → content for a version, or for an empty project if None, sorted by path."""
     sources = checkpoints.read_files(checkpoint) if checkpoint else {}
     found = {path: source.encode() for path, source in sources.items()}

@@ -27,6 +27,7 @@ from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.privacy import redaction
 from memory.project.names import key_of_entry, snake
+from memory.project.paths import constraint_path
 from memory.versions import runs
 from memory.versions.history import BeingRedacted, refuse_being_redacted
 from memory.versions.models.checkpoints import Checkpoint, Origin
@@ -101,7 +102,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
         by=by,
         created_at=now,
         last_seq=merged.last_seq,
-        left_behind=[f"constraints/{name}.py" for name, _ in outline.get("constraints", ())],
+        left_behind=[constraint_path(name) for name, _ in outline.get("constraints", ())],
         alerts=handover.hand_over(merged, user),
         due_at=now,
         hinted_at=now,

@@ -14,7 +14,7 @@ APPENDED = ("memory.recall.search.announcing:appended",)
 # workspace's event counter, so these come last.
 DECIDED = ("memory.alerts.alert_events:record_entries",)
 # With a version: whether a run of its constraints could change an alert.
-CONCERNED = ("memory.constraints.scheduling:wants_constraints_run",)
+CONCERNED = ("memory.constraints.applicability:wants_constraints_run",)
 # With the user, once an earlier version has been restored.
 RESTORED = ("memory.recall.answer_cache:forget",)
 

@@ -112,7 +112,7 @@ def change_user(
     """Change the given fields. A new time zone also moves the daily constraint run."""
     with transaction.atomic():
         # Lock the row, because the first checkpoint may be scheduling the daily run right now.
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         if metadata is not None:
             locked.metadata = user.metadata = metadata
         if time_zone is not None:

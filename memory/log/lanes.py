@@ -109,7 +109,7 @@ def release(lane: Lane) -> bool:
     the user's row, so either this function sees a new entry, or the append finds the lane free.
     """
     with transaction.atomic():
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
+        MemoryUser.objects.locked(lane.user_id)
         leases.check(lane)
         given_back = {
             **leases.RELEASED,

@@ -40,7 +40,9 @@ from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.privacy.redaction import AUTHORED, REASON, TOLD
 from memory.project import Outline, Record, RecordId
+from memory.project.errors import RunError
 from memory.project.parse import parse_state
+from memory.project.paths import constraint_files, constraint_path, domain_name
 from memory.versions import runs
 from memory.versions.earlier_entries import entries_about
 from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
@@ -152,7 +154,7 @@ class _Search:
         content = self._content(before, path) if records else None
         if before is None or content is None:
             return
-        domain = Outline.from_json(before.outline).domains[path.split("/")[1]]
+        domain = Outline.from_json(before.outline).domains[domain_name(path)]
         known = parse_state(path, content, domain).records
         for record_id in records:
             if (record := known.get(record_id.collection, {}).get(record_id.key)) is not None:
@@ -211,7 +213,7 @@ class _Search:
         resting = {
             name: also
             for name, also in self._constraints.items()
-            if tree.get(f"constraints/{name}.py") in traces.hashes
+            if tree.get(constraint_path(name)) in traces.hashes
         }
         for edit in checkpoint.edits:
             if edit.get("op") != "write_constraint":
@@ -219,7 +221,7 @@ class _Search:
             name, sources = edit["name"], edit.get("sources", [])
             if self._cites(edit) or (sources and name in self._constraints):
                 if name not in self._constraints:
-                    parts = [self._content(before, path) for path in _files(name)]
+                    parts = [self._content(before, path) for path in constraint_files(name)]
                     if parts[0] is not None:
                         traces.earlier_constraints[name] = parts[0], parts[1] or ""
                 resting[name] = self._constraints.get(name, set()) | set(sources) - self._seqs
@@ -227,7 +229,7 @@ class _Search:
                 resting.pop(name, None)
         self._constraints = resting
         for name in resting:
-            paths = (*_files(name), "manifest.py")
+            paths = (*constraint_files(name), "manifest.py")
             traces.hashes |= {tree[path] for path in paths if path in tree}
 
     def _look_at_head(self, head: Checkpoint) -> None:
@@ -237,15 +239,13 @@ class _Search:
                 content = self._content(head, path) or ""
                 traces.head_records |= _records_citing(head, path, content, self._seqs)
         traces.head_constraints = {
-            name: also for name, also in self._constraints.items() if _files(name)[0] in head.tree
+            name: also
+            for name, also in self._constraints.items()
+            if constraint_path(name) in head.tree
         }
 
     def _cites(self, edit: Mapping[str, Any]) -> bool:
         return not self._seqs.isdisjoint(edit.get("sources", ()))
-
-
-def _files(constraint: str) -> tuple[str, str]:
-    return f"constraints/{constraint}.py", f"tests/test_{constraint}.py"
 
 
 def _versions(user: MemoryUser, seqs: Collection[int]) -> QuerySet[Checkpoint]:
@@ -270,7 +270,7 @@ def _citing_lines(content: str, seqs: frozenset[int]) -> Iterator[str]:
 def _records_citing(
     checkpoint: Checkpoint, path: str, content: str, seqs: frozenset[int]
 ) -> dict[RecordId, tuple[int, ...]]:
-    domain = Outline.from_json(checkpoint.outline).domains[path.split("/")[1]]
+    domain = Outline.from_json(checkpoint.outline).domains[domain_name(path)]
     return {
         RecordId(domain.name, name, key): record.sources
         for name, by_key in parse_state(path, content, domain).records.items()
@@ -387,7 +387,7 @@ class _Telling:
         if op == "dismiss" or not self.seqs.isdisjoint(edit.get("sources", ())):
             return True
         if op in _CONSTRAINT_EDITS:
-            return f"constraints/{edit.get('name')}.py" in files
+            return constraint_path(str(edit.get("name"))) in files
         named = {RecordId(**one) for one in edit.get("records", ())}
         if not named.isdisjoint(self.records):
             return True
@@ -410,7 +410,7 @@ def _redacted(edit: Mapping[str, Any]) -> dict[str, Any]:
 def _redacted_outline(checkpoint: Checkpoint, gone: Collection[str]) -> Any:
     """Return the outline without the docstrings of constraints whose files were removed."""
     constraints = [
-        [name, "" if checkpoint.tree.get(f"constraints/{name}.py") in gone else doc]
+        [name, "" if checkpoint.tree.get(constraint_path(name)) in gone else doc]
         for name, doc in checkpoint.outline.get("constraints", ())
     ]
     return {**checkpoint.outline, "constraints": constraints}
@@ -443,7 +443,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         finished_at__isnull=False,
     )
     emptied = {str(pk) for pk in chosen.values_list("pk", flat=True)}
-    told = {"type": "redacted", "message": TOLD, "path": None, "line": None}
+    told = RunError(type="redacted", message=TOLD).to_json()
     chosen.exclude(error=None).exclude(error__type="closed").update(error=told)
     chosen.update(
         input={"redacted": True},

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory.alerts.models.alerts import LIVE_STATES, Alert
+from memory.alerts.models.alerts import Alert
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import table
@@ -88,7 +88,7 @@ def _empty(user_pk: int, keys: list[UUID]) -> int:
 
 
 def _delete_runs(workspace: Workspace, before: datetime.datetime, limit: int) -> int:
-    live = Alert.objects.filter(last_run=OuterRef("pk"), state__in=LIVE_STATES)
+    live = Alert.objects.live().filter(last_run=OuterRef("pk"))
     old = Run.objects.filter(
         ~Exists(live), user__workspace=workspace, status=RunStatus.DONE, finished_at__lt=before
     )

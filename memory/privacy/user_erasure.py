@@ -28,7 +28,7 @@ from django.utils import timezone
 
 from memory.alerts import transitions
 from memory.alerts.delivery import outbox
-from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertEventKind, AlertState
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, AlertState
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
 from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
 from memory.kernel.database.timeouts import retry_deadlocks
@@ -157,7 +157,7 @@ def _interrupt(user: MemoryUser, now: datetime.datetime) -> None:
     # The erasure of each alert is reported separately, so alerts must no longer refer to each
     # other.
     user.alerts.exclude(duplicate_of=None).update(duplicate_of=None)
-    Alert.objects.filter(user=user, state__in=LIVE_STATES).update(
+    Alert.objects.live().filter(user=user).update(
         state=AlertState.RESOLVED,
         resolved_at=now,
         snoozed_until=None,

@@ -9,6 +9,7 @@ from memory.project.edits import DefineClass, FieldSpec, WriteConstraint
 from memory.project.errors import EditError
 from memory.project.model import Project
 from memory.project.outline import REQUIRED, Domain
+from memory.project.paths import constraint_path
 from memory.project.types import format_type
 
 DOMAIN = COLLECTION = CONSTRAINT = "conflicts"
@@ -87,8 +88,8 @@ def missing_parts(project: Project) -> list[DefineClass | WriteConstraint]:
         raise _taken(f"{DOMAIN}.{COLLECTION} does not contain {CLASS} records")
     if CONSTRAINT not in project.outline.constraints:
         missing.append(_WRITE)
-    elif f"domains.{DOMAIN}" not in project.source(f"constraints/{CONSTRAINT}.py"):
-        raise _taken(f"constraints/{CONSTRAINT}.py does not check {DOMAIN}.{CLASS}")
+    elif f"domains.{DOMAIN}" not in project.source(constraint_path(CONSTRAINT)):
+        raise _taken(f"{constraint_path(CONSTRAINT)} does not check {DOMAIN}.{CLASS}")
     return missing
 
 

@@ -38,7 +38,7 @@ _TIME = re.compile(_CLOCK)
 _MAX_BITS = 1000
 
 
-def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:
+def conform(value: object, type_: Type, domain: Domain, where: str) -> Value:  # noqa: C901 - one case for each kind
     """Convert `value` to the given type.
 
     Accepts JSON (a date as text, an object for a dataclass, a key for a reference) as well as

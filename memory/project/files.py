@@ -27,6 +27,7 @@ from memory.project.literals import same
 from memory.project.loading import load, load_domain
 from memory.project.model import Project
 from memory.project.outline import REQUIRED, Class, Domain, Enumeration, Outline
+from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import check_new_holder
 from memory.project.types import format_type, parse_type
 from memory.project.values import Record, RecordId
@@ -73,10 +74,10 @@ def read_whole(files: Mapping[str, str]) -> Whole:
     outline, records = load(files)
     if not outline.domains and not outline.constraints:
         raise ProjectError("manifest.py", "contains neither a domain nor a constraint")
-    tests = {f"tests/test_{name}.py" for name in outline.constraints}
+    tests = {constraint_tests_path(name) for name in outline.constraints}
     if strange := tests ^ set(outline.tests):
         raise ProjectError(min(strange), "a constraint and its tests must both be present")
-    for path in (f"constraints/{name}.py" for name in outline.constraints):
+    for path in (constraint_path(name) for name in outline.constraints):
         if is_old_constraint(files[path]):
             raise ProjectError(path, "is an old-style constraint, which does not import uac")
     return Whole(files, outline, records)
@@ -156,8 +157,8 @@ def take_over(project: Project, whole: Whole, sources: tuple[int, ...]) -> list[
     constraints = [
         WriteConstraint(
             name,
-            whole.files[f"constraints/{name}.py"],
-            whole.files[f"tests/test_{name}.py"],
+            whole.files[constraint_path(name)],
+            whole.files[constraint_tests_path(name)],
             sources,
         )
         for name in outline.constraints
@@ -409,7 +410,7 @@ def _of_constraints(project: Project, files: Mapping[str, str | None]) -> Iterat
     for path in files:
         folder, _, file = path.partition("/")
         name = file.removesuffix(".py").removeprefix("test_" if folder == "tests" else "")
-        form = f"tests/test_{name}.py" if folder == "tests" else f"constraints/{name}.py"
+        form = constraint_tests_path(name) if folder == "tests" else constraint_path(name)
         if path != form or not name.isidentifier():
             raise ProjectError(
                 path,
@@ -419,7 +420,7 @@ def _of_constraints(project: Project, files: Mapping[str, str | None]) -> Iterat
         names.add(name)
     for name in sorted(names):
         known = name in project.outline.constraints
-        paths = f"constraints/{name}.py", f"tests/test_{name}.py"
+        paths = constraint_files(name)
         before = [project.source(path) if known else None for path in paths]
         source, tests = (files.get(path, old) for path, old in zip(paths, before, strict=True))
         if source is None and paths[0] in files:

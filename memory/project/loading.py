@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from memory.project.errors import ProjectError
 from memory.project.outline import Collection, Domain, Outline, Shard, Singleton
 from memory.project.parse import StateSource, documentation, parse_schema, parse_state
+from memory.project.paths import constraint_name, domain_name
 from memory.project.render import record_size
 from memory.project.set_aside import count_set_aside
 from memory.project.values import Record
@@ -21,14 +22,14 @@ def load(files: Mapping[str, str]) -> tuple[Outline, _Records]:
     """
     outline = Outline()
     records: _Records = {}
-    domains = {path.split("/")[1] for path in files if _is(path, "domains", "*", "schema.py")}
+    domains = {domain_name(path) for path in files if _is(path, "domains", "*", "schema.py")}
     for name in sorted(domains):
         domain, found = load_domain(name, files)
         outline = outline.with_domain(domain)
         records |= found
     for path in sorted(files):
         if _is(path, "constraints", "*") and not path.endswith("/__init__.py"):
-            name = path.removeprefix("constraints/").removesuffix(".py")
+            name = constraint_name(path)
             outline = outline.with_constraint(name, _documentation(path, files[path]))
     tests = [path for path in sorted(files) if _is(path, "tests", "test_*")]
     outline = Outline(outline.domains, outline.constraints, tuple(tests))

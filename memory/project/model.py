@@ -18,6 +18,12 @@ from memory.project.loading import load
 from memory.project.manifest import render_manifest
 from memory.project.outline import Collection, Domain, Outline, Shard, Singleton
 from memory.project.parse import documentation, parse_state, uses_of_name
+from memory.project.paths import (
+    constraint_files,
+    constraint_path,
+    constraint_tests_path,
+    domain_name,
+)
 from memory.project.render import FileRecords, record_size, render_schema, render_state
 from memory.project.set_aside import count_set_aside
 from memory.project.values import Location, Record, RecordId
@@ -136,7 +142,7 @@ class Project:
         """
         outline, records = load(files)
         places = {
-            (_domain_of(path), name, key): Location(path)
+            (domain_name(path), name, key): Location(path)
             for path, contents in records.items()
             for name, by_key in contents.items()
             for key in by_key
@@ -196,7 +202,7 @@ class Project:
         if path not in self._records:
             contents: dict[str, dict[str, Record]] = {}
             if path in self._paths_opened:
-                domain = self.outline.domains[_domain_of(path)]
+                domain = self.outline.domains[domain_name(path)]
                 contents = parse_state(path, self._read(path), domain).records
                 self.files_parsed += 1
             self._keep(path, contents)
@@ -212,7 +218,7 @@ class Project:
             return ""
         if not path.startswith("domains/"):
             return self._read(path)
-        domain = self.outline.domains[_domain_of(path)]
+        domain = self.outline.domains[domain_name(path)]
         if path == domain.schema_path:
             return render_schema(domain)
         return render_state(domain, path, self.records_of(path))
@@ -280,13 +286,13 @@ class Project:
     def write_constraint(self, name: str, source: str, tests: str) -> None:
         """Write a constraint and its tests."""
         self.outline = self.outline.with_constraint(name, documentation(source))
-        self._written[f"constraints/{name}.py"] = source
-        self._written[f"tests/test_{name}.py"] = tests
+        self._written[constraint_path(name)] = source
+        self._written[constraint_tests_path(name)] = tests
 
     def delete_constraint(self, name: str) -> None:
         """Remove a constraint and its tests."""
         self.outline = self.outline.without_constraint(name)
-        for path in (f"constraints/{name}.py", f"tests/test_{name}.py"):
+        for path in constraint_files(name):
             self._written.pop(path, None)
 
     def note_renamed(self, domain: str, class_name: str, field: str) -> None:
@@ -476,7 +482,7 @@ class Project:
         }
         if not renamed:
             return
-        constraints = [f"constraints/{name}.py" for name in self.outline.constraints]
+        constraints = [constraint_path(name) for name in self.outline.constraints]
         for path in [*constraints, *self.outline.tests]:
             if path in self._written:
                 continue
@@ -495,10 +501,6 @@ class Project:
 def render(project: Project) -> dict[str, str]:
     """Return the text of each file in a project's tree, keyed by path."""
     return {path: project.source(path) for path in project.outline.paths()}
-
-
-def _domain_of(path: str) -> str:
-    return path.split("/")[1]
 
 
 def same_record(old: Record, new: Record | None) -> bool:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from memory.project.literals import literal, parse_literal
+from memory.project.paths import constraint_path, constraint_tests_path
 from memory.project.types import Type, format_type, is_optional, parse_type
 from memory.project.values import Value
 
@@ -232,19 +233,19 @@ class Outline:
 
     def with_constraint(self, name: str, doc: str) -> "Outline":
         """Return the outline with a constraint and its test file added or replaced."""
-        tests = sorted({*self.tests, f"tests/test_{name}.py"})
+        tests = sorted({*self.tests, constraint_tests_path(name)})
         constraints = dict(sorted({**self.constraints, name: doc}.items()))
         return replace(self, constraints=constraints, tests=tuple(tests))
 
     def without_constraint(self, name: str) -> "Outline":
         """Return the outline without a constraint and its test file."""
         rest = {key: doc for key, doc in self.constraints.items() if key != name}
-        tests = tuple(path for path in self.tests if path != f"tests/test_{name}.py")
+        tests = tuple(path for path in self.tests if path != constraint_tests_path(name))
         return replace(self, constraints=rest, tests=tests)
 
     def paths(self) -> list[str]:
         """Return all files of the tree, sorted."""
-        paths = {"manifest.py", *self.tests, *(f"constraints/{n}.py" for n in self.constraints)}
+        paths = {"manifest.py", *self.tests, *(constraint_path(n) for n in self.constraints)}
         for domain in self.domains.values():
             paths |= {domain.schema_path, *domain.state_paths()}
             paths |= {"domains/__init__.py", f"domains/{domain.name}/__init__.py"}

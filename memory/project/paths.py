@@ -1,4 +1,4 @@
-"""Determining what kind of project file a path refers to."""
+"""The paths of a project's files: what kind of file each is, and which belongs to a constraint."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def holds_records(path: str) -> bool:
     )
 
 
+def domain_name(path: str) -> str:
+    """Return the domain that a schema or a file with records belongs to."""
+    return path.split("/")[1]
+
+
 def is_code(path: str) -> bool:
     """Return whether the file is code that somebody wrote: a schema, a constraint or a test.
 
@@ -21,3 +26,30 @@ def is_code(path: str) -> bool:
 
 # The directory where workspace constraints appear, next to the files of a user's project.
 FOLDER = "workspace/"
+# The directories of constraints, and of the tests that belong to each.
+CONSTRAINTS, TESTS = "constraints/", "tests/"
+
+
+def constraint_path(name: str, folder: str = "") -> str:
+    """Return the path of a constraint; `folder` is FOLDER for a workspace's."""
+    return f"{folder}{CONSTRAINTS}{name}.py"
+
+
+def constraint_tests_path(name: str, folder: str = "") -> str:
+    """Return the path of the tests of a constraint; `folder` is FOLDER for a workspace's."""
+    return f"{folder}{TESTS}test_{name}.py"
+
+
+def constraint_files(name: str) -> tuple[str, str]:
+    """Return the paths of a user's own constraint and of its tests."""
+    return constraint_path(name), constraint_tests_path(name)
+
+
+def constraint_name(path: str) -> str:
+    """Return the name of the constraint with this path."""
+    return path.rpartition("/")[2].removesuffix(".py")
+
+
+def is_own_constraint(path: str) -> bool:
+    """Return whether the path is of a constraint of the user's own, not of a workspace's."""
+    return path.startswith(CONSTRAINTS)

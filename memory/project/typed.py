@@ -17,7 +17,7 @@ _MAX_JSON_INT = 2**53 - 1
 MAX_DEPTH = 64
 
 
-def encode(value: object, domain: Domain | None = None) -> Any:
+def encode(value: object, domain: Domain | None = None) -> Any:  # noqa: C901 - one case for each kind
     """Return a value as typed JSON.
 
     If `domain` is given, the result has the form of a sandbox dump: defaults are filled in, and

@@ -217,7 +217,7 @@ def parse_type(text: str) -> Type:
     return type_from_node(_expression(text))
 
 
-def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:
+def type_from_node(node: ast.expr, names: Mapping[str, str] | None = None, depth: int = 0) -> Type:  # noqa: C901 - one case for each kind
     """Return the type that a syntax tree represents.
 
     `names` maps imported class names to the classes they stand for ("identity.Passport").

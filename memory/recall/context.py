@@ -28,6 +28,7 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.project import Domain, Outline, manifest_text
 from memory.project.names import DEFAULT_DOMAIN, spaced
 from memory.project.outline import Collection as Stored
+from memory.project.paths import constraint_path
 from memory.recall import retrieval
 from memory.recall.cutting import CUT, shortened
 from memory.recall.packing import WORTH_IT, Line, Packed, pack, share_out
@@ -39,8 +40,9 @@ from memory.recall.search.results import Hit, Meaning
 from memory.recall.search.words import terms
 from memory.recall.tokens import cost_of_line, tokens_in, tokens_of_words
 from memory.versions import checkpoints
+from memory.versions.checkpoints import AnyState
 from memory.versions.history import Known
-from memory.versions.models.checkpoints import Checkpoint, RecordLocation
+from memory.versions.models.checkpoints import RecordLocation
 
 MAX_TOKENS = 100_000
 # How much of the budget is used, because an estimate may be a little too low.
@@ -364,9 +366,9 @@ def _watched(known: Known, outline: Outline, domains: set[str]) -> set[tuple[str
     return {(domain, name) for domain, name in found if domain in outline.domains}
 
 
-def _read_by_own(checkpoint: Checkpoint, outline: Outline) -> Iterator[set[tuple[str, str]]]:
+def _read_by_own(checkpoint: AnyState, outline: Outline) -> Iterator[set[tuple[str, str]]]:
     """Yield the collections read by each of the user's constraints that may be critical."""
-    paths = [f"constraints/{name}.py" for name in outline.constraints]
+    paths = [constraint_path(name) for name in outline.constraints]
     sources = checkpoints.read_files(checkpoint, paths) if paths else {}
     for source in sources.values():
         if may_be_critical(source):

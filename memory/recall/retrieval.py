@@ -13,7 +13,7 @@ from memory.project.parse import parse_state
 from memory.project.typed import encode
 from memory.project.types import format_type
 from memory.versions import checkpoints
-from memory.versions.checkpoints import outline
+from memory.versions.checkpoints import AnyState, outline
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import warning_of
 
@@ -57,9 +57,10 @@ def may_alert(user: MemoryUser) -> bool:
     )
 
 
-def manifest_of(checkpoint: Checkpoint | None) -> Manifest:
+def manifest_of(checkpoint: AnyState | None) -> Manifest:
     """Return an earlier version's manifest, without alerts, since alerts describe the present."""
-    runner = checkpoint.verdict.get("runner", "") if checkpoint else ""
+    # A computed state, unlike a version, has not been in a sandbox.
+    runner = checkpoint.verdict.get("runner", "") if isinstance(checkpoint, Checkpoint) else ""
     return Manifest(manifest_text(outline(checkpoint), []), warning_of(runner))
 
 
@@ -81,7 +82,7 @@ def manifest(user: MemoryUser) -> Manifest:
     return Manifest(text, next(filter(None, map(warning_of, runners)), None))
 
 
-def schema(checkpoint: Checkpoint | None) -> dict[str, Any]:
+def schema(checkpoint: AnyState | None) -> dict[str, Any]:
     """Return each domain's classes (with their fields), enums, collections and singletons."""
     return {
         name: {
@@ -114,7 +115,7 @@ class RecordPage:
     next: int | None
 
 
-def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: int) -> RecordPage:
+def records(checkpoint: AnyState | None, domain_name: str, name: str, page: int) -> RecordPage:
     """Return a page of a collection, or a singleton. Each file is a page; pages start at 1.
 
     Raises LookupError if the domain, the collection or the page doesn't exist.
@@ -125,7 +126,7 @@ def records(checkpoint: Checkpoint | None, domain_name: str, name: str, page: in
     return records_in(checkpoint, domain, name, page)
 
 
-def records_in(checkpoint: Checkpoint, domain: Domain, name: str, page: int) -> RecordPage:
+def records_in(checkpoint: AnyState, domain: Domain, name: str, page: int) -> RecordPage:
     """Like `records`, but for callers that already have the domain from the version's outline."""
     if name in domain.singletons:
         paths, count = [domain.state_path], 1

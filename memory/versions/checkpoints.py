@@ -9,7 +9,7 @@ import base64
 import datetime
 import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -67,8 +67,35 @@ class Candidate:
     image_digest: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A state of a user's project that is not stored as a version: see `memory.versions.states`.
+
+    It has the number of the version from which it was computed, or 0 if there was no version.
+    """
+
+    user: MemoryUser
+    version: int = 0
+    tree: Mapping[str, str] = field(default_factory=dict)  # path → hash
+    texts: Mapping[str, str] = field(default_factory=dict)  # path → source, of files in no blob
+    outline: Mapping[str, Any] = field(default_factory=lambda: Outline().to_json())
+    seen_seq: int = 0
+    created_at: datetime.datetime = field(default_factory=timezone.now)  # that of the version
+    rejected: Sequence[int] = ()  # the typed entries that the computation rejected
+    # The entries behind each record, if the state is by the entries' own times.
+    behind: Mapping[RecordId, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def user_id(self) -> int:
+        """The user's primary key."""
+        return self.user.pk
+
+
+AnyState = Checkpoint | State
+
+
 def open_project(
-    checkpoint: Checkpoint | None,
+    checkpoint: AnyState | None,
     user: MemoryUser,
     *,
     keys: Collection[str] = (),
@@ -118,44 +145,42 @@ def _locations(
     }
 
 
-def read_file(checkpoint: Checkpoint, path: str) -> str:
-    """Return the text of a file of this version.
+def read_file(checkpoint: AnyState, path: str) -> str:
+    """Return the text of a file of this version or state.
 
-    Raises KeyError if the version has no such file, and Redacted if the file's content was
-    redacted.
+    Raises KeyError if it has no such file, and Redacted if the file's content was redacted.
     """
-    if path in checkpoint.computed:
-        return checkpoint.computed[path]
-    blob = Blob.objects.get(user_id=checkpoint.user_id, hash=checkpoint.tree[path])
-    return _told(checkpoint, path, blob.content)
+    return read_files(checkpoint, [path])[path]
 
 
-def _told(checkpoint: Checkpoint, path: str, content: str | None) -> str:
-    if content is None:
-        raise Redacted(
-            f"{path} of version {checkpoint.version} is based on an entry that was redacted later."
-        )
-    return content
-
-
-def read_files(checkpoint: Checkpoint, paths: Collection[str] | None = None) -> dict[str, str]:
+def read_files(checkpoint: AnyState, paths: Collection[str] | None = None) -> dict[str, str]:
     """Return path → source for these files of the version; by default, for all of its files.
 
     Raises Redacted if the content of any of these files was redacted.
     """
-    asked = [path for path in checkpoint.tree if paths is None or path in paths]
-    computed = {path: checkpoint.computed[path] for path in asked if path in checkpoint.computed}
-    tree = {path: checkpoint.tree[path] for path in asked if path not in computed}
+    wanted = checkpoint.tree if paths is None else checkpoint.tree.keys() & set(paths)
+    tree = {path: checkpoint.tree[path] for path in sorted(wanted)}
+    texts = checkpoint.texts if isinstance(checkpoint, State) else {}
+    found = {path: texts[path] for path in tree if path in texts}
     contents = dict(
-        Blob.objects.filter(user_id=checkpoint.user_id, hash__in=set(tree.values())).values_list(
-            "hash", "content"
-        )
+        Blob.objects.filter(
+            user_id=checkpoint.user_id,
+            hash__in={hash_ for path, hash_ in tree.items() if path not in found},
+        ).values_list("hash", "content")
     )
-    stored = {path: _told(checkpoint, path, contents[hash_]) for path, hash_ in tree.items()}
-    return {**computed, **stored}
+    for path, hash_ in tree.items():
+        if path in found:
+            continue
+        if (content := contents[hash_]) is None:
+            raise Redacted(
+                f"{path} of version {checkpoint.version} is based on an entry that was redacted"
+                " later."
+            )
+        found[path] = content
+    return found
 
 
-def is_redacted(checkpoint: Checkpoint) -> bool:
+def is_redacted(checkpoint: AnyState) -> bool:
     """Return whether the content of any file of this version was redacted."""
     hashes = set(checkpoint.tree.values())
     return Blob.objects.filter(user_id=checkpoint.user_id, content=None, hash__in=hashes).exists()
@@ -170,7 +195,7 @@ class Modules:
 
 
 def read_modules(
-    checkpoint: Checkpoint, image_digest: str, *, without: Collection[str] = ()
+    checkpoint: AnyState, image_digest: str, *, without: Collection[str] = ()
 ) -> Modules:
     """Return the version's files in the form that this image loads, except those in `without`.
 
@@ -203,7 +228,7 @@ def commit(
     """
     change = candidate.change
     with transaction.atomic(savepoint=False):
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         leases.check(work)
         parent = candidate.parent
         if locked.head_id != (parent.pk if parent else None):
@@ -241,10 +266,8 @@ def commit(
         )
         store_bytecode(checkpoint, candidate.bytecode, candidate.image_digest)
         _move_records(locked, checkpoint, change)
-        _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
-
         make_head(locked, checkpoint)
-        hooks.call(hooks.DECIDED, work, locked, decisions, checkpoint.created_at)
+        _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
     return checkpoint
 
 
@@ -267,11 +290,9 @@ def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) ->
     Raises LeaseLost if the caller has lost its claim to `work`.
     """
     with transaction.atomic(savepoint=False):
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         leases.check(work)
-        now = timezone.now()
-        _decide(work, locked, decisions, locked.head, now)
-        hooks.call(hooks.DECIDED, work, locked, decisions, now)
+        _decide(work, locked, decisions, locked.head, timezone.now())
 
 
 def _decide(
@@ -297,9 +318,10 @@ def _decide(
     # If the work item is a lane, its pending entries are recounted when the worker releases it.
     if decisions and isinstance(work, Run):
         lanes.recount(user.pk)
+    hooks.call(hooks.DECIDED, work, user, decisions, at)
 
 
-def forget_bytecode(checkpoint: Checkpoint, image_digest: str) -> None:
+def forget_bytecode(checkpoint: AnyState, image_digest: str) -> None:
     """Delete the bytecode that this sandbox image compiled from this version's files."""
     Bytecode.objects.filter(
         user_id=checkpoint.user_id,
@@ -362,12 +384,13 @@ def _newest_of(user: MemoryUser, entries: Mapping[RecordId, Sequence[int]]) -> d
     }
 
 
-def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_digest: str) -> None:
+def store_bytecode(checkpoint: AnyState, bytecode: Mapping[str, str], image_digest: str) -> None:
     """Store the bytecode (path → base64) that this sandbox image compiled from a version's files.
 
     No bytecode is stored for files that were computed to answer a single request, because a
     redaction would not find it.
     """
+    computed = checkpoint.texts if isinstance(checkpoint, State) else {}
     Bytecode.objects.bulk_create(
         [
             Bytecode(
@@ -378,12 +401,12 @@ def store_bytecode(checkpoint: Checkpoint, bytecode: Mapping[str, str], image_di
                 code=base64.b64decode(code),
             )
             for path, code in bytecode.items()
-            if path not in checkpoint.computed
+            if path not in computed
         ],
         ignore_conflicts=True,
     )
 
 
-def outline(checkpoint: Checkpoint | None) -> Outline:
+def outline(checkpoint: AnyState | None) -> Outline:
     """Return the outline of a version, or an empty outline if there is no version."""
     return Outline.from_json(checkpoint.outline) if checkpoint else Outline()

@@ -6,9 +6,10 @@ from typing import Any
 
 from memory.project import Outline, RecordId
 from memory.project.parse import parse_state
-from memory.project.paths import holds_records, is_code
+from memory.project.paths import domain_name, holds_records, is_code
 from memory.project.typed import encode
 from memory.versions import checkpoints
+from memory.versions.checkpoints import AnyState, State
 from memory.versions.models.checkpoints import Checkpoint
 
 
@@ -35,7 +36,7 @@ class Difference:
     files: Sequence[str] = ()
 
 
-def difference(before: Checkpoint | None, after: Checkpoint | None) -> Difference:
+def difference(before: AnyState | None, after: AnyState | None) -> Difference:
     """Return what changed from one version of a user's project to another (older or newer) one.
 
     Only files that differ are read. The result's `files` lists the schemas, constraints and tests
@@ -61,14 +62,14 @@ def difference(before: Checkpoint | None, after: Checkpoint | None) -> Differenc
     return found
 
 
-def differing_paths(before: Checkpoint | None, after: Checkpoint | None) -> set[str]:
+def differing_paths(before: AnyState | None, after: AnyState | None) -> set[str]:
     """Return the paths of the files that differ between two versions."""
     old, new = (one.tree if one else {} for one in (before, after))
     return {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
 
 
 def records_in(
-    checkpoint: Checkpoint | None, paths: Iterable[str]
+    checkpoint: AnyState | None, paths: Iterable[str]
 ) -> dict[RecordId, tuple[str, Any]]:
     """Map each record in some of a version's files to its file's path and its typed JSON.
 
@@ -80,7 +81,7 @@ def records_in(
     outline = Outline.from_json(checkpoint.outline) if wanted else Outline()
     found = {}
     for path, source in checkpoints.read_files(checkpoint, wanted).items():
-        domain = outline.domains[path.split("/")[1]]
+        domain = outline.domains[domain_name(path)]
         for name, by_key in parse_state(path, source, domain).records.items():
             for key, record in by_key.items():
                 found[RecordId(domain.name, name, key)] = path, encode(record, domain)
@@ -100,7 +101,7 @@ def _sources(record: Any) -> Sequence[int]:
 
 
 def _causes(
-    before: Checkpoint | None, after: Checkpoint | None
+    before: AnyState | None, after: AnyState | None
 ) -> tuple[dict[RecordId, set[int]], dict[tuple[str, str], set[int]]]:
     """Return the entries cited by the edits between two versions, as two mappings.
 
@@ -111,18 +112,18 @@ def _causes(
     low, high = sorted([before, after], key=lambda one: (one.version, one.seen_seq) if one else ())
     causes: dict[RecordId, set[int]] = {}
     of_classes: dict[tuple[str, str], set[int]] = {}
-    if before and after and (before.told or after.told):  # by the entries' own times
-        for record in before.told.keys() | after.told.keys():
-            told = set(before.told.get(record, ())) ^ set(after.told.get(record, ()))
-            causes[RecordId(*record)] = told
+    old, new = (one.behind if isinstance(one, State) else {} for one in (before, after))
+    if before and after and (old or new):  # by the entries' own times
+        for record in old.keys() | new.keys():
+            causes[record] = set(old.get(record, ())) ^ set(new.get(record, ()))
         return causes, of_classes
-    first = low.version + (low.computed_from is None) if low else 1
+    first = low.version + (not isinstance(low, State)) if low else 1
     last = high.version if high else 0
     between = Checkpoint.objects.filter(user=user, version__gte=first, version__lte=last)
     rows = between.order_by().values_list("version", "edits")
     for version, edits in rows.iterator(chunk_size=100):
-        above = low.seen_seq if low and low.computed_from and version == low.version else 0
-        below = high.seen_seq if high and high.computed_from and version == last else None
+        above = low.seen_seq if isinstance(low, State) and version == low.version else 0
+        below = high.seen_seq if isinstance(high, State) and version == last else None
         for edit in edits:
             names = (edit.get("domain"), edit.get("collection"), edit.get("key"))
             cited = edit.get("sources", ())

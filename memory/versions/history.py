@@ -21,7 +21,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Refused
 from memory.log.models.entries import By, EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.versions import checkpoints, redactions, states
-from memory.versions.checkpoints import Redacted
+from memory.versions.checkpoints import AnyState, Redacted, State
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run
 
@@ -77,7 +77,7 @@ class Known:
     up_to: int | None = None
 
     @cached_property
-    def checkpoint(self) -> Checkpoint | None:
+    def checkpoint(self) -> AnyState | None:
         """The version, or the state computed from it; may raise states.CannotBeTold."""
         if self.stored is None or not self.is_computed:
             return self.stored
@@ -107,6 +107,7 @@ class Known:
         """Describe a past state for use in responses; return None for the present state."""
         if self.is_now:
             return None
+        state = self.checkpoint
         return {
             "seq": self.seq,
             "version": self.version,
@@ -115,13 +116,13 @@ class Known:
             "computed": self.is_computed and self.stored is not None,
             "pending_count": self.pending_count,
             "pending": list(self.pending),
-            "left_out": list(self.checkpoint.left_out) if self.checkpoint else [],
+            "left_out": list(state.rejected) if isinstance(state, State) else [],
         }
 
 
 def _state(
     version: Checkpoint, by: By, moment: datetime.datetime | None, up_to: int | None
-) -> Checkpoint:
+) -> AnyState:
     if by == By.OCCURRED:
         assert moment is not None
         return states.by_occurred(version, moment)
@@ -136,7 +137,7 @@ def place_of(told: Mapping[str, Any] | None) -> list[str | int]:
     return [told["by"], told["moment"] if told["by"] == By.OCCURRED else told["seq"]]
 
 
-def state_of(run: Run) -> Checkpoint:
+def state_of(run: Run) -> AnyState:
     """Return the state a run reads: its version, or a state that is recomputed from the version.
 
     May raise states.CannotBeTold.

@@ -9,6 +9,7 @@ from memory.log.models.entries import EntryOutcome
 from memory.project.names import key_of_entry
 from memory.project.values import RecordId
 from memory.versions import differences
+from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import Checkpoint, RecordLocation
 
 # How many versions to search for changes to a record. A field that was last set in an older version
@@ -38,7 +39,7 @@ class RecordOrigin:
     entries: Sequence[int]
 
 
-def read_records(checkpoint: Checkpoint, records: Collection[RecordId]) -> dict[RecordId, Any]:
+def read_records(checkpoint: AnyState, records: Collection[RecordId]) -> dict[RecordId, Any]:
     """Return those of the given records that a version contains, as typed JSON.
 
     Raises Redacted if the content of any of the records' files was redacted.

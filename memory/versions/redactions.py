@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.redactions import Redaction
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.checkpoints import AnyState
 
 
 def _not_named(user: MemoryUser, seqs: Collection[int]) -> list[int]:
@@ -35,7 +35,7 @@ def moments(user_pk: int) -> list[tuple[int, datetime.datetime]]:
 
 
 def first_since(
-    checkpoint: Checkpoint, redacted: Iterable[tuple[int, datetime.datetime]]
+    checkpoint: AnyState, redacted: Iterable[tuple[int, datetime.datetime]]
 ) -> int | None:
     """Return the first entry seen by the version that was redacted after the version was created.
 

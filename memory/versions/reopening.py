@@ -110,7 +110,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
     history.BeingRedacted while any of the user's content is being redacted.
     """
     with transaction.atomic():
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         history.refuse_being_redacted(locked)
         if locked.merged_into_id is not None:
             raise NothingToReopen(

@@ -7,12 +7,13 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Min, QuerySet
 
-from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertKind
+from memory.alerts.models.alerts import Alert, AlertKind
 from memory.kernel import hooks
 from memory.kernel.models.users import MemoryUser
 from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.project import Outline, RecordId
+from memory.project.paths import constraint_path, is_own_constraint
 from memory.versions import checkpoints, earlier_entries, states
 from memory.versions.differences import difference, differing_paths, records_in
 from memory.versions.history import refuse_being_redacted, refuse_redacted
@@ -69,15 +70,15 @@ def excluded_by_restoring(user: MemoryUser, version: int) -> Excluded:
     gone = [change.record for change in back.retired]
     changed = {change.record for change in back.changed}
     outline = Outline.from_json(target.outline)
-    rules = {f"constraints/{name}.py" for name in outline.constraints}
-    live = Alert.objects.listed().filter(user=user, kind=AlertKind.FINDING, state__in=LIVE_STATES)
+    rules = {constraint_path(name) for name in outline.constraints}
+    live = Alert.objects.listed().live().filter(user=user, kind=AlertKind.FINDING)
     resolving, uncertain = [], []
     for alert in live.order_by("opened_at", "pk").prefetch_related("duplicates"):
         records = {
             RecordId(item["domain"], item["collection"], item["key"]) for item in alert.evidence
         }
         lost = all(
-            cause.constraint.startswith("constraints/") and cause.constraint not in rules
+            is_own_constraint(cause.constraint) and cause.constraint not in rules
             for cause in alert.causes
         )
         if lost or records & set(gone):
@@ -112,7 +113,7 @@ def restore(
     version is based on redacted content; and BeingRedacted during a redaction.
     """
     with transaction.atomic():
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         refuse_being_redacted(locked)
         head, target = _head_and_target(locked, version)
         reopenings = _reopenings_since(target)

@@ -20,6 +20,7 @@ from memory.kernel.refused import Erased
 from memory.kernel.users import undisturbed, unpaused
 from memory.kernel.work import hints, leases
 from memory.kernel.work.hints import hint, signal_done, wait_done
+from memory.project.errors import RunError
 from memory.versions import run_quota
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import (
@@ -40,11 +41,11 @@ MIN_WAIT_SECONDS = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """An execution's result. `error`, if any, has a type, a message, a path and a line."""
+    """An execution's result."""
 
     outcome: RunOutcome
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: RunError | None = None
     stdout: str = ""
     runner: str = ""
     timings: dict[str, float] = field(default_factory=dict)
@@ -184,11 +185,11 @@ def claim(
 
 def close(chosen: QuerySet[Run], why: str) -> None:
     """Close the unfinished runs in `chosen`, even if a worker holds them; `why` is the reason."""
-    error = {"type": "closed", "message": why, "path": None, "line": None, "infrastructure": True}
+    error = RunError(type="closed", message=why, infrastructure=True)
     _close(chosen, RunOutcome.SUPERSEDED, error)
 
 
-def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) -> int:
+def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: RunError) -> int:
     """Close the unfinished runs in `chosen` with this outcome; return how many were closed."""
     closed = 0
     for pk in list(chosen.exclude(status=RunStatus.DONE).values_list("pk", flat=True)):
@@ -198,7 +199,7 @@ def _close(chosen: QuerySet[Run], outcome: RunOutcome, error: dict[str, Any]) ->
             .update(
                 status=RunStatus.DONE,
                 outcome=outcome,
-                error=error,
+                error=error.to_json(),
                 **leases.REVOKED,
                 finished_at=timezone.now(),
             )
@@ -226,7 +227,7 @@ def cancel(run: Run, *, by: str) -> None:
         )
     if run.status == RunStatus.DONE:
         raise NotToBeCancelled(f"This run is already done: {run.get_outcome_display()}.")
-    error = {"type": "cancelled", "message": f"Cancelled by {by}.", "path": None, "line": None}
+    error = RunError(type="cancelled", message=f"Cancelled by {by}.")
     if not _close(Run.objects.filter(pk=run.pk), RunOutcome.CANCELLED, error):
         raise NotToBeCancelled("This run has just finished. Read it again.")
 
@@ -254,7 +255,7 @@ def finish(run: Run, result: Result) -> None:
         outcome=result.outcome,
         dead_since=now if result.outcome == RunOutcome.ABANDONED else None,
         output=result.output,
-        error=result.error,
+        error=result.error.to_json() if result.error else None,
         stdout=result.stdout,
         runner=result.runner,
         timings=result.timings,

@@ -11,7 +11,7 @@ of `CannotBeTold` says what to request instead.
 import datetime
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from django.db.models import Exists, OuterRef, Q
 
@@ -25,12 +25,15 @@ from memory.project import (
     Outline,
     Project,
     ProjectError,
+    RecordId,
     WidenField,
     apply,
     edit_from_json,
 )
+from memory.project.paths import is_own_constraint
 from memory.project.told import Telling, edits_up_to
 from memory.versions import checkpoints, redactions
+from memory.versions.checkpoints import AnyState, State
 from memory.versions.models.checkpoints import Checkpoint, Origin
 
 # The kinds of entries whose outcomes affect a state (messages and redactions don't).
@@ -102,7 +105,7 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def up_to(version: Checkpoint, seq: int) -> Checkpoint:
+def up_to(version: Checkpoint, seq: int) -> State:
     """Return the state a version built from typed entries would have if it ended at this entry.
 
     This is the previous version plus the edits up to this entry. Raises CannotBeTold if these edits
@@ -132,43 +135,37 @@ def up_to(version: Checkpoint, seq: int) -> Checkpoint:
         for path, hash_ in (parent.tree if parent else {}).items()
         if path not in change.files
     }
-    return _computed(version, tree, files, change.outline, seen_seq=seq)
+    return _state(version, tree, files, change.outline, seen_seq=seq)
 
 
-def _computed(
+def _state(
     version: Checkpoint,
     tree: Mapping[str, str],
-    files: Mapping[str, str],
+    texts: Mapping[str, str],
     outline: Outline,
-    *,
-    seen_seq: int,
-) -> Checkpoint:
-    """Return a state as an unsaved version with the number of the version it is computed from."""
-    state = Checkpoint(
+    **more: Any,
+) -> State:
+    """Return a state computed from a version: `tree` has the files that are kept of it."""
+    return State(
         user=version.user,
         version=version.version,
-        tree={**tree, **{path: sha256(text) for path, text in files.items()}},
+        tree={**tree, **{path: sha256(text) for path, text in texts.items()}},
+        texts=texts,
         outline=outline.to_json(),
-        seen_seq=seen_seq,
-        origin=version.origin,
-        edits=[],
-        verdict=version.verdict,
         created_at=version.created_at,
+        **more,
     )
-    state.computed_from, state.computed = version, dict(files)
-    return state
 
 
-def with_own(state: Checkpoint, path: str, source_hash: str) -> Checkpoint:
-    """Return an unsaved copy of a version or state in which `path` has the given source."""
-    own = Checkpoint(
+def with_own(state: AnyState, path: str, source_hash: str) -> State:
+    """Return a version or state in which `path` has the given source, which must be in a blob."""
+    return State(
         user=state.user,
         version=state.version,
         tree={**state.tree, path: source_hash},
+        texts=state.texts if isinstance(state, State) else {},
         outline=state.outline,
     )
-    own.computed_from, own.computed = state.computed_from, state.computed
-    return own
 
 
 # -- States by the entries' own times -------------------------------------------------------------
@@ -197,7 +194,7 @@ def within(ranges: Sequence[tuple[int, int]], prefix: str = "") -> Q:
     return found
 
 
-def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
+def by_occurred(head: Checkpoint, moment: datetime.datetime) -> State:
     """Return what was true at a given time, according to when the typed entries occurred.
 
     This is the project that would exist if each of the version's typed entries had arrived when it
@@ -212,7 +209,7 @@ def by_occurred(head: Checkpoint, moment: datetime.datetime) -> Checkpoint:
 
 def occurrences(
     head: Checkpoint, since: datetime.datetime, until: datetime.datetime
-) -> Iterator[tuple[datetime.datetime, Checkpoint]]:
+) -> Iterator[tuple[datetime.datetime, State]]:
     """Yield the states during a period, by the entries' own times, with the time each one began.
 
     The first is the state at the beginning of the period, if there was one. It is followed by a
@@ -235,25 +232,28 @@ def occurrences(
 
 def _telling(head: Checkpoint) -> Telling:
     widened = _widened_by_hand(head)
-    rules = [path for path in head.tree if _is_rule(path)]
+    rules = [path for path in head.tree if is_own_constraint(path)]
     zone = zoneinfo.ZoneInfo(head.user.time_zone)
     return Telling(checkpoints.read_files(head, rules), widened, zone)
 
 
-def _is_rule(path: str) -> bool:
-    return path.startswith("constraints/")
-
-
 def _as_told(
     head: Checkpoint, telling: Telling, rejected: Mapping[int, str], entries: Sequence[LogEntry]
-) -> Checkpoint:
-    newest = max((entry.seq for entry in entries), default=0)
-    rules = {path: head.tree[path] for path in telling.files.keys() & head.tree if _is_rule(path)}
-    files = {path: text for path, text in telling.files.items() if path not in rules}
-    state = _computed(head, rules, files, telling.outline, seen_seq=newest)
-    state.left_out = sorted(rejected)
-    state.told = {record: tuple(seqs) for record, seqs in telling.made_of.items()}
-    return state
+) -> State:
+    rules = {
+        path: head.tree[path]
+        for path in telling.files
+        if path in head.tree and is_own_constraint(path)
+    }
+    return _state(
+        head,
+        rules,
+        {path: text for path, text in telling.files.items() if path not in rules},
+        telling.outline,
+        seen_seq=max((entry.seq for entry in entries), default=0),
+        rejected=sorted(rejected),
+        behind={RecordId(*record): tuple(seqs) for record, seqs in telling.made_of.items()},
+    )
 
 
 def _occurred(head: Checkpoint, until: datetime.datetime) -> list[LogEntry]:

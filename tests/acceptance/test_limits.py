@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from deploy.embedded.system import System
+from memory.project.errors import REMEDY
 from tests.system import Person, create_person, new_client, record
 from tests.waiting import polled
-from workers.execution.errors import REMEDY
 
 _numbers = itertools.count()
 

@@ -16,6 +16,7 @@ from memory.kernel.work import leases
 from memory.llm.llm_calls import CallSession
 from memory.llm.models import LlmPurpose
 from memory.project import manifest_text
+from memory.project.errors import RunError
 from memory.recall import answer_cache
 from memory.recall.query_code import tidied
 from memory.versions import history, runs
@@ -71,14 +72,7 @@ def _failed(kind: str, failure: BaseException, *, infrastructure: bool) -> runs.
     message, said = str(failure)[:1].upper() + str(failure)[1:], ""
     if isinstance(failure, CallFailed):
         message, said = failure.explanation, failure.provider_said
-    error = {
-        "type": kind,
-        "message": message,
-        "path": None,
-        "line": None,
-        "infrastructure": infrastructure,
-        "provider_said": said or None,
-    }
+    error = RunError(type=kind, message=message, infrastructure=infrastructure, provider_said=said)
     return runs.Result(outcome=RunOutcome.MODEL_ERROR, error=error)
 
 
@@ -88,12 +82,13 @@ class _Session:
     def __init__(self, run: Run) -> None:
         assert run.checkpoint is not None
         self._run, self._user = run, run.user
-        self._user.head = history.state_of(run)  # the requested version, not the newest
         work = CallSession(
             workspace=run.user.workspace, purpose=LlmPurpose.QUERY, user=run.user, run=run
         )
         self._conversation = Conversation(work, run)
-        self._bench = Workbench(self._user, lambda code: self._done(code)["value"])
+        self._bench = Workbench(
+            run.user, history.state_of(run), lambda code: self._done(code)["value"]
+        )
         self._queries: list[Run] = []
         self._output: dict[str, Any] | None = None
 

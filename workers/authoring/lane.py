@@ -152,7 +152,7 @@ def _settle_pending(
 def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
     """Reject entries that the model failed on while other entries passed; skip settled entries."""
     with transaction.atomic():
-        user = MemoryUser.objects.select_for_update(no_key=True).get(pk=lane.user_id)
+        user = MemoryUser.objects.locked(lane.user_id)
         settled = entry_log.outcomes(user, reasons)
         decisions = [
             Decision(seq, Outcome.REJECTED, why)

@@ -339,7 +339,7 @@ def _commit(
     """
     by_seq = {message.seq: message for message in messages}
     with transaction.atomic():
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        MemoryUser.objects.locked(user.pk)
         # Entries settled by a product's agent in the meantime keep their outcome.
         mine = by_seq.keys() - entry_log.outcomes(user, by_seq).keys()
         used = {seq for fact in facts for seq in fact.sources}

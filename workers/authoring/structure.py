@@ -98,7 +98,7 @@ def structure(
 
 def describe_project(user: MemoryUser, runs: SandboxRuns, texts: Iterable[str]) -> str:
     """Describe the user's project for a question: manifest, related records and alerts."""
-    bench = Workbench(user, functools.partial(runs.query, user))
+    bench = Workbench(user, user.head, functools.partial(runs.query, user))
     newest = runs.at.astimezone(zoneinfo.ZoneInfo(user.time_zone)).date()
     return prompts.project(
         user,
@@ -131,7 +131,7 @@ class _Session:
         self._entries = entries
         self._considered = [entry.seq for entry in entries]
         self._runs = SandboxRuns(lane, max(entry.occurred_at for entry in entries))
-        self._bench = Workbench(user, lambda code: self._runs.query(self._user, code))
+        self._bench = Workbench(user, user.head, lambda code: self._runs.query(self._user, code))
         self._judged = 0
         self._refusals = 0
         # True once a tool call in the current response has failed: nothing is judged until the

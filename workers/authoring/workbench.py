@@ -24,10 +24,12 @@ from memory.project import (
     proposal_from_json,
 )
 from memory.project.apply import collection_for
+from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
 from memory.recall.search.words import STOP_WORDS
 from memory.versions import checkpoints
+from memory.versions.checkpoints import AnyState
 from workers.gate.cited_entries import TooMuchCited, read_sources
 from workers.grounding.content_words import names_one_of
 from workers.grounding.separate_process import FIX, TOO_MUCH
@@ -65,13 +67,13 @@ class ToolFailed(Exception):
 
 
 class Workbench:
-    """A user's newest version, with a model's edits applied to it."""
+    """A state of a user's project, with a model's edits applied to it."""
 
-    def __init__(self, user: MemoryUser, query: Query) -> None:
+    def __init__(self, user: MemoryUser, state: AnyState | None, query: Query) -> None:
         self._user = user
         self._query = query
         self.edits: list[Edit] = []
-        self._project = checkpoints.open_project(user.head, user)
+        self._project = checkpoints.open_project(state, user)
 
     @property
     def outline(self) -> Outline:
@@ -99,10 +101,7 @@ class Workbench:
             raise ToolFailed(
                 f"There is no constraint {name!r}: {_names(self.outline.constraints)}."
             )
-        source, tests = (
-            self._project.source(path)
-            for path in (f"constraints/{name}.py", f"tests/test_{name}.py")
-        )
+        source, tests = (self._project.source(path) for path in constraint_files(name))
         return f"source:\n{source}\ntests_source:\n{tests}"
 
     def read_entry(self, seq: int, start: int = 0) -> str:
@@ -342,10 +341,14 @@ class Workbench:
     def _completed(self, data: Any) -> Any:
         """Complete an edit to a known constraint that has only its source or only its tests."""
         name = data.get("name") if isinstance(data, dict) else None
-        if name in self.outline.constraints and data.get("op") == WriteConstraint.op:
+        if (
+            isinstance(name, str)
+            and name in self.outline.constraints
+            and data.get("op") == WriteConstraint.op
+        ):
             data = {
-                "source": self._project.source(f"constraints/{name}.py"),
-                "tests_source": self._project.source(f"tests/test_{name}.py"),
+                "source": self._project.source(constraint_path(name)),
+                "tests_source": self._project.source(constraint_tests_path(name)),
                 **data,
             }
         return data
@@ -377,8 +380,8 @@ def _with_collection(edit: Edit, outline: Outline) -> Edit:
 def _refuse_forbidden(edit: WriteConstraint) -> None:
     """Raise EditError for code that the gate would reject without running it."""
     found = [
-        *check_policy(f"constraints/{edit.name}.py", edit.source),
-        *check_policy(f"tests/test_{edit.name}.py", edit.tests_source),
+        *check_policy(constraint_path(edit.name), edit.source),
+        *check_policy(constraint_tests_path(edit.name), edit.tests_source),
     ]
     if found:
         places = [f"{one.path}:{one.line}: {one.message}" for one in found[:MAX_FINDINGS]]

@@ -32,6 +32,7 @@ from memory.project import (
     apply,
 )
 from memory.project.files import Whole, read_whole, take_over
+from memory.project.paths import constraint_tests_path
 from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision, HeadMoved
 from memory.versions.models.checkpoints import Checkpoint, Origin
@@ -95,7 +96,7 @@ class _ImportDraft(Draft):
 
         Raises HeadMoved if its number is now used by another entry.
         """
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        MemoryUser.objects.locked(user.pk)
         (entry,) = entry_log.append(user, [_entry(self.files, self.report)], source="import")
         if entry.seq != self.seen_seq:
             raise HeadMoved(f"{user}: entries were appended while a project was imported")
@@ -244,7 +245,7 @@ def _build(
         plan = translate(graph, found.modules, sources, taken=project.outline.domains)
         edits = plan.carry_out(project)
         for name, path in found.constraints.items():
-            tests = files.get(f"tests/test_{name}.py", "")
+            tests = files.get(constraint_tests_path(name), "")
             edit = WriteConstraint(name, files[path], tests, sources)
             apply(project, edit)
             edits.append(edit)

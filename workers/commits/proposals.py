@@ -29,6 +29,7 @@ from memory.project import (
     proposal_from_json,
 )
 from memory.project.edits import MAX_SOURCE
+from memory.project.errors import RunError
 from memory.project.files import edits_of_files
 from memory.versions import checkpoints, redactions, runs
 from memory.versions.checkpoints import Decision
@@ -85,7 +86,7 @@ class _ProposalDraft(Draft):
     def decide(self, user: MemoryUser) -> Sequence[Decision]:
         """Return the outcomes of the pending entries; raise _SettledMeanwhile if some are not."""
         # Lock the user before deciding which entries are still pending.
-        MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        MemoryUser.objects.locked(user.pk)
         considered = self.run.input.get("considered", [])
         if settled := list(_already_settled(self.run, user, considered)):
             raise _SettledMeanwhile(settled, self.verdict)
@@ -274,7 +275,7 @@ def finish(
     `more` is added to the run's output; `runner` is stored if the verdict required no sandbox.
     """
     assert version is None or verdict.accepted
-    rejected = {"type": "rejected", "message": verdict.reason, "path": None, "line": None}
+    rejected = RunError(type="rejected", message=verdict.reason)
     runs.finish(
         run,
         runs.Result(

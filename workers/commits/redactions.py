@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory.constraints import scheduling
+from memory.constraints import applicability
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.log import lanes
@@ -65,7 +65,7 @@ class _RedactionDraft(Draft):
 
     def decide(self, user: MemoryUser) -> Sequence[Decision]:
         """Lock the user; raise HeadMoved if the project or the entries have changed."""
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         leases.check(self.row)
         if locked.head_id != user.head_id or redaction.under_way(locked) != self.seqs:
             raise HeadMoved(f"{user}: entries were redacted or the project changed in the meantime")
@@ -79,7 +79,7 @@ class _RedactionDraft(Draft):
         forgetting.forget(user, self.seqs, self.traces)
         user.redacting_since = None
         user.save(update_fields=["redacting_since"])
-        if user.head is not None and scheduling.wants_constraints_run(user.head):
+        if user.head is not None and applicability.wants_constraints_run(user.head):
             runs.queue_constraints(user, user.head)
         version = made.version if made else None
         leases.release(

@@ -54,16 +54,11 @@ def settle_pending(lane: Lane) -> bool:
     """Settle typed entries batch by batch; return whether more of the user's are pending."""
     ends = time.monotonic() + TURN_SECONDS
     while entries := lanes.pending(lane, settings.UAC_CHECKPOINT_BATCH):
-        _settle(lane, entries)
+        commit_on_head(lane, lane.user_id, functools.partial(_build, entries))
         lanes.advance(lane, entries[-1].seq)
         if time.monotonic() > ends:
             break
     return lanes.release(lane)
-
-
-def _settle(lane: Lane, entries: Sequence[LogEntry]) -> None:
-    """Give every entry in the batch an outcome, and commit a new checkpoint if files change."""
-    commit_on_head(lane, lane.user_id, functools.partial(_build, entries))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +89,7 @@ class _BatchDraft(Draft):
 
 
 def _build(entries: Sequence[LogEntry], user: MemoryUser) -> _BatchDraft:
+    """Return the batch as a change to the user's head, with an outcome for every entry."""
     best = _best_attempt(user, entries)
     return _BatchDraft(
         change=best.change,
@@ -190,7 +186,8 @@ def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
                 continue
             try:
                 compiled = compile_record(project, statements[entry.seq])
-                _refuse_collision(project, compiled, merged.get(entry.seq), user)
+                if merge := merged.get(entry.seq):
+                    _refuse_collision(project, compiled, merge, user)
             except _TRANSIENT:
                 raise
             except Exception as error:
@@ -217,14 +214,12 @@ def _attempt(user: MemoryUser, entries: Sequence[LogEntry]) -> _Attempt:
 
 
 def _refuse_collision(
-    project: Project, edits: Sequence[Edit], merge: Merge | None, user: MemoryUser
+    project: Project, edits: Sequence[Edit], merge: Merge, user: MemoryUser
 ) -> None:
     """Raise EditError if a merged entry would change a record based on the user's own entries.
 
     The two merged users may have meant different things by the same key.
     """
-    if merge is None:
-        return
     for edit in edits:
         if isinstance(edit, Retire | RetireEarlier) or (isinstance(edit, Update) and edit.fields):
             record_id = RecordId(edit.domain, edit.collection, edit.key)

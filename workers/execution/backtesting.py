@@ -7,7 +7,6 @@ these times.
 
 import datetime
 import functools
-import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,15 +29,15 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.log.models.entries import By
 from memory.project import Outline
+from memory.project.errors import RunError
 from memory.versions import redactions, runs, states
+from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import Checkpoint
 from workers.execution import forecasting
-from workers.execution.errors import error_json, user_error_json
-from workers.execution.loading import Compile, LoadPlan, compiling, loaded, plan_load
+from workers.execution.loading import Compile, LoadPlan, compiling, loaded
 from workers.execution.results import findings_of, found_too_much
 from workers.policy.checks import check_policy
 from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.results import UserError
 
 logger = structlog.get_logger(__name__)
 
@@ -173,7 +172,7 @@ class _History:
                 except SandboxError as error:
                     if error.infrastructure:
                         raise
-                    problem = _error(error_json(error))
+                    problem = _error(error.run_error)
                     yield self._moment(stretch, stretch.start, problem=problem)
             if "known_until" in self.columns:
                 return
@@ -201,7 +200,7 @@ class _History:
         if current is not None:
             yield current
 
-    def _occurrences(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
+    def _occurrences(self) -> Iterator[tuple[AnyState, datetime.datetime, datetime.datetime]]:
         """Yield the period's states, with start and end, ordered by the entries' own timestamps.
 
         Raises states.CannotBeTold if the states cannot be reconstructed in this order.
@@ -211,10 +210,14 @@ class _History:
         if head is None:
             return
         found = states.occurrences(head, self._since, self._until)
-        # The last state ends with the period; the checkpoint beside that end is never yielded.
-        moments = itertools.chain(found, [(self._until, head)])
-        for (start, state), (end, _) in itertools.pairwise(moments):
-            yield state, start, end
+        start: datetime.datetime | None = None
+        last: AnyState = head
+        for moment, state in found:
+            if start is not None:
+                yield last, start, moment
+            start, last = moment, state
+        if start is not None:
+            yield last, start, self._until
 
     def _heads(self) -> Iterator[tuple[Checkpoint, datetime.datetime, datetime.datetime]]:
         """Yield the versions that were the head during the period, each with its start and end."""
@@ -234,21 +237,21 @@ class _History:
             yield last, start, self._until
 
     def _stretch(
-        self, checkpoint: Checkpoint, start: datetime.datetime, end: datetime.datetime
+        self, checkpoint: AnyState, start: datetime.datetime, end: datetime.datetime
     ) -> _Stretch:
         versions = [(start, checkpoint.version)]
         problem = self._redacted(checkpoint)
         if problem is not None:
-            plan = plan_load(self._user, checkpoint)
+            plan = LoadPlan(self._user, checkpoint)
             return _Stretch(plan, "", start, end, problem, versions)
         if self._constraint is None:
             own = states.with_own(checkpoint, self._path, self._hash)
-            plan = plan_load(self._user, own, standings=[])
+            plan = LoadPlan(self._user, own, standings=[])
             keys = forecasting.keys_of(plan, own=[self._path])
         else:
             outline = Outline.from_json(checkpoint.outline)
             standing = applicability.applicability_of(self._constraint, self._user, outline)
-            plan = plan_load(self._user, checkpoint, standings=[standing])
+            plan = LoadPlan(self._user, checkpoint, standings=[standing])
             keys = forecasting.keys_of(plan, own=[]) if standing.applies else {}
         return _Stretch(plan, keys.get(self._path, ""), start, end, None, versions)
 
@@ -256,7 +259,7 @@ class _History:
     def _redactions(self) -> list[tuple[int, datetime.datetime]]:
         return redactions.moments(self._user.pk)
 
-    def _redacted(self, checkpoint: Checkpoint) -> BacktestIssue | None:
+    def _redacted(self, checkpoint: AnyState) -> BacktestIssue | None:
         seq = redactions.first_since(checkpoint, self._redactions)
         if seq is None:
             return None
@@ -321,9 +324,9 @@ class _History:
             return self._moment(stretch, at, problem=problem)
         if self._lacks(result.error):
             return self._moment(stretch, at)
-        return self._moment(stretch, at, problem=_error(user_error_json(result.error)))
+        return self._moment(stretch, at, problem=_error(result.error))
 
-    def _lacks(self, error: UserError) -> bool:
+    def _lacks(self, error: RunError) -> bool:
         """Return whether a user's own constraint imports something that the version lacks."""
         return self._constraint is None and error.type in _NOT_THERE
 
@@ -342,8 +345,6 @@ class _History:
         return self._moment(stretch, at, problem=BacktestIssue(kind="unknown", message=why))
 
 
-def _error(error: dict[str, Any]) -> BacktestIssue:
-    where = f" at line {error['line']}" if error.get("line") else ""
-    return BacktestIssue(
-        kind="error", message=f"failed{where}: {error['type']}: {error['message']}"
-    )
+def _error(error: RunError) -> BacktestIssue:
+    where = f" at line {error.line}" if error.line else ""
+    return BacktestIssue(kind="error", message=f"failed{where}: {error.type}: {error.explanation}")

@@ -1,7 +1,6 @@
 """Constraint runs: compute a version's findings as of a given time, and update the alerts."""
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -12,11 +11,11 @@ from memory.alerts.findings import failure
 from memory.constraints import applicability, forecasts
 from memory.kernel.work import hosts, leases
 from memory.project import Outline
+from memory.project.errors import RunError
 from memory.project.paths import FOLDER
 from memory.versions import history, runs, states
 from memory.versions.models.runs import Run, RunOutcome
-from workers.execution.errors import error_json, outcome_of, user_error_json
-from workers.execution.loading import LoadPlan, loaded, plan_load, plan_run
+from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import (
     Found,
     failed,
@@ -26,7 +25,6 @@ from workers.execution.results import (
     standing_json,
 )
 from workers.sandbox.interface import SandboxError
-from workers.sandbox.runner import runner_name
 from workers.service import hosting
 
 # A run whose sandbox fails is retried many times; from this attempt on, staff are alerted.
@@ -53,20 +51,20 @@ def execute(run: Run) -> None:
             return
         if run.attempts >= ATTEMPTS_BEFORE_ALERT:
             with transaction.atomic():
-                report_failure(run, error_json(error))
+                report_failure(run, error.run_error)
         raise
     results = ran.results
     errors = [result.error for result in results if result.error is not None]
     found = Found.of_results(plan, results)
     result = runs.Result(
-        outcome=RunOutcome(outcome_of(errors[0])) if errors else RunOutcome.OK,
+        outcome=RunOutcome(errors[0].outcome) if errors else RunOutcome.OK,
         output={
             "constraints": [result_json(result) for result in results],
             "workspace": [standing_json(standing) for standing in plan.standings or ()],
         },
-        error=user_error_json(errors[0]) if errors else None,
+        error=errors[0] if errors else None,
         stdout=ran.usage.stdout,
-        runner=runner_name(),
+        runner=sandbox.runner_name,
         timings={
             "load": ready - started + ran.usage.load_seconds,
             "constraints": ran.usage.seconds - ran.usage.load_seconds,
@@ -88,6 +86,7 @@ def finish_run(
     the alerts already reflect a newer run, the alerts are left alone, and this run is marked as
     superseded.
     """
+    assert run.checkpoint is not None
     with transaction.atomic():
         applied = reconcile.apply(
             run,
@@ -104,11 +103,11 @@ def finish_run(
                 outcome=RunOutcome.SUPERSEDED, runner=result.runner, timings=result.timings
             )
         elif takes_now is not None:
-            forecasts.after_run(run.user, plan.checkpoint, run.instant, plan.standings or ())
+            forecasts.after_run(run.user, run.checkpoint, run.instant, plan.standings or ())
         runs.finish(run, result)
 
 
-def report_failure(run: Run, error: Mapping[str, Any]) -> None:
+def report_failure(run: Run, error: RunError) -> None:
     """Alert staff that the constraints can't be run; no alert is resolved.
 
     Must be called in a transaction. Raises LeaseLost if another worker has taken over the run: that
@@ -143,10 +142,10 @@ def try_one(run: Run) -> None:
         if not standing.applies:
             runs.finish(run, runs.Result(outcome=RunOutcome.OK, output=told))
             return
-        plan = plan_load(run.user, state, standings=[standing])
+        plan = LoadPlan(run.user, state, standings=[standing])
     else:
         state = states.with_own(state, path, run.input["source_hash"])
-        plan = plan_load(run.user, state, standings=[])
+        plan = LoadPlan(run.user, state, standings=[])
     try:
         with loaded(plan) as sandbox:
             ran = plan.run_constraints(sandbox, run.instant, [path])
@@ -160,11 +159,11 @@ def try_one(run: Run) -> None:
     runs.finish(
         run,
         runs.Result(
-            outcome=RunOutcome(outcome_of(result.error)) if result.error else RunOutcome.OK,
+            outcome=RunOutcome(result.error.outcome) if result.error else RunOutcome.OK,
             output=told,
-            error=user_error_json(result.error) if result.error else None,
+            error=result.error,
             stdout=ran.usage.stdout,
-            runner=runner_name(),
+            runner=sandbox.runner_name,
             timings={"total": time.monotonic() - started},
         ),
     )

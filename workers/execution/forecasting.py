@@ -21,8 +21,8 @@ from memory.kernel.texts import parse_python
 from memory.kernel.users import is_erased
 from memory.kernel.work import leases
 from memory.project import Outline
+from memory.project.paths import constraint_path
 from memory.versions import checkpoints
-from workers.execution.errors import user_error_json
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import ConstraintForecast
@@ -79,7 +79,7 @@ def _make(forecast: Forecast) -> None:
     ends = [datetime.datetime.fromisoformat(one["end"]) for one in results.values()]
     told = forecasts.foreseen(results, user.time_zone, start, min([*ends, end]))
     with transaction.atomic():
-        locked = MemoryUser.objects.select_for_update(no_key=True).get(pk=user.pk)
+        locked = MemoryUser.objects.locked(user.pk)
         leases.write(
             forecast,
             **_done(
@@ -181,7 +181,7 @@ def _to_json(
         "key": key,
         "start": start.isoformat(),
         "end": end.isoformat(),
-        "error": user_error_json(made.error) if made.error else None,
+        "error": made.error.to_json() if made.error else None,
         "takes_now": made.takes_now,
         "findings": [list(one) for one in made.findings],
         "changes": [list(one) for one in made.changes],
@@ -195,7 +195,7 @@ def keys_of(plan: LoadPlan, own: Sequence[str] | None = None) -> dict[str, str]:
     `own` are the paths of the user's own constraints to include; by default, all are included.
     """
     outline, tree = plan.outline, plan.checkpoint.tree
-    paths = [f"constraints/{name}.py" for name in outline.constraints]
+    paths = [constraint_path(name) for name in outline.constraints]
     schemas = {domain.schema_path: name for name, domain in outline.domains.items()}
     asked = paths if own is None else own
     texts = checkpoints.read_files(plan.checkpoint, {*asked, *schemas})

@@ -12,13 +12,15 @@ from memory.constraints.applicability import Applicability
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import sandbox_limits, table
 from memory.project import Outline
-from memory.project.paths import FOLDER, is_code
+from memory.project.paths import FOLDER, constraint_path, is_code
 from memory.versions import checkpoints
+from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import Checkpoint
 from workers.sandbox import runner
 from workers.sandbox.interface import Bindings, Sandbox, SandboxError
-from workers.sandbox.limits import Allowance, Limits, Shape
+from workers.sandbox.limits import KIBIBYTE, MEBIBYTE, Allowance, Limits, Shape
 from workers.sandbox.results import ConstraintRun
 
 # A function that compiles sources, keyed by path, for the image with the given digest, in a sandbox
@@ -26,7 +28,7 @@ from workers.sandbox.results import ConstraintRun
 Compile = Callable[[Mapping[str, str], str, Shape], dict[str, str]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class LoadPlan:
     """A plan of what to load to run a version of a user's project, within which resource limits.
 
@@ -35,9 +37,13 @@ class LoadPlan:
     """
 
     user: MemoryUser
-    checkpoint: Checkpoint
-    allowance: Allowance
+    checkpoint: AnyState
     standings: Sequence[Applicability] | None = None
+
+    @cached_property
+    def allowance(self) -> Allowance:
+        """The current limits on the user's code."""
+        return allowance_of(self.user.workspace)
 
     @cached_property
     def outline(self) -> Outline:
@@ -64,7 +70,7 @@ class LoadPlan:
     @cached_property
     def existing(self) -> list[str]:
         """The paths of all constraints that the user has, and PROJECT."""
-        own = [f"constraints/{name}.py" for name in self.outline.constraints]
+        own = [constraint_path(name) for name in self.outline.constraints]
         return [*own, *self.bindings, PROJECT]
 
     @cached_property
@@ -85,12 +91,6 @@ class LoadPlan:
         tree = self.tree(resident)
         return all(tree.get(path) == hash_ for path, hash_ in resident.items() if is_code(path))
 
-    def difference(self, resident: Mapping[str, str]) -> tuple[set[str], list[str]]:
-        """Return which files a sandbox with these `resident` files lacks, and has to remove."""
-        tree = self.tree(resident)
-        missing = {path for path, hash_ in tree.items() if resident.get(path) != hash_}
-        return missing, sorted(resident.keys() - tree.keys())
-
     def run_constraints(
         self, sandbox: Sandbox, now: datetime.datetime, paths: Sequence[str] | None = None
     ) -> ConstraintRun:
@@ -108,30 +108,27 @@ class LoadPlan:
         )
 
 
-def plan_load(
-    user: MemoryUser,
-    checkpoint: Checkpoint | None,
-    *,
-    standings: Sequence[Applicability] | None = None,
-) -> LoadPlan:
-    """Plan to load a version, or an empty project if it is None. Reads only the database."""
-    if checkpoint is None:
-        checkpoint = Checkpoint(user=user, tree={}, outline=Outline().to_json())
-    return LoadPlan(user, checkpoint, allowance_of(user.workspace), standings)
-
-
 def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
     """Plan to load a version with the workspace's constraints. Reads only the database."""
-    standings = applicability.applicabilities(user, Outline.from_json(checkpoint.outline))
-    return plan_load(user, checkpoint, standings=standings)
+    plan = LoadPlan(user, checkpoint)
+    plan.standings = applicability.applicabilities(user, plan.outline)
+    return plan
 
 
 def allowance_of(workspace: Workspace) -> Allowance:
     """Return the current limits on code from the workspace's users."""
-    limits = workspace.limits
-    alerts = workspace.alert_limits.alerts_per_constraint
+    limits = sandbox_limits.effective(workspace.overrides(table.SANDBOXES))
     return Allowance(
-        limits=Limits.of(limits, alerts=alerts),
+        limits=Limits(
+            wall_seconds=limits.wall_seconds,
+            total_seconds=limits.total_seconds,
+            cpu_seconds=limits.cpu_seconds,
+            memory_bytes=limits.process_memory_mib * MEBIBYTE,
+            stdout_produced_bytes=limits.output_kib * KIBIBYTE,
+            result_bytes=limits.result_kib * KIBIBYTE,
+            result_depth=limits.result_depth,
+            alerts=workspace.alert_limits.alerts_per_constraint,
+        ),
         shape=Shape.of(limits),
         single_use=workspace.single_use,
     )
@@ -141,34 +138,30 @@ def allowance_of(workspace: Workspace) -> Allowance:
 def loaded(plan: LoadPlan, *, compile_: Compile | None = None) -> Iterator[Sandbox]:
     """Lease a sandbox for the user; the first request to the sandbox also loads the plan.
 
-    Only the files that the sandbox lacks are sent along with that request. The files are read, and
-    compiled if necessary, before the sandbox is leased. A sandbox that has executed other code is
-    not used, because a version's results must depend on nothing but the version's files. Raises
-    SandboxError if no sandbox is available or if the sandbox fails.
+    Only the files that the sandbox lacks are sent along with that request. A sandbox that has
+    executed other code is not used, because a version's results must depend on nothing but the
+    version's files. Raises SandboxError if no sandbox is available or if the sandbox fails.
     """
-    resident = runner.peek(plan.user.pk)
-    digest = runner.image_digest()
-    expected, _ = plan.difference(resident if plan.suits(resident) else {})
-    bytecode = bytecode_of(plan, digest, expected, compile_=compile_)
-    with runner.lease(plan.user.pk, plan.allowance, suits=plan.suits) as lease:
-        tree = plan.tree(lease.tree)
-        missing, removed = plan.difference(lease.tree)
+    allowance = plan.allowance
+    with runner.pool().lease(
+        plan.user.pk, shape=allowance.shape, single_use=allowance.single_use, suits=plan.suits
+    ) as lease:
+        sandbox, resident = lease.sandbox, lease.tree
+        tree = plan.tree(resident)
+        missing = {path for path, hash_ in tree.items() if resident.get(path) != hash_}
+        removed = sorted(resident.keys() - tree.keys())
         if missing or removed:
-            if not missing <= expected or lease.sandbox.image_digest != digest:
-                # The expected sandbox is gone, and the sandbox leased instead lacks more files.
-                digest = lease.sandbox.image_digest
-                bytecode = bytecode_of(plan, digest, missing, compile_=compile_)
-            added = {path: code for path, code in bytecode.items() if path in missing}
+            bytecode = bytecode_of(plan, sandbox.image_digest, missing, compile_=compile_)
             lease.tree = {}  # if loading fails, the sandbox's content can't be relied on
-            lease.sandbox.prepare(bytecode=added, removed=removed)
+            sandbox.prepare(bytecode=bytecode, removed=removed)
         try:
-            yield lease.sandbox
+            yield sandbox
         except SandboxError as error:
-            if lease.sandbox.prepared:
-                _forget_nonsense(plan, lease.sandbox, error)
+            if sandbox.prepared:
+                _forget_nonsense(plan, sandbox, error)
             raise
         finally:
-            if not lease.sandbox.prepared:
+            if not sandbox.prepared:
                 lease.tree = tree
 
 
@@ -199,45 +192,29 @@ def bytecode_of(
     """Return the bytecode of these files in a plan, by path, for sandboxes with this image digest.
 
     Files that are not compiled yet for this image (after an upgrade, all of them) are compiled now,
-    in sandboxes that hold no user data, and their bytecode is stored. Raises SandboxError if the
-    files cannot be compiled.
+    in sandboxes that hold no user data, and their bytecode is stored. That of a workspace's
+    constraints is shared by all of the workspace's users. Raises SandboxError if the files cannot
+    be compiled.
     """
+    shape = plan.allowance.shape
+    modules = checkpoints.read_modules(
+        plan.checkpoint, digest, without=plan.checkpoint.tree.keys() - paths
+    )
+    bytecode = dict(modules.bytecode)
+    if modules.sources:
+        compiled = (compile_ or _compile)(modules.sources, digest, shape)
+        checkpoints.store_bytecode(plan.checkpoint, compiled, digest)
+        bytecode |= compiled
     theirs = [one for one in plan.applying if one.path in paths]
-    return {
-        **_workspace_bytecode(theirs, digest, plan.allowance.shape),
-        **_project_bytecode(plan, digest, paths, compile_ or _compile),
-    }
-
-
-def _workspace_bytecode(
-    constraints: Collection[WorkspaceConstraint], digest: str, shape: Shape
-) -> dict[str, str]:
-    """Return the bytecode of a workspace's constraints, by path.
-
-    Once a constraint version is compiled for an image, its bytecode is shared by all users of the
-    workspace: the bytecode belongs to the workspace, and was compiled in a sandbox that received no
-    user data.
-    """
-    if not constraints:
-        return {}
-    live = applicability.read_live(constraints)
+    live = applicability.read_live(theirs) if theirs else {}
+    bytecode |= {path: one.bytecode for path, one in live.items()}
     sources = {path: one.source for path, one in live.items() if one.image_digest != digest}
-    new = _compile(sources, digest, shape) if sources else {}
-    for path, bytecode in new.items():
-        workspace_constraints.store_bytecode(live[path].pk, bytecode, digest)
-    return {path: new.get(path, one.bytecode) for path, one in live.items()}
-
-
-def _project_bytecode(
-    plan: LoadPlan, digest: str, paths: Collection[str], compile_: Compile
-) -> Mapping[str, str]:
-    others = plan.checkpoint.tree.keys() - paths
-    modules = checkpoints.read_modules(plan.checkpoint, digest, without=others)
-    if not modules.sources:
-        return modules.bytecode
-    compiled = compile_(modules.sources, digest, plan.allowance.shape)
-    checkpoints.store_bytecode(plan.checkpoint, compiled, digest)
-    return {**modules.bytecode, **compiled}
+    if sources:
+        compiled = _compile(sources, digest, shape)
+        for path, code in compiled.items():
+            workspace_constraints.store_bytecode(live[path].pk, code, digest)
+        bytecode |= compiled
+    return bytecode
 
 
 def _compile(sources: Mapping[str, str], digest: str, shape: Shape) -> dict[str, str]:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
-from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertState, severity_rank
+from memory.alerts.models.alerts import Alert, AlertState, severity_rank
 from memory.constraints import forecasts
 from memory.kernel.models.users import MemoryUser
 from memory.versions import runs
@@ -80,7 +80,7 @@ def alerts_of(
 def put_off(user: MemoryUser) -> list[str]:
     """Return the fingerprints of the findings whose alerts are snoozed."""
     chosen = Q(state=AlertState.SNOOZED) | Q(duplicate_of__state=AlertState.SNOOZED)
-    snoozed = Alert.objects.filter(chosen, user=user, state__in=LIVE_STATES)
+    snoozed = Alert.objects.live().filter(chosen, user=user)
     return [*snoozed.values_list("fingerprint", flat=True)]
 
 

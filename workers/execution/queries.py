@@ -1,12 +1,12 @@
 """Queries: Python code evaluated on a user's state; the code's value is the answer."""
 
 import time
-from typing import Any
 
 from memory.kernel.work import hosts
+from memory.project.errors import RunError
 from memory.versions import history, runs
 from memory.versions.models.runs import Run, RunOutcome
-from workers.execution.loading import LoadPlan, loaded, plan_load
+from workers.execution.loading import LoadPlan, loaded
 from workers.execution.results import failed
 from workers.policy.checks import check_query
 from workers.sandbox.interface import SandboxError
@@ -24,7 +24,7 @@ def execute(run: Run) -> None:
         runs.finish(run, runs.Result(outcome=RunOutcome.USER_ERROR, error=refused))
         return
     started = time.monotonic()
-    plan = plan_load(run.user, history.state_of(run))
+    plan = LoadPlan(run.user, history.state_of(run))
     try:
         try:
             ready, evaluation = _evaluate(run, plan)
@@ -60,18 +60,18 @@ def execute(run: Run) -> None:
     )
 
 
-def _refused(code: str) -> dict[str, Any] | None:
+def _refused(code: str) -> RunError | None:
     """Return the error if the code violates the policy; None if the code is allowed."""
     violations = check_query(code)
     if not violations:
         return None
     first = violations[0]
-    return {
-        "type": "SyntaxError" if first.code == "syntax" else "PolicyError",
-        "message": first.message,
-        "path": first.path,
-        "line": first.line,
-    }
+    return RunError(
+        type="SyntaxError" if first.code == "syntax" else "PolicyError",
+        message=first.message,
+        path=first.path,
+        line=first.line,
+    )
 
 
 def _evaluate(run: Run, plan: LoadPlan) -> tuple[float, Evaluation]:

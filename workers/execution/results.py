@@ -1,23 +1,33 @@
-"""Convert sandbox results to findings, and to the form stored with each run."""
+"""What sandbox results become: findings, alerts to staff, and the form stored with each run."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from memory.alerts.failures import PROJECT
 from memory.alerts.findings import ConstraintFinding, failure
 from memory.alerts.models.alerts import AlertKind, Severity
+from memory.constraints import applicability
 from memory.constraints.applicability import Applicability
-from memory.constraints.constraint_sources import may_be_critical
-from memory.versions import runs
+from memory.constraints.constraint_sources import may_be_critical, optional_fields_at
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.project import Domain, Outline
+from memory.project.errors import RunError
+from memory.recall import retrieval
+from memory.versions import checkpoints, runs
+from memory.versions.checkpoints import AnyState
 from memory.versions.models.runs import RunOutcome
-from workers.execution import failing
-from workers.execution.errors import error_json, outcome_of, user_error_json
 from workers.execution.loading import LoadPlan
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import ConstraintResult, FoundAlert
 from workers.sandbox.runner import runner_name
+
+# Errors that Python raises for an operation on None; the error messages contain "NoneType".
+_ON_NONE = ("TypeError", "AttributeError")
+_NONE = "NoneType"
+# Maximum number of fields or records to name in the advice.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class Found:
         ended = [result.path for result in results if result.error is None]
         return cls(
             [
-                *failing.failures(plan.checkpoint, heard, plan.applying),
+                *failures(plan.checkpoint, heard, plan.applying),
                 *(finding for result in heard for finding in findings_of(result)),
             ],
             completed=[*ended, *(result.path for result in stopped), PROJECT],
@@ -50,14 +60,14 @@ class Found:
     @classmethod
     def of_error(cls, plan: LoadPlan, error: SandboxError) -> "Found":
         """Return the alert that tells staff that a project doesn't load, so no constraint ran."""
-        sources = failing.sources_of(plan.checkpoint, plan.applying, plan.existing)
+        sources = sources_of(plan.checkpoint, plan.applying, plan.existing)
         critical = any(map(may_be_critical, sources.values()))
-        return cls([failure(PROJECT, error_json(error), critical=critical)])
+        return cls([failure(PROJECT, error.run_error, critical=critical)])
 
 
 def found_too_much(result: ConstraintResult) -> bool:
     """Return whether a constraint was stopped because it exceeded its alert limit."""
-    return result.error is not None and outcome_of(result.error) == RunOutcome.ALERT_LIMIT
+    return result.error is not None and result.error.outcome == RunOutcome.ALERT_LIMIT
 
 
 def findings_of(result: ConstraintResult) -> list[ConstraintFinding]:
@@ -94,7 +104,7 @@ def result_json(result: ConstraintResult) -> dict[str, Any]:
     return {
         "path": result.path,
         "seconds": result.seconds,
-        "error": user_error_json(result.error) if result.error else None,
+        "error": result.error.to_json() if result.error else None,
         "alerts": [
             {**alert._asdict(), "evidence": [one._asdict() for one in alert.evidence]}
             for alert in result.alerts
@@ -122,9 +132,86 @@ def failed(
     return runs.Result(
         outcome=RunOutcome(error.outcome),
         output=output,
-        error=error_json(error),
+        error=error.run_error,
         stdout=error.usage.stdout,
         runner=runner_name(),
         timings={"total": time.monotonic() - started},
         memory_bytes=memory_bytes,
     )
+
+
+def failures(
+    checkpoint: AnyState,
+    results: Sequence[ConstraintResult],
+    applying: Collection[WorkspaceConstraint],
+) -> list[ConstraintFinding]:
+    """Return alerts that notify staff of constraints that ended with an error.
+
+    The alert is critical if the constraint may raise critical alerts, since people rely on those.
+    """
+    errors = {result.path: result.error for result in results if result.error is not None}
+    if not errors:
+        return []
+    sources = sources_of(checkpoint, applying, errors.keys())
+    outline = Outline.from_json(checkpoint.outline)
+    return [
+        failure(
+            path,
+            error,
+            critical=may_be_critical(sources.get(path, "")),
+            advice=_advice(
+                checkpoint, outline, error, sources.get(path, "") if error.path == path else ""
+            ),
+        )
+        for path, error in errors.items()
+    ]
+
+
+def sources_of(
+    checkpoint: AnyState, applying: Collection[WorkspaceConstraint], paths: Collection[str]
+) -> dict[str, str]:
+    """Return the sources of these constraints, keyed by path.
+
+    Users' own constraints are read from the version, workspace constraints from the workspace.
+    """
+    theirs = [one for one in applying if one.path in paths]
+    live = applicability.read_live(theirs) if theirs else {}
+    return {
+        **checkpoints.read_files(checkpoint, paths),
+        **{path: version.source for path, version in live.items()},
+    }
+
+
+def _advice(checkpoint: AnyState, outline: Outline, error: RunError, source: str) -> str:
+    """Return what to fix if a constraint relied on a value that a record lacks."""
+    if error.type not in _ON_NONE or _NONE not in error.message:
+        return ""
+    fields = optional_fields_at(source, error.line, outline)
+    named = [
+        f"{domain.name}.{collection} {key!r} has no {field.name}"
+        for domain, class_, field in fields
+        for collection, key in _records_without(checkpoint, domain, class_.name, field.name)
+    ]
+    where = "A field that the constraint reads is empty in at least one record"
+    if named:
+        where += f" ({'; '.join(named[:_NAMED])})"
+    elif fields:
+        names = [f"{domain.name}.{class_.name}.{field.name}" for domain, class_, field in fields]
+        where += f" (possibly {' or '.join(names[:_NAMED])})"
+    return f"{where}: test for None first."
+
+
+def _records_without(
+    checkpoint: AnyState, domain: Domain, class_name: str, field: str
+) -> Iterator[tuple[str, str]]:
+    """For each collection of the class, yield the first record that lacks the field.
+
+    Each record is yielded as its collection and key. Only the newest file of each collection is
+    searched.
+    """
+    for name in domain.collections_of(class_name):
+        page = len(domain.collections[name].shards)
+        for record in retrieval.records_in(checkpoint, domain, name, page).records:
+            if record["fields"].get(field) is None:
+                yield name, record["key"]
+                break

@@ -18,8 +18,10 @@ from memory.constraints.models.workspace_constraints import (
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.project import Change, Edit
+from memory.project.paths import constraint_name, constraint_path, is_own_constraint
+from memory.versions.checkpoints import State
 from memory.versions.models.checkpoints import Checkpoint
-from workers.execution.loading import LoadPlan, allowance_of, bytecode_of, load, plan_load
+from workers.execution.loading import LoadPlan, allowance_of, bytecode_of, load
 from workers.execution.outlook import foresee
 from workers.findings import Check, Verdict
 from workers.gate.execution_findings import OTHER_HASH_SEED
@@ -97,7 +99,7 @@ class ProjectCase:
     @cached_property
     def plan(self) -> LoadPlan:
         """Loads the previous version."""
-        return plan_load(self.user, self.parent)
+        return LoadPlan(self.user, self.parent or State(user=self.user))
 
     @cached_property
     def sources(self) -> dict[str, str]:
@@ -108,9 +110,9 @@ class ProjectCase:
     def constraints(self) -> dict[str, str]:
         """Maps the name of each changed constraint to its source."""
         return {
-            path.removeprefix("constraints/").removesuffix(".py"): source
+            constraint_name(path): source
             for path, source in self.sources.items()
-            if path.startswith("constraints/") and not path.endswith("/__init__.py")
+            if is_own_constraint(path) and not path.endswith("/__init__.py")
         }
 
     @cached_property
@@ -128,7 +130,13 @@ class ProjectCase:
         """
         started = time.monotonic()
         plan, verdict = self.plan, self.verdict
-        with runner.lease(plan.user.pk, plan.allowance, fresh=True) as lease, ExitStack() as stack:
+        allowance = plan.allowance
+        with (
+            runner.pool().lease(
+                plan.user.pk, shape=allowance.shape, single_use=allowance.single_use, fresh=True
+            ) as lease,
+            ExitStack() as stack,
+        ):
             # The sandbox hasn't executed any user code yet, so its bytecode can be trusted.
             sandbox = lease.sandbox
             verdict.runner = sandbox.runner_name
@@ -141,14 +149,14 @@ class ProjectCase:
             before = bytecode_of(plan, sandbox.image_digest, self.kept.keys())
             self.sandboxes[:] = [sandbox]
             if self.profile != Profile.TYPED:
-                other = runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=plan.allowance.shape)
+                other = runner.open_sandbox(hash_seed=OTHER_HASH_SEED, shape=allowance.shape)
                 self.sandboxes.append(stack.enter_context(other))
             for one in self.sandboxes:
                 load(one, plan, {**before, **verdict.bytecode})
             verdict.timings["load"] = time.monotonic() - compiled
             yield
             if self._shows_coming():
-                paths = [f"constraints/{name}.py" for name in self.change.outline.constraints]
+                paths = [constraint_path(name) for name in self.change.outline.constraints]
                 verdict.coming = foresee(sandbox, plan, self.at, paths)
             if verdict.accepted:
                 texts = self.change.files.items()

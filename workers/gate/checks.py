@@ -14,6 +14,7 @@ from workers.findings import Finding
 from workers.gate import project_checks as project
 from workers.gate import workspace_checks as workspace
 from workers.gate.cases import Profile
+from workers.gate.lost_records import check_no_loss
 
 
 class Stage(StrEnum):
@@ -59,7 +60,7 @@ CHECKS = (
     ),
     GateCheck(
         "no loss", TEXT, PROJECT, "changed files",
-        "records before + added − retired = records after", project.check_no_loss,
+        "records before + added − retired = records after", check_no_loss,
     ),
     GateCheck(
         "shape", TEXT, (WORKSPACE,), "the constraint",

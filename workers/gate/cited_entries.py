@@ -12,10 +12,10 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import parse_python
 from memory.log.models.entries import LogEntry
 from memory.project import Change, Outline, Record, RecordId
+from memory.project.paths import constraint_path, domain_name
 from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint
 from workers.findings import Finding
-from workers.gate.lost_records import domain_of
 from workers.grounding import separate_process
 from workers.grounding.changed_values import RecordUpdate
 from workers.grounding.retired_records import Retirement, successor
@@ -50,7 +50,7 @@ def unfounded(
     itself fails.
     """
     before = {
-        RecordId(domain_of(path), collection, record.key): record
+        RecordId(domain_name(path), collection, record.key): record
         for path in change.previous
         for collection, records in change.previous_records_in(path).items()
         for record in records
@@ -176,7 +176,7 @@ def _fields_of(change: Change, record_id: RecordId, record: Record) -> list[str]
 def _fields_read(user: MemoryUser, parent: Checkpoint) -> frozenset[str]:
     """Return the names of the fields that constraints read, including workspace constraints."""
     outline = Outline.from_json(parent.outline)
-    paths = [f"constraints/{name}.py" for name in outline.constraints]
+    paths = [constraint_path(name) for name in outline.constraints]
     standings = applicability.applicabilities(user, outline)
     applying = [one.constraint for one in standings if one.applies]
     live = applicability.read_live(applying).values()

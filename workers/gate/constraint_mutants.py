@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from memory.project.paths import constraint_path, constraint_tests_path
 from workers.findings import Finding, Verdict
 from workers.gate.alert_mutants import UnreachedAlert, alert_mutants
 from workers.gate.boundary_mutants import BoundaryMutant, boundary_mutants
@@ -95,10 +96,10 @@ class _Bench:
         self._sandbox, self._folder = sandbox, folder
 
     def path(self, name: str) -> str:
-        return f"{self._folder}constraints/{name}.py"
+        return constraint_path(name, self._folder)
 
     def tests_path(self, name: str) -> str:
-        return f"{self._folder}tests/test_{name}.py"
+        return constraint_tests_path(name, self._folder)
 
     def unnoticed(self, mutants: Collection[tuple[str, str]], limits: Limits) -> list[bool]:
         """For each mutant (constraint name, modified source), return whether its tests pass."""

@@ -3,29 +3,22 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memory.kernel.texts import shortened
-from workers.execution.errors import error_json, outcome_of, user_error_json
+from memory.project.errors import RunError
+from memory.project.paths import CONSTRAINTS, TESTS
 from workers.execution.results import finding_of
 from workers.findings import Finding
-from workers.policy.checks import Violation
 from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import (
     ConstraintResult,
     ConstraintRun,
     FoundAlert,
     TestResult,
-    UserError,
 )
 
 # Hash seed for a second interpreter, which orders sets differently but must produce the same
 # results.
 OTHER_HASH_SEED = 1
 SAME_EVIDENCE = "same_evidence"
-
-
-def policy_findings(found: Iterable[Violation]) -> Iterator[Finding]:
-    """Convert policy violations into gate findings."""
-    for one in found:
-        yield Finding(code=one.code, path=one.path, line=one.line, message=one.message)
 
 
 def failed_tests(
@@ -67,7 +60,7 @@ def same_evidence_in_tests(results: Iterable[TestResult]) -> Iterator[Finding]:
         path = result.name.partition("::")[0]
         if result.same_evidence and path not in noted:
             noted.add(path)
-            constraint = path.replace("tests/test_", "constraints/")
+            constraint = path.replace(TESTS + "test_", CONSTRAINTS)
             yield _same_evidence(*result.same_evidence, path=constraint, test=result.name)
 
 
@@ -83,7 +76,7 @@ def _same_evidence(one: str, other: str, path: str, test: str | None = None) -> 
     )
 
 
-def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str]]:
+def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, RunError], list[str]]:
     """Return the constraints that fail in any run, and those whose results differ between runs."""
     failed = {
         result.path: result.error
@@ -97,7 +90,7 @@ def faults(ran: Sequence[ConstraintRun]) -> tuple[dict[str, UserError], list[str
 
 
 def of_error(
-    code: str, error: UserError, sources: Mapping[str, str | None] | None = None, **where: str
+    code: str, error: RunError, sources: Mapping[str, str | None] | None = None, **where: str
 ) -> Finding:
     """Return the finding for an error in the user's code.
 
@@ -105,16 +98,15 @@ def of_error(
     without a message, such as a failed assertion, is described by the line of source that raised
     it.
     """
-    outcome = outcome_of(error)
     return Finding.of_error(
-        code if outcome == "user_error" else outcome,
+        code if error.outcome == "user_error" else error.outcome,
         error,
-        str(user_error_json(error)["message"]) or _line(error, sources or {}),
+        error.explanation or _line(error, sources or {}),
         **where,
     )
 
 
-def _line(error: UserError, sources: Mapping[str, str | None]) -> str:
+def _line(error: RunError, sources: Mapping[str, str | None]) -> str:
     lines = (sources.get(error.path or "") or "").splitlines()
     return lines[error.line - 1].strip() if error.line and error.line <= len(lines) else ""
 
@@ -123,7 +115,5 @@ def of_request(error: SandboxError) -> Finding:
     """Return the finding for a sandbox request that failed as a whole."""
     if error.error is not None:
         return of_error("does_not_run", error.error)
-    told = error_json(error)
-    return Finding(
-        code=error.outcome, type=told["type"], message=f"{told['type']}: {told['message']}"
-    )
+    message = f"{error.outcome}: {error.run_error.explanation}"
+    return Finding(code=error.outcome, type=error.outcome, message=message)

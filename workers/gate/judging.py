@@ -6,6 +6,7 @@ though, since the new version runs as one program.
 """
 
 import time
+from contextlib import ExitStack
 
 from workers.findings import Check, Verdict
 from workers.gate.cases import Case, Profile
@@ -29,35 +30,24 @@ def judge(case: Case) -> Verdict:
     started = time.monotonic()
     verdict = case.verdict
     try:
-        _run(case, Stage.TEXT)
-        if verdict.accepted:
-            with case.loaded():
-                _run(case, Stage.LOADED)
-                if verdict.accepted:
-                    _run(case, Stage.SOUND)
+        with ExitStack() as stack:
+            is_loaded = False
+            for check in CHECKS:
+                if case.profile not in check.profiles or not check.applies(case):
+                    continue
+                if check.stage != Stage.TEXT and not is_loaded:
+                    stack.enter_context(case.loaded())
+                    is_loaded = True
+                verdict.checks.append(Check(check.name, list(check.find(case))))
+                if check.stage != Stage.SOUND and not verdict.accepted:
+                    break
     except ReadingFailed as error:
         raise GateUnavailable(f"reading the cited entries: {error}") from error
     except SandboxError as error:
-        verdict.checks.append(_check_of_error(error, case.profile))
+        # Typed entries contain no code, so blame a timeout or a killed process on the machine.
+        is_of_machine = error.outcome in ("timeout", "killed") and case.profile == Profile.TYPED
+        if error.infrastructure or is_of_machine:
+            raise GateUnavailable(str(error)) from error
+        verdict.checks.append(Check("execution", [of_request(error)]))
     verdict.timings["total"] = time.monotonic() - started
     return verdict
-
-
-def _run(case: Case, stage: Stage) -> None:
-    for check in CHECKS:
-        if check.stage == stage and case.profile in check.profiles and check.applies(case):
-            case.verdict.checks.append(Check(check.name, list(check.find(case))))
-            if stage != Stage.SOUND and not case.verdict.accepted:
-                return
-
-
-def _check_of_error(error: SandboxError, profile: Profile) -> Check:
-    """Return the failed check for a sandbox error caused by the user's code.
-
-    Raises GateUnavailable if the infrastructure is or might be to blame.
-    """
-    # Typed entries contain no code, so blame a timeout or a killed process on the machine.
-    is_of_machine = error.outcome in ("timeout", "killed") and profile == Profile.TYPED
-    if error.infrastructure or is_of_machine:
-        raise GateUnavailable(str(error)) from error
-    return Check("execution", [of_request(error)])

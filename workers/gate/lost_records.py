@@ -2,23 +2,26 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from memory.project import Change, ProjectError, Record, RecordId
+from memory.project import ProjectError, Record, RecordId
 from memory.project.literals import Uses, record_literal
 from memory.project.parse import parse_state
+from memory.project.paths import domain_name
 from workers.findings import Finding
+from workers.gate.cases import ProjectCase
 
 
-def lost_records(change: Change, sources: Mapping[str, str]) -> Iterator[Finding]:
+def check_no_loss(case: ProjectCase) -> Iterator[Finding]:
     """Yield a finding for each record in the changed files that doesn't match the edits.
 
     The rendered files are read back and compared, so that rendering errors are caught as well.
     """
+    change = case.change
     before: dict[RecordId, Record] = {}
     after: list[tuple[RecordId, Record]] = []
     for path in change.expected:
-        domain = domain_of(path)
+        domain = domain_name(path)
         try:
-            state = parse_state(path, sources[path], change.outline.domains[domain])
+            state = parse_state(path, case.sources[path], change.outline.domains[domain])
         except ProjectError as error:
             yield Finding(
                 code="unreadable_file", path=path, line=error.line or None, message=str(error)
@@ -64,11 +67,6 @@ def losses(
                 what = f"would change in the field {changed}" if changed else "would change"
                 yield _finding("record_changed", record_id, what, changed)
                 break
-
-
-def domain_of(path: str) -> str:
-    """Return the domain that a file with records belongs to."""
-    return path.split("/")[1]
 
 
 def _finding(code: str, record_id: RecordId, what: str, field: str | None = None) -> Finding:

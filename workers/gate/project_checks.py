@@ -9,6 +9,12 @@ from django.utils import timezone
 
 from memory.kernel.canonical import canonical_json
 from memory.kernel.models.users import MemoryUser
+from memory.project.paths import (
+    constraint_files,
+    constraint_path,
+    constraint_tests_path,
+    domain_name,
+)
 from memory.project.typed import encode
 from memory.versions.models.runs import Run
 from workers.execution.loading import bytecode_of, load, loaded, plan_run
@@ -24,11 +30,9 @@ from workers.gate.execution_findings import (
     faults,
     not_deterministic,
     of_error,
-    policy_findings,
     same_evidence,
     same_evidence_in_tests,
 )
-from workers.gate.lost_records import domain_of, lost_records
 from workers.gate.silenced_alerts import ModelChange, held
 from workers.gate.type_errors import type_errors, wants_type_check
 from workers.grounding.wording_in_entries import PARAPHRASE
@@ -46,12 +50,7 @@ NOT_MENDED = "the constraint stays unchanged and raises no new alerts until you 
 def check_files(case: ProjectCase) -> Iterator[Finding]:
     """Yield a finding for each violation of the policy in a changed file."""
     for path, source in case.sources.items():
-        yield from policy_findings(check_policy(path, source))
-
-
-def check_no_loss(case: ProjectCase) -> Iterator[Finding]:
-    """Yield a finding for each record that the changed files lose or distort."""
-    return lost_records(case.change, case.sources)
+        yield from check_policy(path, source)
 
 
 def check_grounding(case: ProjectCase) -> Iterator[Finding]:
@@ -95,7 +94,7 @@ def _still_failing(verdict: Verdict) -> list[str]:
         for finding in check.findings
         if finding.code == STILL_FAILS and finding.path
     ]
-    return [path for name in names for path in (f"constraints/{name}.py", f"tests/test_{name}.py")]
+    return [path for name in names for path in constraint_files(name)]
 
 
 def check_records(case: ProjectCase) -> Iterator[Finding]:
@@ -116,7 +115,7 @@ def check_records(case: ProjectCase) -> Iterator[Finding]:
                     message=f"{domain.name}.{name} has {seen} records, not {count}",
                 )
     for path in change.expected:
-        of_domain = change.outline.domains[domain_of(path)]
+        of_domain = change.outline.domains[domain_name(path)]
         expected = {
             collection: [encode(record, of_domain) for record in records]
             for collection, records in change.records_in(path).items()
@@ -139,7 +138,7 @@ def check_tests(case: ProjectCase) -> Iterator[Finding]:
     # If a test file stopped with an error, its constraint counts as tested: the error is reported
     # below.
     tested = {result.name.partition("::")[0] for result in results}
-    own = {f"tests/test_{name}.py" for name in case.constraints}
+    own = {constraint_tests_path(name) for name in case.constraints}
     for path in sorted(own):
         if path not in tested:
             yield Finding(
@@ -167,7 +166,7 @@ def check_constraints(case: ProjectCase) -> Iterator[Finding]:
     failed, differing = faults(ran)
     old = {path for path in (*failed, *differing) if path not in change.files}
     before = _faulty_before(case, old) if old else set()
-    sent = {f"constraints/{name}.py" for name in case.written}
+    sent = {constraint_path(name) for name in case.written}
     for path, error in failed.items():
         if path not in before:
             yield of_error("constraint_failed", error, change.files, path=path)

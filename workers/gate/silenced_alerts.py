@@ -32,6 +32,7 @@ from memory.project import (
     Update,
     WriteConstraint,
 )
+from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.versions import checkpoints
 from workers.execution.loading import LoadPlan, bytecode_of, load
 from workers.execution.results import findings_of
@@ -87,8 +88,7 @@ def held(candidate: ModelChange) -> Iterator[Finding]:
     if not (plan.outline.constraints or plan.applying):
         return
     with runner.open_sandbox(shape=plan.allowance.shape) as previous:
-        paths, _ = plan.difference({})
-        load(previous, plan, bytecode_of(plan, previous.image_digest, paths))
+        load(previous, plan, bytecode_of(plan, previous.image_digest, plan.tree({}).keys()))
         before = _find(candidate, previous, plan.bindings)
         after = _find_after(candidate, previous)
     yield from _held_alerts(candidate, before, after, sources)
@@ -116,7 +116,7 @@ def _find_after(candidate: ModelChange, previous: Sandbox) -> FindingsByFingerpr
         bytecode=theirs,
         removed=[path for path, text in records.items() if text is None],
     )
-    own = [_rule(name) for name in candidate.change.outline.constraints]
+    own = [constraint_path(name) for name in candidate.change.outline.constraints]
     changed = [path for path in own if path in files]
     if changed:  # and those that may import them
         texts = checkpoints.read_files(plan.checkpoint, [path for path in own if path not in files])
@@ -325,15 +325,13 @@ def _weaker_rules(
 ) -> Iterator[Finding]:
     files, outline = candidate.change.files, candidate.plan.outline
     changed = [
-        name
-        for name in outline.constraints
-        if not files.keys().isdisjoint((_rule(name), _tests(name)))
+        name for name in outline.constraints if not files.keys().isdisjoint(constraint_files(name))
     ]
     if not changed:
         return
-    paths = [path for name in changed for path in (_rule(name), _tests(name))]
+    paths = [path for name in changed for path in constraint_files(name)]
     old = checkpoints.read_files(candidate.plan.checkpoint, paths)
-    kept = [name for name in changed if files.get(_rule(name), "") is not None]
+    kept = [name for name in changed if files.get(constraint_path(name), "") is not None]
     lost = _lost_cases(candidate, kept, old)
     silent = _silent_alerts(candidate, kept, old, before, after)
     for name in changed:
@@ -353,12 +351,12 @@ def _weaker_rules(
                 for seq in edit.sources
             }
         )
-        about = _about(_rule(name), outline)
+        about = _about(constraint_path(name), outline)
         asking = [seq for seq in cited if seq in sources and names_one_of(sources[seq].said, about)]
         named = ", ".join(map(str, cited)) or "none"
         yield Finding(
             code="weaker_rule",
-            path=_rule(name),
+            path=constraint_path(name),
             entry=asking[-1] if asking else None,
             message=f"the constraint {name} {what}; "
             + (
@@ -386,9 +384,8 @@ def _silent_alerts(
 
     The new source doesn't raise that alert, or raises it at a lower severity.
     """
-    rules = {
-        _rule(name): old[_rule(name)] for name in names if _rule(name) in candidate.change.files
-    }
+    paths = map(constraint_path, names)
+    rules = {path: old[path] for path in paths if path in candidate.change.files}
     if not rules:
         return {}
     candidate.sandbox.load(rules)
@@ -426,7 +423,7 @@ def _lost_cases(
 
     An old test that can't run against the new schema is ignored.
     """
-    tests = {_tests(name): old[_tests(name)] for name in names}
+    tests = {constraint_tests_path(name): old[constraint_tests_path(name)] for name in names}
     candidate.sandbox.load(tests)
     try:
         ran = candidate.sandbox.run_tests(sorted(tests), limits=candidate.plan.allowance.limits)
@@ -468,11 +465,3 @@ def _load_new(candidate: ModelChange, paths: Collection[str]) -> None:
     kept = [path for path in paths if path not in files]
     own |= checkpoints.read_files(candidate.plan.checkpoint, kept) if kept else {}
     candidate.sandbox.load(own)
-
-
-def _rule(name: str) -> str:
-    return f"constraints/{name}.py"
-
-
-def _tests(name: str) -> str:
-    return f"tests/test_{name}.py"

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from memory.project import Change, EditError, Outline, WidenField
 from memory.project.outline import REQUIRED, Class
+from memory.project.paths import CONSTRAINTS, TESTS
 from memory.project.render import render_state_stub
 from memory.project.types import format_type, is_wider, members_of, parse_type, union
 from memory.versions import checkpoints
@@ -177,4 +178,4 @@ def _is_code(path: str) -> bool:
     if path.endswith("/__init__.py"):
         return False
     schema = path.startswith("domains/") and path.endswith("/schema.py")
-    return schema or path.startswith(("constraints/", "tests/"))
+    return schema or path.startswith((CONSTRAINTS, TESTS))

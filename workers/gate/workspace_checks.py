@@ -17,7 +17,6 @@ from workers.gate.execution_findings import (
     faults,
     not_deterministic,
     of_error,
-    policy_findings,
     same_evidence_in_tests,
 )
 from workers.gate.type_errors import type_errors_of_files
@@ -28,7 +27,7 @@ from workers.sandbox.limits import Limits
 def check_files(case: WorkspaceCase) -> Iterator[Finding]:
     """Yield a finding for each violation of the policy."""
     for path, source in case.sources.items():
-        yield from policy_findings(check_workspace_policy(path, source))
+        yield from check_workspace_policy(path, source)
 
 
 def check_shape(case: WorkspaceCase) -> Iterator[Finding]:

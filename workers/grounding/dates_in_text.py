@@ -93,7 +93,7 @@ class Dated:
     days_of_year: frozenset[tuple[int, int]] = frozenset()  # month and day
 
 
-def absolute_dates(text: str) -> Iterator[Dated]:
+def absolute_dates(text: str) -> Iterator[Dated]:  # noqa: C901 - one case for each kind
     """Yield the dates in a text that include a year, each with every possible reading."""
     taken = bytearray(len(text))
 

@@ -131,7 +131,7 @@ class ProviderModel:
                 instrument=False,
             )
 
-    def _failure(self, error: Exception) -> CallFailed:
+    def _failure(self, error: Exception) -> CallFailed:  # noqa: C901 - one case for each kind
         """Convert one of the library's errors to a CallFailed that doesn't reveal the API key."""
         from pydantic_ai import exceptions
 

@@ -9,22 +9,11 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from memory.kernel.texts import parse_python
+from workers.findings import Finding
 from workers.policy.kinds_of_file import MANIFEST, PROJECT, QUERY, WORKSPACE, FileKind, kind_of
 from workers.policy.rules import Breach, check_tree
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A violation of the policy; `message` names the offending code and the fix."""
-
-    path: str
-    line: int
-    code: str
-    message: str
-
 
 QUERY_PATH = "<query>"
 
@@ -33,7 +22,7 @@ _ENCODING = re.compile(r"coding[:=]")  # only in a comment in the first two line
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 
-def check_policy(path: str, source: str) -> list[Violation]:
+def check_policy(path: str, source: str) -> list[Finding]:
     """Return the policy violations in one file of a project, sorted by line."""
     kind = kind_of(path, PROJECT)
     if kind is None:
@@ -41,11 +30,11 @@ def check_policy(path: str, source: str) -> list[Violation]:
             f"{path} is not a project file: use domains/<domain>/schema.py or state.py,"
             " constraints/<name>.py or tests/test_<name>.py"
         )
-        return [Violation(path, 1, "path", message)]
+        return [Finding(code="path", path=path, line=1, message=message)]
     return _check(path, source, kind)
 
 
-def check_workspace_policy(path: str, source: str) -> list[Violation]:
+def check_workspace_policy(path: str, source: str) -> list[Finding]:
     """Return the policy violations in a workspace constraint or its tests, sorted by line.
 
     Raises KeyError for any other path.
@@ -56,12 +45,12 @@ def check_workspace_policy(path: str, source: str) -> list[Violation]:
     return _check(path, source, kind)
 
 
-def check_query(code: str) -> list[Violation]:
+def check_query(code: str) -> list[Finding]:
     """Return the policy violations in a query, sorted by line."""
     return _check(QUERY_PATH, code, QUERY)
 
 
-def _check(path: str, source: str, kind: FileKind) -> list[Violation]:
+def _check(path: str, source: str, kind: FileKind) -> list[Finding]:
     text = source.replace("\r\n", "\n")
     try:
         tree = parse_python(text, path)
@@ -70,13 +59,15 @@ def _check(path: str, source: str, kind: FileKind) -> list[Violation]:
     except SyntaxError as error:
         detail = error.msg.removeprefix("invalid syntax").lstrip(". ")
         why = f"invalid syntax: {detail}" if detail else "invalid syntax"
-        return [Violation(path, error.lineno or 1, "syntax", why)]
+        found = [(error.lineno or 1, "syntax", why)]
     except (RecursionError, MemoryError):
-        return [Violation(path, 1, "syntax", "nested too deeply: use names for the parts")]
+        found = [(1, "syntax", "nested too deeply: use names for the parts")]
     except (ValueError, tokenize.TokenError) as error:  # such as null characters
-        return [Violation(path, 1, "syntax", f"not Python source: {error}")]
-    unique = dict.fromkeys(sorted(found))
-    return [Violation(path, line, code, message) for line, code, message in unique]
+        found = [(1, "syntax", f"not Python source: {error}")]
+    return [
+        Finding(code=code, path=path, line=line, message=message)
+        for line, code, message in dict.fromkeys(sorted(found))
+    ]
 
 
 def _check_text(text: str, kind: FileKind) -> Iterator[Breach]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from memory.project.paths import is_own_constraint
 from workers.policy.library import LIBRARY
 
 KNOWN_NAMES = {
@@ -23,7 +24,7 @@ _OF_TESTS = {**_OF_CONSTRAINTS, **dict.fromkeys(LIBRARY["uac.testing"], "uac.tes
 
 def library_of(path: str) -> Mapping[str, str]:
     """Return the names in our library that a project's file may import, with their modules."""
-    if path.startswith("constraints/"):
+    if is_own_constraint(path):
         return _OF_CONSTRAINTS
     return _OF_TESTS if path.startswith("tests/") else {}
 

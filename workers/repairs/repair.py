@@ -12,6 +12,7 @@ from functools import partial
 from types import MappingProxyType
 
 from memory.project import WriteConstraint
+from memory.project.paths import constraint_files
 from workers.repairs.importable_names import KNOWN_NAMES, library_of
 from workers.repairs.invalid_syntax import (
     ALWAYS_APPLIED,
@@ -78,7 +79,7 @@ def repair_constraint(edit: WriteConstraint) -> tuple[WriteConstraint, list[tupl
 
     A source that no repair makes valid is returned unchanged.
     """
-    path, tests_path = f"constraints/{edit.name}.py", f"tests/test_{edit.name}.py"
+    path, tests_path = constraint_files(edit.name)
     source = put_right(path, edit.source)
     tests = put_right(tests_path, edit.tests_source)
     repairs = [(path, name) for name in source.repairs]

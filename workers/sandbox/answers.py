@@ -4,6 +4,7 @@ import datetime
 from types import NoneType
 from typing import Any, TypeVar
 
+from memory.project.errors import RunError
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
 from workers.sandbox.results import (
@@ -17,7 +18,6 @@ from workers.sandbox.results import (
     RestsOn,
     SetAside,
     Usage,
-    UserError,
 )
 
 Value = TypeVar("Value")
@@ -76,13 +76,13 @@ def read_usage(answer: dict[str, Any]) -> Usage:
     )
 
 
-def read_error(value: Any) -> UserError | None:
+def read_error(value: Any) -> RunError | None:
     """Return the error raised by the user's code, or None if there was no error."""
     if value is None:
         return None
     if not isinstance(value, dict):
         raise ProtocolError("error is not an object")
-    return UserError(
+    return RunError(
         type=take_field(value, "type", str),
         message=take_field(value, "message", str),
         path=None if value.get("path") is None else take_field(value, "path", str),

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from memory.project.errors import RunError
+from memory.project.paths import is_own_constraint
 from sandbox_image.uac import protocol
 from sandbox_image.uac.protocol import ProtocolError
 from workers.metrics.sandbox_metrics import measured
@@ -44,7 +46,6 @@ from workers.sandbox.results import (
     SandboxError,
     TestResult,
     TestRun,
-    UserError,
 )
 
 HELLO_BYTES = 4096
@@ -59,7 +60,6 @@ ANSWER_OVERHEAD_BYTES = 512 * 1024
 # Outcomes that mean that user code was stopped from outside. After any of these, the sandbox is not
 # reused.
 STOPPED = frozenset({"timeout", "out_of_memory", "killed", "protocol_error"})
-OWN_CONSTRAINTS = "constraints/"
 # Maximum number of values in a response; this many values take at most 100 MB of memory. The
 # response's size in bytes is bounded by the limits for the kind of request.
 MAX_VALUES = 1_000_000
@@ -425,7 +425,7 @@ class Sandbox:
             limits = dataclasses.replace(limits, memory_bytes=self._memory_bytes)
         return vars(limits)
 
-    def _note(self, errors: Iterable[UserError | None]) -> None:
+    def _note(self, errors: Iterable[RunError | None]) -> None:
         self._spent |= any(error is not None and error.type in STOPPED for error in errors)
 
 
@@ -442,5 +442,5 @@ def _instant(now: datetime.datetime, time_zone: str) -> dict[str, str]:
 def _are_constraints(paths: Sequence[str], bindings: Bindings | None) -> bool:
     """Return whether the paths are distinct and all name either project or bound constraints."""
     return len(set(paths)) == len(paths) and all(
-        path.startswith(OWN_CONSTRAINTS) or path in (bindings or ()) for path in paths
+        is_own_constraint(path) or path in (bindings or ()) for path in paths
     )

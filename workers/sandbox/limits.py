@@ -23,20 +23,6 @@ class Limits:
     result_depth: int = 32
     alerts: int = 100  # maximum number of alerts per constraint
 
-    @classmethod
-    def of(cls, limits: SandboxLimits, *, alerts: int) -> "Limits":
-        """Return the limits that these settings impose on a request."""
-        return cls(
-            wall_seconds=limits.wall_seconds,
-            total_seconds=limits.total_seconds,
-            cpu_seconds=limits.cpu_seconds,
-            memory_bytes=limits.process_memory_mib * MEBIBYTE,
-            stdout_produced_bytes=limits.output_kib * KIBIBYTE,
-            result_bytes=limits.result_kib * KIBIBYTE,
-            result_depth=limits.result_depth,
-            alerts=alerts,
-        )
-
 
 DEFAULT_LIMITS = Limits()
 # Maximum total size of the files that one request compiles or reads back, since a response is read

@@ -106,15 +106,6 @@ class Pool:
             raise
         self._give_back(user, lease, single_use)
 
-    def peek(self, user: Hashable) -> Mapping[str, str]:
-        """Return the files loaded in a user's kept sandbox, path → hash; empty if none is kept.
-
-        A later call of `lease` may find a different sandbox, or none.
-        """
-        with self._changed:
-            lease = self._leases.get(user)
-            return lease.tree if lease is not None else {}
-
     def forget(self, user: Hashable) -> bool:
         """Destroy all of this user's sandboxes; return whether they are all gone already.
 

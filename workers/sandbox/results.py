@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from memory.project.errors import RunError
+
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 
 # Maps a workspace constraint's path and then each of its parameters to the collections whose
@@ -22,21 +24,6 @@ class Usage:
     memory_bytes: int = 0  # peak resident set size
 
 
-@dataclass(frozen=True, kw_only=True)
-class UserError:
-    """An error in the user's code, described in terms of that code.
-
-    `type` is the exception's class name, or an outcome code ("timeout", "out_of_memory" …) if one
-    of several constraints or test files exceeded a limit.
-    """
-
-    type: str
-    message: str
-    path: str | None = None  # path of the file, such as "constraints/x.py"; "<query>" for a query
-    line: int | None = None
-    traceback: str = ""  # only the frames of the user's code, at most 4 KB
-
-
 class SandboxError(Exception):
     """A request to a sandbox failed.
 
@@ -51,7 +38,7 @@ class SandboxError(Exception):
         self,
         outcome: str,
         message: str,
-        error: UserError | None = None,
+        error: RunError | None = None,
         usage: Usage | None = None,
         *,
         infrastructure: bool = False,
@@ -62,6 +49,13 @@ class SandboxError(Exception):
         self.error = error
         self.usage = usage or Usage()
         self.infrastructure = infrastructure
+
+    @property
+    def run_error(self) -> RunError:
+        """The error of a run that this request was part of."""
+        if self.error is not None:
+            return self.error
+        return RunError(type=self.outcome, message=self.message, infrastructure=self.infrastructure)
 
     @classmethod
     def unavailable(cls, message: str) -> "SandboxError":
@@ -205,7 +199,7 @@ class ConstraintResult:
 
     path: str
     alerts: tuple[FoundAlert, ...]
-    error: UserError | None
+    error: RunError | None
     seconds: float
     left_out: int = 0
     takes_now: bool = False
@@ -251,7 +245,7 @@ class ConstraintForecast:
     """
 
     path: str
-    error: UserError | None
+    error: RunError | None
     takes_now: bool = False
     findings: tuple[ForeseenFinding, ...] = ()
     changes: tuple[ForeseenChange, ...] = ()
@@ -279,7 +273,7 @@ class TestResult:
     __test__ = False  # keep pytest from collecting this class
 
     name: str
-    error: UserError | None
+    error: RunError | None
     same_evidence: tuple[str, str] | None = None
 
 

@@ -3,7 +3,6 @@
 import functools
 import os
 import threading
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from importlib import import_module
@@ -15,9 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from memory.kernel.settings.sandbox_limits import effective
 from workers.sandbox.interface import Runner, Sandbox, SandboxError
-from workers.sandbox.limits import Allowance, Shape
+from workers.sandbox.limits import Shape
 from workers.sandbox.pool import Pool
-from workers.sandbox.pool_state import Lease, PoolLimits
+from workers.sandbox.pool_state import PoolLimits
 
 logger = structlog.get_logger(__name__)
 
@@ -39,45 +38,18 @@ def open_sandbox(
     Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the sandbox
     does not start.
     """
-    return _pool().fresh(hash_seed=hash_seed, shape=shape)
-
-
-def lease(
-    user_pk: int,
-    allowance: Allowance,
-    *,
-    fresh: bool = False,
-    suits: Callable[[Mapping[str, str]], bool] = bool,
-) -> AbstractContextManager[Lease]:
-    """Lease a user's kept sandbox, or a new one if there is none or `fresh` is set.
-
-    A kept sandbox is used only if `suits` accepts the files loaded in it (path → hash); see
-    Pool.lease. Raises ImproperlyConfigured if the configured runner is unknown, SandboxError if the
-    sandbox does not start.
-    """
-    return _pool().lease(
-        user_pk,
-        shape=allowance.shape,
-        single_use=allowance.single_use,
-        fresh=fresh,
-        suits=suits,
-    )
-
-
-def peek(user_pk: int) -> Mapping[str, str]:
-    """Return the files currently loaded in a user's kept sandbox: see Pool.peek."""
-    return _pool().peek(user_pk)
+    return pool().fresh(hash_seed=hash_seed, shape=shape)
 
 
 def forget(user_pk: int) -> bool:
     """Destroy this user's sandboxes in this process for good; return whether all are gone."""
-    nothing_left = [pool.forget(user_pk) for pool in pools()]
+    nothing_left = [one.forget(user_pk) for one in pools()]
     return all(nothing_left)
 
 
 def open_pool() -> None:
     """Start keeping sandboxes ready, before any caller needs one."""
-    _pool().warm()
+    pool().warm()
 
 
 def close_pool() -> None:
@@ -93,8 +65,8 @@ def report() -> dict[str, Any]:
         image = image_digest()
     except SandboxError:
         image = ""
-    pool = _pool()
-    return {"runner": runner_name(), "image": image, **pool.size, **asdict(pool.counts)}
+    own = pool()
+    return {"runner": runner_name(), "image": image, **own.size, **asdict(own.counts)}
 
 
 def problem() -> str:
@@ -147,7 +119,8 @@ _opening = threading.Lock()
 os.register_at_fork(after_in_child=_pools.clear)
 
 
-def _pool() -> Pool:
+def pool() -> Pool:
+    """Return the configured runner's pool in this process; see `open_sandbox` for the errors."""
     name = runner_name()
     with _opening:
         if name not in _pools:

@@ -21,7 +21,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from memory.alerts import lifecycle
-from memory.constraints import applicability, forecasts, scheduling
+from memory.constraints import applicability, forecasts
 from memory.integrations import merging
 from memory.kernel.admission import pauses, usage
 from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
@@ -34,6 +34,7 @@ from memory.llm import llm_calls
 from memory.operations import alarms
 from memory.privacy import retention
 from memory.project import Outline
+from memory.project.errors import RunError
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from workers.execution import constraints
@@ -159,7 +160,7 @@ def _run_by_the_clock(user: MemoryUser, now: datetime.datetime) -> None:
     trigger = RunTrigger.DAILY if daily else RunTrigger.INSTANT
     if _is_foreseen(user):
         trigger = RunTrigger.FORECAST
-    wanted = user.head is not None and scheduling.wants_constraints_run(user.head)
+    wanted = user.head is not None and applicability.wants_constraints_run(user.head)
     user.constraints_due_at = next_daily_run(user, now) if wanted else None
     user.save(update_fields=["constraints_due_at"])
     if wanted:
@@ -306,14 +307,12 @@ def abandon_hopeless_runs() -> int:
     )
     abandoned = 0
     for run in hopeless[:BATCH]:
-        error = {
-            "type": "abandoned",
-            "message": f"failed permanently after {run.attempts} attempts:"
+        error = RunError(
+            type="abandoned",
+            message=f"failed permanently after {run.attempts} attempts:"
             f" {run.last_error or 'no error was recorded'}",
-            "path": None,
-            "line": None,
-            "infrastructure": True,
-        }
+            infrastructure=True,
+        )
         try:
             with transaction.atomic():
                 if run.kind == RunKind.CONSTRAINTS:

@@ -72,6 +72,10 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         """Exclude duplicates, which are shown with the alert they duplicate."""
         return self.filter(duplicate_of=None)
 
+    def live(self) -> Self:
+        """Exclude resolved alerts."""
+        return self.filter(state__in=LIVE_STATES)
+
 
 def found_by(constraint: str, *, ever: bool = False) -> models.Q:
     """Match the listed alerts that this constraint causes now or, with `ever`, has ever caused.

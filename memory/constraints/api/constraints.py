@@ -23,7 +23,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, Outline
 from memory.project.edits import MAX_SOURCE
 from memory.project.names import check_lower_name
-from memory.project.paths import FOLDER
+from memory.project.paths import FOLDER, constraint_files, constraint_path
 from memory.versions import checkpoints
 from memory.versions.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
 from memory.versions.api.moments import AS_OF, AsOfSerializer, KnownView
@@ -36,8 +36,7 @@ from memory.versions.api.runs import (
     instant_asked,
     known_state,
 )
-from memory.versions.checkpoints import outline
-from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.checkpoints import AnyState, outline
 from memory.versions.models.runs import Run, RunOutcome, RunStatus, warning_of
 
 
@@ -286,18 +285,14 @@ def _tried(run: Run) -> dict[str, Any]:
     }
 
 
-def _files_of(name: str) -> tuple[str, str]:
-    return f"constraints/{name}.py", f"tests/test_{name}.py"
-
-
 def _detail(
-    user: MemoryUser, checkpoint: Checkpoint | None, name: str, *, is_now: bool = True
+    user: MemoryUser, checkpoint: AnyState | None, name: str, *, is_now: bool = True
 ) -> dict[str, Any] | None:
     """Describe a constraint; return None if the version has no constraint with this name."""
     known = outline(checkpoint)
     if checkpoint is None or name not in known.constraints:
         return None
-    path, tests = _files_of(name)
+    path, tests = constraint_files(name)
     files = checkpoints.read_files(checkpoint, [path, tests])
     return {
         **_summary(known, name, _judged(user, is_now=is_now)),
@@ -317,7 +312,7 @@ def _expected(request: Request, user: MemoryUser, name: str) -> dict[str, str]:
     ):
         return {}
     assert user.head is not None
-    return {path: user.head.tree.get(path, "") for path in _files_of(name)}
+    return {path: user.head.tree.get(path, "") for path in constraint_files(name)}
 
 
 @dataclass(frozen=True)
@@ -340,7 +335,7 @@ def _judged(user: MemoryUser, *, is_now: bool) -> Judged:
 
 
 def _summary(known: Outline, name: str, judged: Judged) -> dict[str, Any]:
-    path = f"constraints/{name}.py"
+    path = constraint_path(name)
     return {
         "name": name,
         "path": path,

@@ -9,7 +9,7 @@ from django.db import models
 from memory.kernel.models import privacy
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.workspaces import Workspace
-from memory.project.paths import FOLDER
+from memory.project.paths import FOLDER, constraint_path, constraint_tests_path
 
 
 class VersionState(models.TextChoices):
@@ -78,12 +78,12 @@ class WorkspaceConstraint(models.Model):
     @property
     def path(self) -> str:
         """The source's path, as seen next to a user's project and named in alerts."""
-        return f"{FOLDER}constraints/{self.name}.py"
+        return constraint_path(self.name, FOLDER)
 
     @property
     def tests_path(self) -> str:
         """The path to the constraint's tests."""
-        return f"{FOLDER}tests/test_{self.name}.py"
+        return constraint_tests_path(self.name, FOLDER)
 
 
 class WorkspaceConstraintVersion(LeasedWork):

@@ -102,11 +102,6 @@ class SettingsOverrides(models.Model):
         return effective(group, self.overrides(group))
 
     @property
-    def limits(self) -> sandbox_limits.SandboxLimits:
-        """The effective sandbox limits."""
-        return sandbox_limits.effective(self.overrides(table.SANDBOXES))
-
-    @property
     def alert_limits(self) -> alert_settings.EffectiveSettings:
         """The effective settings for when to escalate alerts and when to pause constraints."""
         return alert_settings.EffectiveSettings(**self.effective(table.ALERTS))

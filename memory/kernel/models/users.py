@@ -73,6 +73,13 @@ class RememberedUsers(models.Manager["MemoryUser"]):
         """Leave out users who have been erased or are being erased."""
         return super().get_queryset().filter(erased_at=None)
 
+    def locked(self, pk: int) -> "MemoryUser":
+        """Lock a user's row until the end of the transaction, and return it.
+
+        It is the first row that a transaction locks; rows that refer to it can still be inserted.
+        """
+        return self.get_queryset().select_for_update(no_key=True).get(pk=pk)
+
 
 class MemoryUser(models.Model):
     """A person that a workspace remembers, identified by the workspace's own `user_id`.

@@ -28,6 +28,7 @@ from memory.project.names import DEFAULT_DOMAIN
 from memory.project.parse import find_sources
 from memory.recall.search.documents import key_of
 from memory.versions import checkpoints, provenance
+from memory.versions.checkpoints import AnyState, State
 from memory.versions.history import Known
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.states import CannotBeTold
@@ -150,10 +151,10 @@ class Statuses:
     # -- Records ----------------------------------------------------------------------------------
 
     @cached_property
-    def _state(self) -> Checkpoint:
+    def _state(self) -> AnyState:
         """The newest version, or the earlier state; may raise CannotBeTold."""
         if self._then is not None:
-            return self._then.checkpoint or Checkpoint(tree={}, outline=Outline().to_json())
+            return self._then.checkpoint or State(user=self._user)
         newest = Checkpoint.objects.only("user_id", "version", "tree", "outline")
         return newest.get(pk=self._user.head_id or 0)
 

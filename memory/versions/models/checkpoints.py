@@ -1,8 +1,5 @@
 """Versions of a user's project, and the files they share."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-
 from django.db import models
 
 from memory.kernel.models import privacy
@@ -102,16 +99,6 @@ class Checkpoint(models.Model):
     )
     verdict = models.JSONField(help_text="The gate's checks, each with its findings.")
     created_at = models.DateTimeField(auto_now_add=True)
-
-    # These are attributes, not columns, and are set only on a computed state
-    # (`memory.versions.states`), which is not a stored version. In order, the attributes are: the
-    # version from which the state was computed; a mapping from path to source for files that are
-    # not in any blob; the typed entries that the computation rejected; and a mapping from each
-    # record to the entries behind it.
-    computed_from: "Checkpoint | None" = None
-    computed: Mapping[str, str] = MappingProxyType({})
-    left_out: Sequence[int] = ()
-    told: Mapping[tuple[str, str, str], Sequence[int]] = MappingProxyType({})
 
     class Privacy:
         erase = privacy.Erase.DELETE

@@ -7,7 +7,7 @@ from django.test import Client
 
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import table
-from memory.kernel.settings.sandbox_limits import LIMITS
+from memory.kernel.settings.sandbox_limits import LIMITS, effective
 from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits_as_delivered")]
@@ -51,7 +51,7 @@ def test_what_is_left_empty_is_the_servers(
 
     workspace.refresh_from_db()
     assert workspace.wall_seconds is None
-    assert workspace.limits.wall_seconds == 7
+    assert effective(workspace.overrides(table.SANDBOXES)).wall_seconds == 7
     assert not workspace.single_use
 
 
@@ -93,7 +93,7 @@ def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:
     admin_client.post(add_url(Workspace), form)
 
     workspace = Workspace.objects.get(name="new")
-    assert (workspace.limits.pids, workspace.single_use) == (64, True)
+    assert (workspace.pids, workspace.single_use) == (64, True)
 
 
 def test_who_may_only_look_sees_what_holds_and_changes_nothing(

@@ -13,6 +13,7 @@ from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedCons
 from memory.alerts.paused_constraints import NotPaused
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.settings import alert_settings
+from memory.project.errors import RunError
 from memory.versions.models.runs import Run, RunTrigger
 from tests.factories import make_checkpoint, make_run
 from tests.integration.alerts.test_life import ALLERGY, BOTH, PASSPORT, finding, record, run_finds
@@ -171,7 +172,7 @@ def test_another_user_and_another_constraint_go_on(user: MemoryUser) -> None:
 
 def test_a_failure_of_a_paused_constraint_is_told_all_the_same(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6)))
-    error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
+    error = RunError(type="ZeroDivisionError", message="division by zero", line=7)
 
     run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
 

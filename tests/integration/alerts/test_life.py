@@ -15,6 +15,7 @@ from memory.alerts.findings import ConstraintFinding, failure
 from memory.alerts.lifecycle import AlertNotOpen
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState, Severity
 from memory.kernel.models.users import MemoryUser
+from memory.project.errors import RunError
 from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint, make_run
 
@@ -191,7 +192,7 @@ def test_no_longer_found_it_resolves_and_found_again_it_is_a_new_alert(user: Mem
 def test_a_constraint_that_failed_has_not_said_that_all_is_well(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")))
 
-    error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
+    error = RunError(type="ZeroDivisionError", message="division by zero", line=7)
     run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
 
     found = Alert.objects.get(user=user, kind=AlertKind.FINDING)

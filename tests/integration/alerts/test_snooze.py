@@ -1,6 +1,7 @@
 """Snoozing alerts, undoing that, and what a resolution by hand suppresses."""
 
 import datetime
+from dataclasses import replace
 
 import pytest
 import time_machine
@@ -11,6 +12,7 @@ from memory.alerts.findings import failure
 from memory.alerts.lifecycle import AlertNotOpen, SnoozeRefused
 from memory.alerts.models.alerts import Alert, AlertState, Severity
 from memory.kernel.models.users import MemoryUser
+from memory.project.errors import RunError
 from tests.integration.alerts.test_life import (
     ALLERGY,
     PASSPORT,
@@ -221,13 +223,13 @@ def test_resolved_by_hand_and_gone_it_opens_anew_when_it_comes_back(user: Memory
 def test_a_failure_resolved_by_hand_is_not_told_again_until_it_is_another(
     user: MemoryUser,
 ) -> None:
-    error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
+    error = RunError(type="ZeroDivisionError", message="division by zero", line=7)
     run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
     lifecycle.resolve(Alert.objects.get(user=user), actor="staff:eve", reason="known")
 
     run_finds(user, failure(ALLERGY, error), completed=[PASSPORT])
     assert states(user) == ["resolved"]
-    run_finds(user, failure(ALLERGY, {**error, "line": 8}), completed=[PASSPORT])
+    run_finds(user, failure(ALLERGY, replace(error, line=8)), completed=[PASSPORT])
     assert states(user) == ["resolved", "open"]
 
 

@@ -11,6 +11,7 @@ from memory.alerts.findings import failure
 from memory.alerts.models.alerts import Alert, Judge, PausedConstraint, Verdict
 from memory.kernel.models.users import MemoryUser
 from memory.project import Outline
+from memory.project.errors import RunError
 from tests.factories import make_checkpoint
 from tests.integration.alerts.test_life import finding, record, run_finds
 
@@ -158,7 +159,7 @@ def test_feedback_may_be_changed_and_counts_once(
 
 
 def test_feedback_is_one_of_two_words_and_about_findings(api: APIClient, user: MemoryUser) -> None:
-    error = {"type": "ZeroDivisionError", "message": "division by zero", "line": 7}
+    error = RunError(type="ZeroDivisionError", message="division by zero", line=7)
     run_finds(user, failure("constraints/allergy.py", error), completed=[])
     address = f"/v1/alerts/{Alert.objects.get(user=user).pk}/feedback/"
 

@@ -519,7 +519,7 @@ def test_deletion_that_cites_more_text_than_is_read_is_refused_unread(
     user.refresh_from_db()
     refused = "have 1,850 characters: at most 1,849 are allowed: propose fewer"
     with pytest.raises(ToolFailed, match=refused):
-        Workbench(user, lambda code: None).edit([delete])
+        Workbench(user, user.head, lambda code: None).edit([delete])
 
 
 def test_failure_of_ours_comes_again_and_again(

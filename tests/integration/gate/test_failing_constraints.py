@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 from memory.alerts import lifecycle
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.kernel.models.users import MemoryUser
+from memory.project.errors import RunError
 from memory.recall import context, retrieval
 from memory.recall.search.followups import Question
 from memory.versions import history
@@ -231,7 +232,7 @@ def test_while_the_project_does_not_run_no_constraint_watches(
     put()
     run = make_run(head_of(user))
 
-    constraints.report_failure(run, {"type": "killed", "message": "the sandbox was killed"})
+    constraints.report_failure(run, RunError(type="killed", message="the sandbox was killed"))
 
     failure = failure_of(api)
     assert failure["message"].startswith("project failed: killed: the sandbox was killed.")

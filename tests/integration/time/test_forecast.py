@@ -24,6 +24,7 @@ from memory.kernel.work.kinds import KINDS
 from memory.kernel.workspaces import create_key
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.project import Outline
+from memory.project.errors import RunError
 from memory.project.outline import Domain
 from memory.versions import reopening, runs
 from memory.versions.models.checkpoints import Checkpoint
@@ -35,7 +36,7 @@ from tests.waiting import scaled
 from workers import tasks
 from workers.execution import forecasting
 from workers.sandbox.interface import SandboxError
-from workers.sandbox.results import ConstraintForecast, UserError
+from workers.sandbox.results import ConstraintForecast
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
@@ -524,7 +525,7 @@ class TestTroubles:
         assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
 
         def unforeseen(*arguments: Any) -> list[ConstraintForecast]:
-            error = UserError(type="timeout", message="took too long")
+            error = RunError(type="timeout", message="took too long")
             return [ConstraintForecast(path=path, error=error) for path in arguments[1]]
 
         if trouble == "switched off":

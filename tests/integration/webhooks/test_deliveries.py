@@ -24,6 +24,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.outgoing.destinations import AddressRefused
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS
+from memory.project.errors import RunError
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.integration.webhooks.conftest import (
     NOWHERE,
@@ -120,9 +121,9 @@ def test_an_endpoint_is_told_what_it_has_asked_for(
     run_finds(
         user,
         finding(record("m-1"), severity=Severity.WARNING),
-        failure(ALLERGY, {"type": "E", "message": "m", "line": 1}),
+        failure(ALLERGY, RunError(type="E", message="m", line=1)),
     )
-    run_finds(user, failure(ALLERGY, {"type": "E", "message": "m", "line": 1}))
+    run_finds(user, failure(ALLERGY, RunError(type="E", message="m", line=1)))
 
     assert [kind for kind, _ in told(every)] == ["alert.opened", "alert.resolved"]
     assert told(grave) == []

@@ -11,6 +11,7 @@ from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import leases
 from memory.project import Outline
+from memory.project.errors import RunError
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunOutcome, RunStatus
 from tests.factories import make_checkpoint, make_run, store_files
@@ -70,7 +71,7 @@ def test_who_has_lost_the_run_tells_the_staff_of_no_failure(user: MemoryUser) ->
 
     # When the sandbox of the first one breaks at last
     with pytest.raises(leases.LeaseLost), transaction.atomic():
-        constraints.report_failure(late, {"type": "killed", "message": "the sandbox was killed"})
+        constraints.report_failure(late, RunError(type="killed", message="the sandbox was killed"))
 
     assert not Alert.objects.exists()
 

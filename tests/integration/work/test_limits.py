@@ -14,13 +14,13 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings.sandbox_limits import LIMITS, effective
 from memory.kernel.users import create_user
 from memory.kernel.workspaces import create_key
+from memory.project.errors import REMEDY
 from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import page_url, shown
 from tests.integration.commits.conftest import trip
 from tests.integration.sandbox.containers import Containers
 from tests.steps import not_none
 from tests.waiting import eventually
-from workers.execution.errors import REMEDY
 from workers.sandbox import docker, runner
 from workers.sandbox.build import ensure_image, ensure_typecheck_image
 from workers.sandbox.limits import Shape

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import Mock
 
@@ -26,7 +26,7 @@ from tests.integration.work.test_workspace_constraints import (
 )
 from tests.steps import execute, head_of, not_none, propose
 from workers import tasks
-from workers.execution.loading import loaded, plan_load
+from workers.execution.loading import LoadPlan, loaded
 from workers.sandbox import runner
 from workers.sandbox.client import Sandbox
 from workers.sandbox.interface import SandboxError
@@ -103,37 +103,30 @@ def test_a_sandbox_that_ends_before_it_is_leased_is_replaced_by_a_complete_one(
     checkpoint: Append,
     pool: Pool,
     loads: Loads,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checkpoint(trip(key="a"))
     everything = loads[0]
-    peek = pool.peek
-
-    def ends(of: int) -> Mapping[str, str]:
-        resident = peek(of)
-        pool._leases[of].sandbox.close()
-        return resident
-
-    monkeypatch.setattr(pool, "peek", ends)
+    pool._leases[user.pk].sandbox.close()
 
     assert value(ask(user, "len(trips)")) == 1
     assert loads == [everything, everything]
     assert pool.counts.destroyed == {"ended": 1}
 
 
-def test_what_was_redacted_is_refused_and_the_sandbox_stays(
+def test_what_was_redacted_is_refused_and_the_sandbox_replaced(
     user: MemoryUser, checkpoint: Append, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint(trip(key="a"))
+    pool._leases[user.pk].sandbox.close()
     user.refresh_from_db()
 
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "read_modules", Mock(side_effect=checkpoints.Redacted("v1")))
-        with pytest.raises(checkpoints.Redacted), loaded(plan_load(user, user.head)):
+        with pytest.raises(checkpoints.Redacted), loaded(LoadPlan(user, head_of(user))):
             pass
 
     assert value(ask(user, "len(trips)")) == 1
-    assert pool.counts.destroyed == {}
+    assert pool.counts.destroyed == {"ended": 1, "error": 1}
 
 
 def test_each_question_begins_with_what_was_loaded(
@@ -307,7 +300,7 @@ def test_what_a_version_answers_depends_on_its_tree_and_the_question_alone(
     versions = [stored(user, number, *files) for number, files in variants]
 
     def answer(checkpoint: Checkpoint, question: str) -> Any:
-        with loaded(plan_load(user, checkpoint)) as sandbox:
+        with loaded(LoadPlan(user, checkpoint)) as sandbox:
             return sandbox.evaluate(question, now=timezone.now(), time_zone="UTC").value
 
     questions = ["[t.to for t in trips]", "getattr(__import__('builtins'), 'seen', [])"]

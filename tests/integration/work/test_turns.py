@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from django.utils import timezone
 
-from memory.constraints import scheduling
+from memory.constraints import applicability
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
@@ -136,7 +136,7 @@ def test_a_tick_tells_of_the_few_although_many_have_waited_longer(kind: WorkKind
 @pytest.mark.django_db
 def test_the_clock_strikes_for_each_workspace_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "BATCH", 6)
-    monkeypatch.setattr(scheduling, "wants_constraints_run", lambda head: True)
+    monkeypatch.setattr(applicability, "wants_constraints_run", lambda head: True)
     much, little = users_of("much", 20), users_of("little", 3)
     for user in (*much, *little):
         user.head = make_checkpoint(user)

@@ -37,6 +37,7 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.project import Outline
+from memory.project.errors import RunError
 from memory.recall import retrieval
 from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.steps import append_records, head_of, not_none
@@ -382,7 +383,7 @@ def fired(workspace: Workspace, user: MemoryUser, work: Work) -> WorkspaceConstr
 def report_failure(user: MemoryUser) -> None:
     """Report that the sandbox of the user's last run has failed."""
     run = Run.objects.filter(user=user, kind=RunKind.CONSTRAINTS).latest("queued_at")
-    told = {"type": "killed", "message": "no engine", "line": None}
+    told = RunError(type="killed", message="no engine")
     with transaction.atomic():
         constraints.report_failure(
             Run.objects.select_related("checkpoint", "user").get(pk=run.pk), told

@@ -3,8 +3,8 @@
 import json
 
 from memory.project import RecordId
+from memory.project.errors import RunError
 from workers.findings import MAX_FINDINGS, Check, Finding, Verdict
-from workers.sandbox.results import UserError
 
 WRONG = Finding(
     code="ungrounded_number",
@@ -35,7 +35,7 @@ def test_json_has_what_applies_and_nothing_else() -> None:
 
 
 def test_an_error_of_the_users_code_comes_with_its_type_and_place() -> None:
-    error = UserError(type="KeyError", message="'x'", path="tests/test_a.py", line=3, traceback="…")
+    error = RunError(type="KeyError", message="'x'", path="tests/test_a.py", line=3, traceback="…")
 
     data = Finding.of_error("test_failed", error, "'x'", test="tests/test_a.py::test_x").to_json()
 
@@ -52,7 +52,7 @@ def test_an_error_of_the_users_code_comes_with_its_type_and_place() -> None:
 
 
 def test_an_error_without_words_is_told_by_its_type() -> None:
-    silent = UserError(type="AssertionError", message="")
+    silent = RunError(type="AssertionError", message="")
     assert Finding.of_error("x", silent, "").message == "AssertionError"
 
 

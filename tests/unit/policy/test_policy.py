@@ -10,9 +10,9 @@ from sandbox_image.library_names import NAMES
 from sandbox_image.runner import PRELOADED
 from typecheck_image.checker import KNOWN
 from workers.authoring.prompts import STRUCTURE
+from workers.findings import Finding
 from workers.policy import library
 from workers.policy.checks import (
-    Violation,
     check_policy,
     check_query,
     check_workspace_policy,
@@ -49,7 +49,7 @@ def constraint(body: str, head: str = "") -> str:
     )
 
 
-def codes(findings: list[Violation]) -> list[str]:
+def codes(findings: list[Finding]) -> list[str]:
     return [finding.code for finding in findings]
 
 
