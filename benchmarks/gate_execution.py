@@ -62,8 +62,8 @@ def walk(source: str) -> Any:
 def executed(source: str) -> tuple[dict[str, Any] | None, str]:
     """Execute a module in a sandbox; return its variables, or None and the error."""
     from workers.sandbox import runner
-    from workers.sandbox.interface import SandboxError
     from workers.sandbox.limits import MEBIBYTE, Limits
+    from workers.sandbox.results import SandboxError
 
     code = f"import json\nfrom typing import Any\n{inspect.getsource(walk)}\n"
     code += f"json.dumps(walk({source!r}))"

@@ -46,7 +46,7 @@ from deploy.embedded.system import running_system
 from sandbox_image.uac import protocol
 
 if TYPE_CHECKING:
-    from workers.sandbox.interface import Sandbox
+    from workers.sandbox.client import Sandbox
     from workers.sandbox.pool import Pool
     from workers.sandbox.pool_state import Lease
 

@@ -45,8 +45,8 @@ from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 from workers.repairs.repair import repair
 from workers.sandbox import runner
-from workers.sandbox.interface import SandboxError
 from workers.sandbox.limits import Shape, foreign_limits
+from workers.sandbox.results import SandboxError
 
 MAX_NAMED = 20
 LEFT_OUT = (

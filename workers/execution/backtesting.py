@@ -37,7 +37,8 @@ from workers.execution import forecasting
 from workers.execution.loading import Compile, LoadPlan, compiling, loaded
 from workers.execution.results import findings_of, found_too_much
 from workers.policy.checks import check_policy
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.results import SandboxError
 
 logger = structlog.get_logger(__name__)
 

@@ -24,7 +24,7 @@ from workers.execution.results import (
     result_json,
     standing_json,
 )
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 from workers.service import hosting
 
 # A run whose sandbox fails is retried many times; from this attempt on, staff are alerted.

@@ -24,8 +24,7 @@ from memory.project import Outline
 from memory.project.paths import constraint_path
 from memory.versions import checkpoints
 from workers.execution.loading import LoadPlan, loaded, plan_run
-from workers.sandbox.interface import SandboxError
-from workers.sandbox.results import ConstraintForecast
+from workers.sandbox.results import ConstraintForecast, SandboxError
 
 logger = structlog.get_logger(__name__)
 

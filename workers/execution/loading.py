@@ -19,9 +19,9 @@ from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState
 from memory.versions.models.checkpoints import Checkpoint
 from workers.sandbox import runner
-from workers.sandbox.interface import Bindings, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import KIBIBYTE, MEBIBYTE, Allowance, Limits, Shape
-from workers.sandbox.results import ConstraintRun
+from workers.sandbox.results import Bindings, ConstraintRun, SandboxError
 
 # A function that compiles sources, keyed by path, for the image with the given digest, in a sandbox
 # of the given shape.

@@ -20,8 +20,8 @@ from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded, plan_run
 from workers.execution.results import finding_of
 from workers.findings import MAX_ALERTS
-from workers.sandbox.interface import Sandbox, SandboxError
-from workers.sandbox.results import ConstraintResult
+from workers.sandbox.client import Sandbox
+from workers.sandbox.results import ConstraintResult, SandboxError
 from workers.sandbox.runner import runner_name
 
 # Total time limit for all constraints' forecasts, since a constraint's author is waiting for them.

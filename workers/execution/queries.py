@@ -9,8 +9,7 @@ from memory.versions.models.runs import Run, RunOutcome
 from workers.execution.loading import LoadPlan, loaded
 from workers.execution.results import failed
 from workers.policy.checks import check_query
-from workers.sandbox.interface import SandboxError
-from workers.sandbox.results import Evaluation
+from workers.sandbox.results import Evaluation, SandboxError
 from workers.sandbox.runner import runner_name
 from workers.service import hosting
 

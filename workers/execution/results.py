@@ -19,8 +19,7 @@ from memory.versions import checkpoints, runs
 from memory.versions.checkpoints import AnyState
 from memory.versions.models.runs import RunOutcome
 from workers.execution.loading import LoadPlan
-from workers.sandbox.interface import SandboxError
-from workers.sandbox.results import ConstraintResult, FoundAlert
+from workers.sandbox.results import ConstraintResult, FoundAlert, SandboxError
 from workers.sandbox.runner import runner_name
 
 # Errors that Python raises for an operation on None; the error messages contain "NoneType".

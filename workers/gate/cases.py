@@ -26,7 +26,7 @@ from workers.execution.outlook import foresee
 from workers.findings import Check, Verdict
 from workers.gate.execution_findings import OTHER_HASH_SEED
 from workers.sandbox import runner
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 
 
 class Profile(StrEnum):

@@ -16,7 +16,7 @@ from workers.findings import Finding, Verdict
 from workers.gate.alert_mutants import UnreachedAlert, alert_mutants
 from workers.gate.boundary_mutants import BoundaryMutant, boundary_mutants
 from workers.repairs.invalid_syntax import parse_valid
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 
 BOUNDARY_UNNOTICED = "boundary_unnoticed"

@@ -7,11 +7,11 @@ from memory.project.errors import RunError
 from memory.project.paths import CONSTRAINTS, TESTS
 from workers.execution.results import finding_of
 from workers.findings import Finding
-from workers.sandbox.interface import SandboxError
 from workers.sandbox.results import (
     ConstraintResult,
     ConstraintRun,
     FoundAlert,
+    SandboxError,
     TestResult,
 )
 

@@ -13,7 +13,7 @@ from workers.gate.cases import Case, Profile
 from workers.gate.checks import CHECKS, Stage
 from workers.gate.execution_findings import of_request
 from workers.grounding.separate_process import ReadingFailed
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 
 class GateUnavailable(Exception):

@@ -38,7 +38,7 @@ from workers.gate.type_errors import type_errors, wants_type_check
 from workers.grounding.wording_in_entries import PARAPHRASE
 from workers.policy.checks import check_policy
 from workers.sandbox import runner
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import DUMPED_BYTES, parts_of
 from workers.sandbox.results import ConstraintRun
 

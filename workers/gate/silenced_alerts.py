@@ -42,7 +42,8 @@ from workers.grounding.changed_values import names_record
 from workers.grounding.content_words import names_one_of
 from workers.grounding.values_in_entries import Source
 from workers.sandbox import runner
-from workers.sandbox.interface import Bindings, Sandbox
+from workers.sandbox.client import Sandbox
+from workers.sandbox.results import Bindings
 
 # Maximum number of records per collection that are compared with the entries cited for a rename. An
 # entry that uses a class's or collection's name is treated as naming all of the records in it.

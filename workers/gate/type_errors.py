@@ -13,7 +13,7 @@ from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint
 from workers.findings import Finding
 from workers.gate.type_error_fixes import fix_code
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 from workers.typecheck.checker import TypeFault, check_types
 
 # mypy's message when a test constructs a record with a value that doesn't fit the field.

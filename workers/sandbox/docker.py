@@ -25,12 +25,13 @@ from django.conf import settings
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from workers.sandbox import ownership
-from workers.sandbox.client import HELLO_BYTES
+from workers.sandbox.client import HELLO_BYTES, Sandbox
 from workers.sandbox.container_template import container_config, is_gvisor
 from workers.sandbox.exchange import read_message
 from workers.sandbox.image import default_image
-from workers.sandbox.interface import Program, Sandbox, SandboxError
+from workers.sandbox.interface import Program
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
+from workers.sandbox.results import SandboxError
 
 logger = structlog.get_logger(__name__)
 

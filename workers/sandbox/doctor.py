@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from docker.errors import DockerException
 from requests.exceptions import RequestException
@@ -24,7 +24,10 @@ from workers.sandbox.doctor_host import (
 from workers.sandbox.doctor_inside import CHECKS_INSIDE
 from workers.sandbox.doctor_outside import CHECKS_OUTSIDE
 from workers.sandbox.doctor_probes import Doubtful, Failed, open_empty
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.results import SandboxError
+
+if TYPE_CHECKING:
+    from workers.sandbox.client import Sandbox
 
 State = Literal["ok", "warning", "FAILED", "not tried"]
 

@@ -4,10 +4,11 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from workers.sandbox.client import Sandbox
 from workers.sandbox.container_template import SCRATCH
 from workers.sandbox.doctor_probes import Failed, default_shape, value_of
 from workers.sandbox.image import SOURCES
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.results import SandboxError
 
 
 def _is_the_image_of_this_release(sandbox: Sandbox) -> str:

@@ -9,9 +9,10 @@ import docker as engine
 from django.conf import settings
 
 from memory.kernel.settings.sandbox_limits import effective
+from workers.sandbox.client import Sandbox
 from workers.sandbox.image import default_image
-from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import Limits, Shape
+from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import load_runner
 
 # The runner whose guarantees the doctor verifies, whichever runner is configured.

@@ -1,4 +1,4 @@
-"""The interface to a sandbox, through which the gate, constraints and queries run user code.
+"""What a runner has to offer: it starts sandboxes, in which user code runs.
 
 A sandbox serves one user. It is opened, loaded with the user's project and sent any number of
 requests. Each request runs in its own fork of the loaded project, which is discarded afterwards; if
@@ -14,9 +14,6 @@ from typing import Protocol
 from workers.sandbox.client import Sandbox
 from workers.sandbox.exchange import Channel
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
-from workers.sandbox.results import Bindings, SandboxError
-
-__all__ = ["Bindings", "Channel", "Program", "Runner", "Sandbox", "SandboxError"]
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,11 @@ import structlog
 
 from workers.metrics import sandbox_metrics
 from workers.sandbox import stocks
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 from workers.sandbox.pool_state import Counts, Lease, PoolLimits, SandboxSpec
+from workers.sandbox.results import SandboxError
 from workers.sandbox.stocks import Stock, Stocks
 
 logger = structlog.get_logger(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Shape
 
 

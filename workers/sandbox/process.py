@@ -27,11 +27,12 @@ from typing import IO
 
 import sandbox_image
 from workers.sandbox import confine
-from workers.sandbox.client import HELLO_BYTES
+from workers.sandbox.client import HELLO_BYTES, Sandbox
 from workers.sandbox.exchange import read_message
 from workers.sandbox.image import sources_digest
-from workers.sandbox.interface import Program, Sandbox, SandboxError
+from workers.sandbox.interface import Program
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
+from workers.sandbox.results import SandboxError
 
 KEEPS_SANDBOXES = False  # for development: nothing is kept, so nothing has to be cleaned up
 

@@ -13,10 +13,12 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from memory.kernel.settings.sandbox_limits import effective
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
 from workers.sandbox.limits import Shape
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.results import SandboxError
 
 logger = structlog.get_logger(__name__)
 

@@ -14,8 +14,9 @@ import typecheck_image
 from sandbox_image.uac import protocol
 from workers.metrics.sandbox_metrics import measured
 from workers.sandbox.exchange import read_message
-from workers.sandbox.interface import Program, SandboxError
+from workers.sandbox.interface import Program
 from workers.sandbox.limits import Shape
+from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import configured_runner
 from workers.typecheck.image import typecheck_image_name
 

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from memory.kernel.models.users import MemoryUser
 from memory.versions.models.runs import Run
 from workers.sandbox.client import Sandbox
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.django_db
 

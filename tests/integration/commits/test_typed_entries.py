@@ -24,7 +24,7 @@ from workers.gate import judging
 from workers.gate.cases import ProjectCase
 from workers.sandbox import process
 from workers.sandbox.client import Sandbox
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,10 @@ from tests.docker_engine import missing, skip_or_fail
 from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import NEEDED, Runtime, running_engine
 from workers.sandbox.build import ensure_image
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
 from workers.sandbox.limits import Limits
+from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import load_runner
 
 NOW = datetime.datetime(2026, 3, 1, 23, 30, tzinfo=datetime.UTC)

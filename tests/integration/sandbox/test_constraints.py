@@ -7,9 +7,10 @@ import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.steps import not_none
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
 from workers.sandbox.limits import DEFAULT_LIMITS, Limits
-from workers.sandbox.results import ConstraintResult, Evidence, Loaded
+from workers.sandbox.results import ConstraintResult, Evidence, Loaded, SandboxError
 
 HEAD = """\
 from uac import critical, info, warning

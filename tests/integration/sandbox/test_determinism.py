@@ -11,7 +11,9 @@ from tests.integration.sandbox.conftest import NOW, PROJECT, value_of
 from tests.steps import not_none
 from workers.policy.checks import check_query
 from workers.policy.library import LIBRARY
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
+from workers.sandbox.results import SandboxError
 
 CLOCKS = [
     "datetime.datetime.now()",

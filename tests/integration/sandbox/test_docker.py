@@ -32,9 +32,10 @@ from tests.processes import me
 from tests.steps import not_none
 from tests.waiting import eventually
 from workers.sandbox import client, container_template, docker, ownership, runner
+from workers.sandbox.client import Sandbox
 from workers.sandbox.container_template import container_config
-from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape
+from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import open_sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]

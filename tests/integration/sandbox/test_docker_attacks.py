@@ -26,12 +26,13 @@ from tests.processes import Process, gone
 from tests.steps import not_none
 from tests.waiting import eventually
 from workers.sandbox import container_template, docker
+from workers.sandbox.client import Sandbox
 from workers.sandbox.container_template import USER_IDS
 from workers.sandbox.docker import ContainerChannel
-from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape, foreign_limits
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.results import SandboxError
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 

@@ -14,9 +14,10 @@ from tests.integration.sandbox.containers import Containers
 from tests.integration.sandbox.engine import Runtime
 from tests.steps import not_none
 from workers.sandbox import container_template, docker
+from workers.sandbox.client import Sandbox
 from workers.sandbox.container_template import SECCOMP_PROFILE, USER_IDS
-from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.limits import MEBIBYTE
+from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.docker
 

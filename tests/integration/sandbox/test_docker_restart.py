@@ -17,10 +17,11 @@ from tests.processes import gone, me
 from tests.waiting import eventually, scaled
 from workers.sandbox import docker, ownership
 from workers.sandbox import pool as pools
+from workers.sandbox.client import Sandbox
 from workers.sandbox.docker import ContainerChannel
-from workers.sandbox.interface import Sandbox, SandboxError
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.docker
 

@@ -8,8 +8,9 @@ from memory.kernel.settings.table import SETTINGS
 from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import MEBIBYTE, Limits, Shape
+from workers.sandbox.results import SandboxError
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.integration.sandbox.conftest import NOW
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
-from workers.sandbox.results import Evaluation
+from workers.sandbox.results import Evaluation, SandboxError
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
 

@@ -9,9 +9,9 @@ from sandbox_image.evaluation import MAX_EVIDENCE, MAX_READ
 from sandbox_image.selection import Selection
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
-from workers.sandbox.results import RestsOn
+from workers.sandbox.results import RestsOn, SandboxError
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=10)
 TRIPS = ("travel", "trips", 3)

@@ -6,7 +6,7 @@ from typing import Any
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.integration.sandbox.test_workspace_constraints import BINDINGS, PATH, SOURCE
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 from workers.sandbox.results import ConstraintForecast
 

@@ -17,7 +17,8 @@ from memory.integrations.foreign import (
 from memory.project import Project, RecordId, render
 from memory.project.typed import encode
 from tests.integration.sandbox.conftest import NOW, sandbox_error
-from workers.sandbox.interface import Runner, Sandbox
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
 from workers.sandbox.limits import FOREIGN_LIMITS
 
 HEAD = (

@@ -13,7 +13,9 @@ import workers
 from tests.integration.sandbox.conftest import PROJECT, WITHOUT_NAMESPACES, value_of
 from tests.steps import not_none
 from tests.waiting import scaled
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
+from workers.sandbox.results import SandboxError
 
 # Environment variables of an ordinary Python image.
 PYTHON_IMAGE = {"GPG_KEY", "LANG", "PYTHON_SHA256", "PYTHON_VERSION"}

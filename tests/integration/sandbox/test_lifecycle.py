@@ -33,9 +33,10 @@ from tests.processes import Process, gone, me, mine
 from tests.steps import not_none
 from tests.waiting import eventually, scaled
 from workers.sandbox import process
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 from workers.sandbox.process import ProcessChannel, image_digest
+from workers.sandbox.results import SandboxError
 from workers.sandbox.runner import open_sandbox
 
 ROOT = Path(workers.__file__).parent.parent

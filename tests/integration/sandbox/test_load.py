@@ -8,8 +8,10 @@ import pytest
 
 from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.steps import not_none
-from workers.sandbox.interface import Runner, Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
+from workers.sandbox.interface import Runner
 from workers.sandbox.limits import Limits
+from workers.sandbox.results import SandboxError
 
 STATE = PROJECT["domains/travel/state.py"]
 

@@ -7,7 +7,7 @@ from memory.project.typed import encode
 from tests.integration.sandbox.conftest import NOW, value_of
 from tests.unit.project.examples import rich_project
 from workers.policy.checks import check_policy
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 
 
 def test_a_project_that_uses_everything(sandbox: Sandbox) -> None:

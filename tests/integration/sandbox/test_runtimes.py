@@ -10,8 +10,8 @@ from tests.integration.sandbox.engine import Runtime
 from tests.integration.sandbox.test_docker import FILL, GIGABYTE, worker_at_work
 from tests.waiting import eventually
 from workers.sandbox import docker
-from workers.sandbox.interface import SandboxError
 from workers.sandbox.limits import Limits, Shape
+from workers.sandbox.results import SandboxError
 
 pytestmark = [pytest.mark.docker]
 

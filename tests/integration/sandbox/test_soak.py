@@ -22,11 +22,12 @@ import pytest
 from benchmarks.sandbox import NOW, PROJECT, ZONE
 from tests.waiting import polled
 from workers.sandbox import docker
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 from workers.sandbox.ownership import LABEL, owner
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import PoolLimits
+from workers.sandbox.results import SandboxError
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("docker_image")]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.sandbox.conftest import NOW
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import Limits
 
 SCHEMA = """\

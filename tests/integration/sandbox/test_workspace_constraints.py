@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.integration.sandbox.conftest import NOW, PROJECT
 from tests.steps import not_none
-from workers.sandbox.interface import Sandbox
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import DEFAULT_LIMITS, Limits
 from workers.sandbox.results import ConstraintResult
 

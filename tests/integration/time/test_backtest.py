@@ -36,7 +36,7 @@ from tests.steps import Killed, append_records, head_of, not_none
 from workers import tasks
 from workers.execution import backtesting
 from workers.execution.loading import LoadPlan, loaded
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db

@@ -35,8 +35,7 @@ from tests.steps import append_texts, due
 from tests.waiting import scaled
 from workers import tasks
 from workers.execution import forecasting
-from workers.sandbox.interface import SandboxError
-from workers.sandbox.results import ConstraintForecast
+from workers.sandbox.results import ConstraintForecast, SandboxError
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db

@@ -19,7 +19,7 @@ from tests.integration.alerts.test_life import finding, record, run_finds
 from tests.steps import attempt
 from workers.execution import constraints
 from workers.execution.loading import loaded
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.django_db
 

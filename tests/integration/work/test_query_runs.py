@@ -12,7 +12,7 @@ from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, Run
 from tests.factories import make_checkpoint
 from tests.steps import attempt, not_none
 from workers.execution import queries
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.django_db
 

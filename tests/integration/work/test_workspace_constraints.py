@@ -45,7 +45,7 @@ from workers import tasks
 from workers.execution import constraints
 from workers.gate import judging, workspace_constraints
 from workers.sandbox import runner
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from workers.findings import Finding, Verdict
 from workers.gate import judging
 from workers.gate.cases import Profile
 from workers.gate.checks import CHECKS, IMPORT, MODEL, PROPOSAL, REDACTION, TYPED, WORKSPACE
-from workers.sandbox.interface import SandboxError
+from workers.sandbox.results import SandboxError
 
 GATE = Path(__file__).parents[3] / "docs" / "architecture" / "gate.md"
 # The checks of each profile, in order; "|" is where the sandbox is opened.

@@ -12,9 +12,8 @@ from sandbox_image.uac import protocol
 from workers.sandbox import client
 from workers.sandbox.client import Sandbox
 from workers.sandbox.exchange import MAX_ESCAPES
-from workers.sandbox.interface import SandboxError
 from workers.sandbox.limits import Limits
-from workers.sandbox.results import Evaluation, Usage
+from workers.sandbox.results import Evaluation, SandboxError, Usage
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HELLO = {"hello": protocol.VERSION, "python": "3.11.7", "hash_seed": "0"}

@@ -13,10 +13,11 @@ import pytest
 from tests.waiting import eventually
 from workers.sandbox import interface, stocks
 from workers.sandbox import pool as pools
-from workers.sandbox.interface import Sandbox, SandboxError
+from workers.sandbox.client import Sandbox
 from workers.sandbox.limits import DEFAULT_SHAPE, Shape
 from workers.sandbox.pool import Pool
 from workers.sandbox.pool_state import Lease, PoolLimits
+from workers.sandbox.results import SandboxError
 
 KEEPING = PoolLimits(least=2, most=4, least_others=1, lease_seconds=60, leases=3, reap=True)
 
