@@ -5,7 +5,6 @@ constraint that is too noisy is therefore paused: it opens no new alerts, and it
 open.
 """
 
-import datetime
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from memory.alerts.models.alerts import (
 )
 from memory.alerts.transitions import Step, keep_alert, lock_current, open_alert, resolve_alert
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.settings.alert_settings import DAY, OPENINGS_OF_ONE, EffectiveSettings
+from memory.kernel.settings.alert_settings import DAY, OPENINGS_OF_ONE
 from memory.versions import runs
 from memory.versions.models.runs import RunKind, RunTrigger
 
@@ -56,29 +55,27 @@ class ExceededLimit:
 
 
 def find_exceeded(
-    user: MemoryUser,
-    said: Sequence[ConstraintFinding],
+    findings: Sequence[ConstraintFinding],
     new: Sequence[ConstraintFinding],
     over_limit: Mapping[str, Sequence[ConstraintFinding]],
-    limits: EffectiveSettings,
-    now: datetime.datetime,
-    *,
-    without: Collection[str],
+    paused: Collection[str],
+    step: Step,
 ) -> list[ExceededLimit]:
     """Return the constraints that exceed an alert limit and must be paused.
 
-    `said` contains all findings, and `new` contains the findings that would open alerts.
-    `over_limit` maps each constraint that was stopped at the alert limit to a few of its findings.
-    `without` names the constraints that are already paused.
+    `new` contains the findings that would open alerts. `over_limit` maps each constraint that was
+    stopped at the alert limit to a few of its findings. `paused` are already paused.
     """
+    limits = step.limits
     by_constraint: dict[str, list[ConstraintFinding]] = defaultdict(list)
-    for finding in said:
-        by_constraint[finding.constraint].append(finding)
+    for finding in findings:
+        if finding.kind == AlertKind.FINDING:
+            by_constraint[finding.constraint].append(finding)
     opening = Counter(one.constraint for one in new if one.kind == AlertKind.FINDING)
-    opened = _opened(user, opening, now)
+    opened = _opened(step, opening)
     exceeded = []
-    for constraint in sorted({*by_constraint, *over_limit} - set(without)):
-        findings = over_limit.get(constraint) or by_constraint[constraint]
+    for constraint in sorted({*by_constraint, *over_limit} - set(paused)):
+        reported = over_limit.get(constraint) or by_constraint[constraint]
         before = opened[constraint]
         flapping = [
             one
@@ -86,31 +83,29 @@ def find_exceeded(
             if one.constraint == constraint and before[one.fingerprint] + 1 >= OPENINGS_OF_ONE
         ]
         may_open = False
-        if constraint in over_limit or len(findings) > limits.alerts_per_constraint:
+        if constraint in over_limit or len(reported) > limits.alerts_per_constraint:
             limit = limits.alerts_per_constraint
             reason = (
                 f"it raised more than {limit} alerts at once"
                 if constraint in over_limit
-                else f"it raised {len(findings)} alerts at once, more than {limit}"
+                else f"it raised {len(reported)} alerts at once, more than {limit}"
             )
         elif before.total() + opening[constraint] > limits.openings_per_day:
             reason = f"it would open more than {limits.openings_per_day} alerts within 24 hours"
         elif flapping:
             reason = f"it opened the same alert {OPENINGS_OF_ONE} times within 24 hours"
-            findings, may_open = flapping, True
+            reported, may_open = flapping, True
         else:
             continue
         exceeded.append(
             ExceededLimit(
-                constraint=constraint, reason=reason, findings=findings, may_open=may_open
+                constraint=constraint, reason=reason, findings=reported, may_open=may_open
             )
         )
     return exceeded
 
 
-def _opened(
-    user: MemoryUser, constraints: Collection[str], now: datetime.datetime
-) -> Mapping[str, Counter[str]]:
+def _opened(step: Step, constraints: Collection[str]) -> Mapping[str, Counter[str]]:
     """Return how often each constraint opened each alert, keyed by constraint, then fingerprint.
 
     Only alerts opened in the last 24 hours are counted or, if the constraint was resumed during
@@ -119,11 +114,11 @@ def _opened(
     opened: dict[str, Counter[str]] = defaultdict(Counter)
     if not constraints:
         return opened
-    since = now - DAY
-    pauses = PausedConstraint.objects.filter(user=user, resumed_at__gt=since)
-    resumed = {one.constraint: one.resumed_at or now for one in pauses.order_by("resumed_at")}
+    since = step.at - DAY
+    pauses = PausedConstraint.objects.filter(user=step.user, resumed_at__gt=since)
+    resumed = {one.constraint: one.resumed_at or step.at for one in pauses.order_by("resumed_at")}
     rows = Alert.objects.filter(
-        user=user,
+        user=step.user,
         kind=AlertKind.FINDING,
         constraint__in=list(constraints),
         opened_at__gt=since,

@@ -81,7 +81,12 @@ def apply(
     found = most_severe(findings)
     known = lock_current(user)
     paused = resume_changed(known, existing, hashes, step)
-    exceeded = _find_exceeded(findings, found, known, over_limit or {}, paused, step)
+    new = [
+        finding
+        for fingerprint, finding in found.items()
+        if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
+    ]
+    exceeded = find_exceeded(findings, new, over_limit or {}, paused, step)
     heard = _drop_paused(found, paused, exceeded)
     originals = originals_of(known)
 
@@ -119,24 +124,6 @@ def _advance(run: Run, takes_now: bool | None) -> MemoryUser | None:
     user.save(update_fields=["alerts_version", "alerts_instant", "constraints_due_at"])
     user.workspace = run.user.workspace
     return user
-
-
-def _find_exceeded(
-    findings: Sequence[ConstraintFinding],
-    found: Mapping[str, ConstraintFinding],
-    known: Mapping[str, Alert],
-    over_limit: Mapping[str, Sequence[ConstraintFinding]],
-    paused: Collection[str],
-    step: Step,
-) -> list[ExceededLimit]:
-    """Return the constraints that exceed an alert limit in this run and must be paused."""
-    new = [
-        finding
-        for fingerprint, finding in found.items()
-        if finding.constraint not in paused and _is_new(known.get(fingerprint), finding)
-    ]
-    yielded = [finding for finding in findings if finding.kind == AlertKind.FINDING]
-    return find_exceeded(step.user, yielded, new, over_limit, step.limits, step.at, without=paused)
 
 
 def _drop_paused(
