@@ -62,7 +62,7 @@ def test_no_workspace_has_all_threads_however_little_its_work_takes(
     assert worker.begin(hint(2)) is not None
 
 
-def test_one_whose_work_took_long_has_half_of_the_threads_beside_others(
+def test_workspace_with_long_work_has_half_of_the_threads_beside_others(
     worker: Turns, clock: Clock
 ) -> None:
     take(worker, clock, 1, LONG)
@@ -80,7 +80,7 @@ def test_alone_it_has_all_but_those_that_do_no_long_work(worker: Turns, clock: C
     assert len(begun(worker, 1)) == THREADS - 1
 
 
-def test_one_thread_is_left_for_what_is_short_however_many_workspaces_take_long(
+def test_thread_is_left_for_short_work_however_many_workspaces_take_long(
     worker: Turns, clock: Clock
 ) -> None:
     for workspace in range(1, 6):
@@ -90,9 +90,7 @@ def test_one_thread_is_left_for_what_is_short_however_many_workspaces_take_long(
     assert worker.begin(hint(7)) is not None
 
 
-def test_what_takes_longer_than_ever_counts_as_long_while_it_goes_on(
-    worker: Turns, clock: Clock
-) -> None:
+def test_work_in_progress_counts_as_long_once_it_takes_long(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 2, LONG)
     works = begun(worker, 1)
     assert len(works) == THREADS - 1
@@ -111,7 +109,7 @@ def test_other_work_of_the_same_workspace_is_not_kept_by_what_takes_long(
     assert worker.begin(hint(1, "query")) is not None
 
 
-def test_that_something_took_long_is_forgiven(worker: Turns, clock: Clock) -> None:
+def test_long_work_is_forgiven_in_time(worker: Turns, clock: Clock) -> None:
     take(worker, clock, 1, LONG)
     clock.now += 10 * fair_turns.HALF_LIFE_SECONDS
     take(worker, clock, 2, SHORT)
@@ -130,9 +128,7 @@ def test_short_work_in_between_does_not_hide_that_other_took_long(
     assert len(begun(worker, 1)) == THREADS // 2
 
 
-def test_what_is_held_is_sent_when_work_ends_the_cheapest_workspace_first(
-    worker: Turns, clock: Clock
-) -> None:
+def test_held_hints_are_sent_cheapest_workspace_first(worker: Turns, clock: Clock) -> None:
     for workspace, seconds in ((1, 4 * LONG), (2, LONG), (3, LONG / 2)):
         take(worker, clock, workspace, seconds)
     works = begun(worker, 1)
@@ -214,7 +210,7 @@ def test_no_more_is_held_than_there_is_room_for(
     assert [worker.end(work) for work in ends if work] == [None, None]
 
 
-def test_what_is_nobodys_never_waits(worker: Turns) -> None:
+def test_work_without_a_workspace_never_waits(worker: Turns) -> None:
     assert len(begun(worker, None)) == 3 * THREADS
 
 
@@ -224,7 +220,7 @@ def test_a_worker_with_one_thread_does_what_comes(clock: Clock) -> None:
     assert worker.begin(hint(1)) is not None
 
 
-def test_what_a_language_model_is_asked_for_has_turns_like_all_else(
+def test_language_model_work_has_turns_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[str] = []

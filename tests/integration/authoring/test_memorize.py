@@ -175,7 +175,7 @@ def test_fact_that_nobody_said_is_mended(
     assert [fact.content for fact in facts()] == [right]
 
 
-def test_what_follows_is_marked(say: Say, work: Work) -> None:
+def test_derived_fact_is_marked(say: Say, work: Work) -> None:
     # Given a fact with a number that follows from what is said
     (seq,) = say("I bought three tickets at 20 euros each.")
     fact = {
@@ -208,7 +208,7 @@ def test_slice_is_remembered_once(
     assert coverage(user).pending == 0
 
 
-def test_what_an_agent_settles_meanwhile_is_its_own(
+def test_message_settled_by_an_agent_meanwhile_stays_settled(
     user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
 ) -> None:
     # Given two messages, of which a product's agent settles one while the model reads them

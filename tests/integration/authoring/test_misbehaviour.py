@@ -377,7 +377,7 @@ def test_entry_is_left_out(user: MemoryUser, say: Say, work: Work, protocol: Pro
     assert (counts.pending, counts.covered, counts.dismissed) == (0, 1, 1)
 
 
-def test_one_entry_fails_and_the_others_pass(
+def test_failing_entry_does_not_keep_others_from_passing(
     user: MemoryUser, say: Say, work: Work, outcomes: Outcomes
 ) -> None:
     # Given four facts, and a model that refuses to say anything of one
@@ -429,7 +429,7 @@ def test_bad_entries_in_a_row_do_not_keep_back_for_ever_what_comes_after_them(
     assert outcomes() == {**dict.fromkeys(range(1, good), "rejected"), good: "covered"}
 
 
-def test_what_follows_the_end_is_left_alone(user: MemoryUser, fact: int, work: Work) -> None:
+def test_calls_after_the_final_one_are_ignored(user: MemoryUser, fact: int, work: Work) -> None:
     # Given a model that does all in one answer, and does not stop
     written_down = Called("edit", json.dumps({"edits": [note("to Rome", fact)]}))
     work(Said(calls=(written_down, *[Called("finish", "{}")] * 5)))

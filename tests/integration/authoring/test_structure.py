@@ -268,7 +268,7 @@ def test_half_of_a_constraint_is_enough(user: MemoryUser, fact: int, say: Say, w
     assert checkpoints.read_file(user.head, "tests/test_soon.py") == TESTS
 
 
-def test_what_is_proposed_is_not_proposed_again(
+def test_committed_edits_are_not_proposed_again(
     user: MemoryUser, fact: int, work: Work, monkeypatch: pytest.MonkeyPatch, lane: LaneNow
 ) -> None:
     # Given a sandbox worker that takes longer than the model's worker waits

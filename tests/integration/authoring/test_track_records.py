@@ -181,7 +181,7 @@ def test_another_workspace_is_not_stopped(say: Say, work: Work) -> None:
     assert len(work(script=taking_notes).requests) == 2
 
 
-def test_what_is_stopped_in_the_middle_of_a_session_makes_no_further_call(
+def test_session_stopped_in_the_middle_makes_no_further_call(
     user: MemoryUser, other: MemoryUser, tea: int, work: Work, meanwhile: Meanwhile, lane: LaneNow
 ) -> None:
     # Given a session during whose first call the model is stopped by what it did elsewhere
@@ -194,7 +194,7 @@ def test_what_is_stopped_in_the_middle_of_a_session_makes_no_further_call(
     assert (lane().attempts, lane().lease_expires_at) == (0, None)
 
 
-def test_who_has_claimed_before_the_stop_makes_no_call_after_it(
+def test_worker_that_claimed_before_the_stop_makes_no_call(
     user: MemoryUser,
     other: MemoryUser,
     tea: int,

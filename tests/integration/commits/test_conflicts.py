@@ -70,7 +70,7 @@ def test_a_conflict_passes_the_gate_and_is_a_warning_until_it_is_retired(
     assert list(fields_of("home.moves")) == ["Ann-2"]
 
 
-def test_what_a_conflict_is_about_is_said_by_somebody(propose: Propose) -> None:
+def test_conflict_needs_values_that_entries_state(propose: Propose) -> None:
     run = propose(*MOVES, {**CONFLICT, "about": "moving day, May 2 or May 7"})
 
     assert run.outcome == "rejected"

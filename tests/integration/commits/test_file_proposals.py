@@ -140,7 +140,7 @@ def test_files_are_repaired_and_it_is_told(
     assert "bern" in fields_of("travel.trips")
 
 
-def test_what_nobody_said_is_refused(told: int, send: Send, source_of: Source) -> None:
+def test_file_with_ungrounded_values_is_refused(told: int, send: Send, source_of: Source) -> None:
     run = send({STATE: with_bern(source_of(STATE), told).replace("cost=700", "cost=800")})
     assert run.outcome == "rejected"
     assert [one["code"] for one in findings(run) if one["blocking"]] == ["ungrounded_number"]
@@ -229,7 +229,7 @@ def test_a_file_that_is_large_for_its_records_may_be_sent_again(
     assert [edit["op"] for edit in head_of(user).edits] == ["write_constraint"]
 
 
-def test_so_is_a_file_with_records_that_grows_by_too_much(
+def test_file_that_grows_by_too_much_is_refused(
     told: int, send: Send, source_of: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proposals, "put_right", lambda path, source: pytest.fail("it was read"))

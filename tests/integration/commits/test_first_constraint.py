@@ -26,7 +26,7 @@ IMPORTS = "import datetime\nfrom collections.abc import Iterator\nfrom uac impor
 TEST_IMPORTS = "import datetime\nfrom uac.testing import run_check\n"
 
 
-def test_what_the_policy_tells_to_write_is_accepted_without_its_imports(
+def test_recommended_code_is_accepted_without_its_imports(
     checkpoint: Append, propose: Propose
 ) -> None:
     checkpoint(trip(key="a", cost=10))
@@ -168,7 +168,7 @@ def test_a_constraint_without_text_is_told_what_belongs_there(
     assert not Run.objects.exists()
 
 
-def test_so_is_a_version_of_one_of_the_workspace() -> None:
+def test_empty_workspace_constraint_is_told_what_belongs_there() -> None:
     body = NewVersionSerializer(data={"source": "", "tests": ""})
 
     assert not body.is_valid()

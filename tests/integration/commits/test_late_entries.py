@@ -180,7 +180,7 @@ def test_alerts_follow_a_late_entry(
     assert [alert.state for alert in Alert.objects.filter(user=user)] == ["resolved"]
 
 
-def test_what_a_correction_set_is_not_overwritten_by_what_occurred_before(
+def test_correction_is_not_overwritten_by_earlier_occurrences(
     user: MemoryUser, say: Say, propose: Propose, fields_of: Records
 ) -> None:
     first = say(1, to="Rome", cost=100)
@@ -207,7 +207,7 @@ def test_what_a_correction_set_is_not_overwritten_by_what_occurred_before(
     assert fields_of("travel.trips")["t"] == {"to": "Oslo", "cost": 300}
 
 
-def test_what_somebody_retired_by_an_edit_is_ended_with_all_it_was_based_on(
+def test_retirement_by_edit_ends_all_entries_of_the_record(
     user: MemoryUser, say: Say, propose: Propose, fields_of: Records
 ) -> None:
     newest = say(9, to="Rome")

@@ -126,7 +126,7 @@ def test_code_that_cannot_run_and_means_one_thing_is_repaired(
     assert run.input["edits"][1]["source"] == fenced
 
 
-def test_what_is_in_order_is_kept_byte_for_byte(
+def test_sound_code_is_kept_byte_for_byte(
     checkpoint: Append, propose: Propose, source_of: Source
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
@@ -138,7 +138,7 @@ def test_what_is_in_order_is_kept_byte_for_byte(
     assert source_of("constraints/budget.py") == odd
 
 
-def test_what_no_repair_puts_right_is_refused_by_the_lines_that_were_sent(
+def test_unrepairable_code_is_refused_by_the_lines_that_were_sent(
     checkpoint: Append, propose: Propose
 ) -> None:
     checkpoint(trip(key="a", cost=1500))
@@ -298,9 +298,7 @@ def said(user: MemoryUser) -> None:
 
 
 @pytest.mark.usefixtures("said")
-def test_what_a_model_proposes_is_a_version_of_the_model(
-    user: MemoryUser, propose: Propose
-) -> None:
+def test_accepted_proposal_of_a_model_has_origin_llm(user: MemoryUser, propose: Propose) -> None:
     run = propose(ROME, dismiss(2), considered=[1, 2], trigger=RunTrigger.MODEL)
 
     assert (run.outcome, user.head and user.head.origin) == ("ok", "llm")
@@ -343,7 +341,7 @@ def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
 
 
 @pytest.mark.usefixtures("said")
-def test_of_two_tries_at_a_time_the_second_adds_nothing(
+def test_second_of_two_concurrent_tries_adds_nothing(
     user: MemoryUser, propose: Propose, fields_of: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = judging.judge
@@ -540,7 +538,7 @@ def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose
     assert set(unnoticed(again)) == {(10, False)}
 
 
-def test_it_is_said_how_many_boundaries_are_not_told(
+def test_refusal_counts_the_boundaries_that_it_omits(
     checkpoint: Append, propose: Propose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given four boundaries that no test notices, and room for three

@@ -69,7 +69,7 @@ def test_the_loser_of_a_race_builds_again_on_the_new_head(
     assert list(problems(user)) == []
 
 
-def test_who_always_loses_gives_up_for_now_and_loses_nothing(
+def test_worker_that_always_loses_gives_up_without_losing_entries(
     user: MemoryUser, append: Append, fields_of: Records, before_each_commit: Rivals, rival: Note
 ) -> None:
     append(trip(key="a"))

@@ -128,7 +128,7 @@ def test_int_and_float_become_float(
     }
 
 
-def test_what_contradicts_is_rejected_and_the_rest_goes_through(
+def test_contradicting_entries_are_rejected_and_the_rest_accepted(
     user: MemoryUser, checkpoint: Append, verdicts: Verdicts, fields_of: Records
 ) -> None:
     seqs = checkpoint(
@@ -146,7 +146,7 @@ def test_what_contradicts_is_rejected_and_the_rest_goes_through(
     assert (counts.covered, counts.rejected, counts.pending) == (2, 2, 0)
 
 
-def test_what_does_not_fit_is_set_aside_and_named_in_outcome_and_event(
+def test_misfit_values_are_set_aside_and_named_in_outcome_and_event(
     user: MemoryUser, checkpoint: Append, fields_of: Records
 ) -> None:
     checkpoint(trip(key="a", days=3))
@@ -302,7 +302,7 @@ def poison_gate(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("poisoned", [{0}, {6}, {3}, {0, 1}, {2, 5}, set(range(7))])
-def test_what_the_gate_refuses_is_found_by_bisecting(
+def test_refused_entry_is_found_by_bisecting(
     user: MemoryUser,
     checkpoint: Append,
     verdicts: Verdicts,
@@ -326,7 +326,7 @@ def test_what_the_gate_refuses_is_found_by_bisecting(
     assert list(problems(user)) == []
 
 
-def test_one_bad_entry_among_many_costs_few_judgements(
+def test_bad_entry_among_many_costs_few_judgements(
     checkpoint: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = poison_gate(monkeypatch)

@@ -117,7 +117,7 @@ def test_manifest_and_context_do_not_let_an_agent_believe_that_it_watches(
 
 
 @pytest.mark.usefixtures("failing")
-def test_who_resolves_the_alert_by_hand_has_mended_nothing(
+def test_resolving_the_alert_by_hand_mends_nothing(
     api: APIClient, checkpoint: Append, work: Work, user: MemoryUser
 ) -> None:
     alert = Alert.objects.get(kind=AlertKind.CONSTRAINT_ERROR)

@@ -521,7 +521,7 @@ def test_without_a_fault_all_of_it_is_accepted(
     assert [row.outcome for row in outcomes] == ["covered", "dismissed"]
 
 
-def test_what_is_derived_is_accepted_with_its_reason(
+def test_derived_value_is_accepted_with_its_reason(
     user: MemoryUser, head: Checkpoint, propose: Propose
 ) -> None:
     define, add = flight(price=600)

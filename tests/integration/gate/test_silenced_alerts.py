@@ -334,7 +334,7 @@ def test_critical_alert_resolves_by_an_entry_that_speaks_of_its_evidence(
     assert f"entry {said}" in event.detail["reason"]
 
 
-def test_others_silence_what_they_will(
+def test_api_proposals_may_silence_alerts(
     allergy: Alert, say: Say, propose: Propose, checkpoint: Append, work: Work
 ) -> None:
     said = say("Dr. Who has given his clearance for jazz")
@@ -346,7 +346,7 @@ def test_others_silence_what_they_will(
     assert not is_open(allergy)
 
 
-def test_what_was_resolved_by_hand_is_not_held(allergy: Alert, say: Say, propose: Propose) -> None:
+def test_alert_resolved_by_hand_is_not_held(allergy: Alert, say: Say, propose: Propose) -> None:
     lifecycle.resolve(allergy, actor="staff", reason="known")
     said = say("Dr. Who has given his clearance for jazz")
     assert propose(clearance(said)).outcome == "ok"
@@ -374,7 +374,7 @@ def budget(user: MemoryUser, checkpoint: Append, propose: Propose, work: Work) -
     return Alert.objects.get(user=user)
 
 
-def test_what_is_held_and_what_no_test_notices_are_told_at_once(
+def test_weaker_rule_and_unnoticed_boundary_are_reported_together(
     budget: Alert, say: Say, propose: Propose
 ) -> None:
     weaker = WEAKER[0].replace("> 2000:", "> 2000 and today < datetime.date(2036, 6, 1):")

@@ -170,7 +170,7 @@ def test_a_call_that_cannot_be_carried_out_is_answered_with_what_is_wrong(
     assert (row.input_tokens, row.output_tokens) == (100, 20)
 
 
-def test_what_comes_again_is_marked_for_caching(connect: Connect, protocol: Protocol) -> None:
+def test_repeated_prompt_parts_are_marked_for_caching(connect: Connect, protocol: Protocol) -> None:
     # If the provider wants marks for caching: the tools, the instructions and the end of each turn.
     with llm_server(called("remember", {"fact": "Rex"}), said("Noted.")) as server:
         model = connect(server, protocol)

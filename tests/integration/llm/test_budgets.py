@@ -185,7 +185,7 @@ def test_errors_of_the_provider_take_nothing(ask: Ask, workspace: Workspace) -> 
     assert (day.calls, day.used_tokens, month.used_tokens) == (3, 0, 0)
 
 
-def test_what_calls_under_way_may_take_is_not_given_twice(work: CallSession) -> None:
+def test_budget_reserved_by_running_calls_is_not_given_twice(work: CallSession) -> None:
     budget(work.workspace, tokens_per_day=2500)
     first, second = start(work), start(work)
 

@@ -39,7 +39,9 @@ def test_by_default_nothing_is_kept(ask: Ask) -> None:
     assert llm_calls.content(LlmCall.objects.get()) == (None, None)
 
 
-def test_what_is_kept_is_encrypted_and_can_be_read(connect: Connect, kept: None) -> None:
+def test_stored_content_is_encrypted_and_readable_with_the_key(
+    connect: Connect, kept: None
+) -> None:
     with llm_server(called("remember", {"fact": "dog: Rex"}), said("Noted.")) as server:
         model = connect(server)
         first = model.complete(QUESTION, [REMEMBER])
@@ -64,9 +66,7 @@ def test_what_is_kept_is_encrypted_and_can_be_read(connect: Connect, kept: None)
     assert answer["text"] == "Noted."
 
 
-def test_of_failures_what_was_said_is_kept(
-    connect: Connect, kept: None, settings: Settings
-) -> None:
+def test_prompts_of_failed_calls_are_kept(connect: Connect, kept: None, settings: Settings) -> None:
     settings.UAC_LLM_ATTEMPTS = 1
     with llm_server(said("I will not.", finish="refusal"), status(500)) as server:
         with pytest.raises(ModelRefused):
@@ -103,7 +103,7 @@ def test_a_new_key_encrypts_and_the_old_one_still_decrypts(
     assert encryption.decrypt(bytes(workspace.llm_api_key or b"")) == b"sk-own"
 
 
-def test_what_no_key_decrypts_is_told_and_left_as_it_is(
+def test_undecryptable_content_is_reported_and_left_unchanged(
     ask: Ask, kept: None, settings: Settings
 ) -> None:
     ask(said("Noted."))

@@ -92,7 +92,7 @@ def name_of(value: Any) -> str | None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("reply", "failure"), PASSING, ids=name_of)
-def test_what_may_pass_is_asked_again_and_each_attempt_is_on_record(
+def test_transient_failure_is_retried_and_each_attempt_recorded(
     connect: Connect, protocol: Protocol, reply: Reply, failure: type[CallFailed]
 ) -> None:
     with llm_server(reply, reply, reply, said("too late")) as server:
@@ -118,7 +118,7 @@ def test_what_may_pass_is_asked_again_and_each_attempt_is_on_record(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("reply", "failure"), FINAL, ids=name_of)
-def test_what_would_be_the_same_is_not_asked_again(
+def test_permanent_failure_is_not_retried(
     connect: Connect, protocol: Protocol, reply: Reply, failure: type[CallFailed]
 ) -> None:
     with llm_server(reply, said("never")) as server:
@@ -136,7 +136,7 @@ def test_what_would_be_the_same_is_not_asked_again(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_has_passed_is_answered(ask: Ask, protocol: Protocol) -> None:
+def test_call_succeeds_after_transient_failures(ask: Ask, protocol: Protocol) -> None:
     _, answer = ask(status(500), drops(), said("Noted."), protocol=protocol)
 
     assert answer.text == "Noted."
@@ -144,7 +144,7 @@ def test_what_has_passed_is_answered(ask: Ask, protocol: Protocol) -> None:
     assert list(outcomes) == [LlmOutcome.UNAVAILABLE, LlmOutcome.CONNECTION_LOST, LlmOutcome.OK]
 
 
-def test_of_half_a_call_the_model_is_told_and_sent_back_what_is_json(connect: Connect) -> None:
+def test_truncated_tool_call_is_reported_to_the_model_as_json(connect: Connect) -> None:
     """The server refuses calls in its history that are no JSON, as some do."""
     with llm_server(called("remember", '{"fact": "Rex'), said("Sorry.")) as server:
         model = connect(server)
@@ -163,7 +163,7 @@ def test_of_half_a_call_the_model_is_told_and_sent_back_what_is_json(connect: Co
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("reply", [hangs(), DRIPS], ids=["silent", "byte by byte"])
-def test_who_does_not_answer_in_time_is_given_up(
+def test_provider_that_does_not_answer_in_time_is_abandoned(
     ask: Ask, settings: Settings, protocol: Protocol, reply: Reply
 ) -> None:
     settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
@@ -178,7 +178,7 @@ def test_who_does_not_answer_in_time_is_given_up(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_where_nobody_listens_nothing_is_taken(
+def test_unreachable_provider_costs_no_tokens(
     connect: Connect, settings: Settings, protocol: Protocol
 ) -> None:
     with llm_server() as server:
@@ -291,7 +291,7 @@ def test_the_wait_doubles_and_is_drawn(ask: Ask, settings: Settings, waits: list
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_who_asks_to_wait_is_waited_for(ask: Ask, protocol: Protocol, waits: list[float]) -> None:
+def test_short_retry_after_is_respected(ask: Ask, protocol: Protocol, waits: list[float]) -> None:
     ask(status(429, retry_after="7"), said("Noted."), protocol=protocol)
 
     [wait] = waits
@@ -299,7 +299,7 @@ def test_who_asks_to_wait_is_waited_for(ask: Ask, protocol: Protocol, waits: lis
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_who_asks_to_wait_for_long_is_left_to_whoever_asked(
+def test_long_retry_after_is_left_to_the_caller(
     connect: Connect, waits: list[float], code: int
 ) -> None:
     with llm_server(status(code, retry_after="3600"), said("never")) as server:

@@ -128,7 +128,7 @@ def test_a_change_holds_from_the_next_call_on(choose: Choose, connect: Connect) 
         ({"cost_per_month": Decimal(-1)}, "cost_per_month", "greater than or equal to 0"),
     ],
 )
-def test_what_no_call_could_be_made_with_is_refused(
+def test_unusable_setting_is_refused(
     choose: Choose, chosen: dict[str, Any], field: str, told: str
 ) -> None:
     with pytest.raises(ValidationError) as raised:
@@ -156,7 +156,7 @@ def test_a_model_without_a_price_is_refused_where_the_server_limits_money(
         ({"UAC_LLM_MODEL": "gpt"}, "gpt: Give a provider"),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_setting_is_named(
     connect: Connect, settings: Settings, changed: dict[str, str], told: str
 ) -> None:
     with llm_server() as server:

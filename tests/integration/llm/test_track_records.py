@@ -96,9 +96,7 @@ Reason: TypeAlias = Callable[[], str | None]
 # -- What counts -------------------------------------------------------------------------------
 
 
-def test_of_a_model_that_has_done_nothing_there_is_no_record(
-    record: Record, reason: Reason
-) -> None:
+def test_unused_model_has_an_empty_record(record: Record, reason: Reason) -> None:
     assert record() == TrackRecord(model=MODEL)
     assert reason() is None
 
@@ -134,7 +132,7 @@ def test_a_session_that_changes_no_file_is_accepted_and_has_no_version(
     assert (found.sessions, found.refused, found.accepted) == (4, 1, 1)
 
 
-def test_what_came_of_a_session_is_noted_with_its_calls(
+def test_outcome_of_a_session_is_stored_with_its_calls(
     user: MemoryUser, sessions: Sessions, record: Record
 ) -> None:
     # Given a session of two questions, and another one
@@ -401,7 +399,7 @@ def test_accepted_edits_are_undone_by_a_return_or_a_reopening(
     assert record().undone_percent == 20 * undone
 
 
-def test_what_was_left_out_is_what_the_lineage_of_the_newest_version_lacks(
+def test_undone_versions_are_those_outside_the_heads_lineage(
     workspace: Workspace, sessions: Sessions, settings: Settings
 ) -> None:
     settings.UAC_LLM_JUDGED_SESSIONS = 100
@@ -431,7 +429,7 @@ def test_a_model_is_stopped_by_what_was_undone(
     assert told in str(reason())
 
 
-def test_what_time_brings_undoes_nothing(
+def test_passing_time_undoes_no_version(
     user: MemoryUser, sessions: Sessions, record: Record
 ) -> None:
     sessions("aaaa")
@@ -444,7 +442,7 @@ def test_what_time_brings_undoes_nothing(
 # -- Going on ----------------------------------------------------------------------------------
 
 
-def test_who_lets_a_model_go_on_has_it_judged_anew(
+def test_resumed_model_is_judged_anew(
     workspace: Workspace, sessions: Sessions, record: Record, reason: Reason
 ) -> None:
     # Given two models that were stopped
@@ -516,7 +514,7 @@ def test_a_stop_is_over_when_a_limit_is_changed(
     assert reason() is None
 
 
-def test_what_is_stopped_is_not_read_again(
+def test_stopped_record_is_not_read_again(
     workspace: Workspace, sessions: Sessions, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     sessions("rrrr")
@@ -527,7 +525,7 @@ def test_what_is_stopped_is_not_read_again(
         assert track_records.why_stopped(workspace) is not None
 
 
-def test_where_no_model_is_chosen_none_goes_on(workspace: Workspace, settings: Settings) -> None:
+def test_workspace_without_a_model_resumes_none(workspace: Workspace, settings: Settings) -> None:
     settings.UAC_LLM_MODEL = ""
 
     assert track_records.resume(workspace, by="staff:eve", reason="why not") is None
@@ -551,7 +549,7 @@ FROM generate_series(1, 20000) n
 """
 
 
-def test_it_is_read_by_one_statement_and_by_indexes(
+def test_track_record_is_read_by_one_statement_and_by_indexes(
     workspace: Workspace,
     user: MemoryUser,
     sessions: Sessions,

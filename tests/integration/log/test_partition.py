@@ -112,7 +112,7 @@ def test_the_server_cannot_use_a_partition(people: list[MemoryUser]) -> None:
         assert getattr(caught.value.__cause__, "sqlstate", "") == "42501"
 
 
-def test_not_even_the_owner_changes_a_partition(people: list[MemoryUser]) -> None:
+def test_owner_cannot_change_a_partition(people: list[MemoryUser]) -> None:
     refused = {
         name: {_refusal(statement.format(table=table)) for table in partitions()}
         for name, statement in STATEMENTS.items()

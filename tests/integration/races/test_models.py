@@ -49,7 +49,7 @@ __all__ = ["meanwhile", "quick", "say", "work"]
 
 
 @pytest.mark.django_db
-def test_what_a_successor_has_structured_meanwhile_is_not_proposed_again(
+def test_entries_structured_by_a_successor_are_not_proposed_again(
     user: MemoryUser, say: Say, work: Work, meanwhile: Meanwhile
 ) -> None:
     # Given a fact, and a model that answers so late that another worker does all of it

@@ -52,7 +52,7 @@ def lane_of(user: MemoryUser, name: LaneName = LaneName.RECORDS) -> Lane:
 
 
 @pytest.mark.django_db
-def test_what_is_restored_while_a_checkpoint_is_committed_stands_and_the_entry_is_kept(
+def test_rollback_during_a_commit_stands_and_the_entry_is_kept(
     user: MemoryUser,
     append: Append,
     checkpoint: Append,
@@ -198,7 +198,7 @@ def test_a_user_who_is_created_by_somebody_else_at_that_moment_is_not_created_ag
     assert bob.lanes.count() == 2
 
 
-def test_of_several_who_create_a_user_at_once_one_does(
+def test_concurrent_creations_of_a_user_create_one(
     live_database: str, workspace: Workspace
 ) -> None:
     rivals = at_once(*[lambda: users.create_user(workspace, "bob", metadata=None)] * 6)

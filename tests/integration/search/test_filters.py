@@ -66,7 +66,7 @@ def entries(say: Say) -> None:
         ({"NOT": {"OR": [{"speaker": "Ada"}, {"kind": "fact"}]}}, {2, 4, 5, 6}),
     ],
 )
-def test_what_is_let_through(
+def test_filter_selects_matching_entries(
     entries: None, user: MemoryUser, search: Find, filters: dict[str, Any], expected: set[int]
 ) -> None:
     found = search("puppy", where=condition(filters, "UTC"))
@@ -125,7 +125,7 @@ def test_days_begin_where_the_user_lives(entries: None, search: Find) -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(filters: Any, named: str) -> None:
+def test_contradictory_filter_is_refused(filters: Any, named: str) -> None:
     with pytest.raises(BadFilter) as refused:
         condition(filters, "UTC")
 

@@ -47,7 +47,7 @@ def test_an_entry_is_found_as_soon_as_it_is_in_the_log(say: Say, search: Find) -
     assert found.terms == ["puppi", "adopt"]
 
 
-def test_what_has_more_of_the_words_comes_first(say: Say, search: Find) -> None:
+def test_entry_with_more_of_the_words_comes_first(say: Say, search: Find) -> None:
     say("We ate pizza", session_id="a")
     say("Toby ate my pizza and my shoes", session_id="b")
     say("Nothing to see here", session_id="c")
@@ -77,7 +77,7 @@ def test_without_sessions_what_is_said_on_a_day_is_together(say: Say, search: Fi
     assert texts(search("guitar")) == ["About the guitar:", "a present"]
 
 
-def test_whoever_is_named_is_heard_first(say: Say, search: Find) -> None:
+def test_entries_of_the_named_speaker_come_first(say: Say, search: Find) -> None:
     say("I love sailing", speaker="Jon Snow", session_id="a")
     say("I love sailing", speaker="Gina", session_id="b")
 
@@ -197,13 +197,13 @@ def test_no_more_than_top_k_and_none_below_the_threshold(say_all: SayAll, search
     assert search("puppy kitten", threshold=1.0).hits == []
 
 
-def test_of_equals_the_newest_comes_first(say_all: SayAll, search: Find) -> None:
+def test_newest_of_equal_hits_comes_first(say_all: SayAll, search: Find) -> None:
     say_all(["a puppy"] * 4)
 
     assert [hit.entry.seq for hit in search("puppy").hits] == [4, 3, 2, 1]
 
 
-def test_what_does_not_fit_makes_room_for_what_does(say: Say, search: Find) -> None:
+def test_hit_too_long_makes_room_for_shorter_ones(say: Say, search: Find) -> None:
     say("puppy puppy puppy " + "and so on " * 20, session_id="a")
     say("a puppy of ours", session_id="b")
     say("puppy", session_id="c")
@@ -213,7 +213,7 @@ def test_what_does_not_fit_makes_room_for_what_does(say: Say, search: Find) -> N
     assert search("puppy", words=1).hits[0].words == 1
 
 
-def test_what_fits_is_not_looked_for_through_the_whole_log(say: Say, search: Find) -> None:
+def test_search_for_fitting_hits_is_bounded(say: Say, search: Find) -> None:
     for number in range(MAX_MISSED):
         say(
             f"Toby Toby and a puppy, number {number}, with many other words", session_id=f"{number}"
@@ -224,7 +224,7 @@ def test_what_fits_is_not_looked_for_through_the_whole_log(say: Say, search: Fin
     assert texts(search("Toby and his puppy", words=200, top_k=1000))[-1] == "Toby"
 
 
-def test_of_a_long_question_the_first_words_are_looked_for(say: Say, search: Find) -> None:
+def test_long_question_is_searched_by_its_first_words(say: Say, search: Find) -> None:
     say("Toby")
 
     found = search(" ".join(f"word{number}" for number in range(1000)) + " Toby")
@@ -239,7 +239,7 @@ def test_words_of_scripts_without_spaces_count_by_character(say: Say, search: Fi
     assert search("吉他", words=20).hits[0].words == 13
 
 
-def test_of_a_long_text_the_part_with_the_words_is_given(say: Say, search: Find) -> None:
+def test_excerpt_of_a_long_text_contains_the_words(say: Say, search: Find) -> None:
     say("filler " * 10_000 + "the secret puppy " + "filler " * 20_000)
 
     (hit,) = search("secret puppies", words=100).hits
@@ -249,7 +249,7 @@ def test_of_a_long_text_the_part_with_the_words_is_given(say: Say, search: Find)
     assert hit.words <= 100
 
 
-def test_of_a_text_that_matches_everywhere_the_best_passages_that_fit_are_given(
+def test_excerpt_of_a_text_that_matches_everywhere_is_bounded(
     say: Say, search: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given 20 passages of some 4,000 characters, of which one says more than the others
@@ -272,7 +272,7 @@ def test_of_a_text_that_matches_everywhere_the_best_passages_that_fit_are_given(
     assert excerpts.MAX_TEXT / 2 < len(hit.text) <= excerpts.MAX_TEXT
 
 
-def test_of_a_passage_of_many_spaces_the_beginning_is_searched(say: Say, search: Find) -> None:
+def test_passage_of_many_spaces_is_searched_by_its_beginning(say: Say, search: Find) -> None:
     say("the puppy barked" + " " * 900_000 + "the end")
 
     (hit,) = search("puppy end").hits
@@ -341,7 +341,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_a_log_is_cut_into_segments_changes_nothing(
+def test_cuts_between_segments_change_no_result(
     eager: None, user: MemoryUser, say: Say, search: Find, seed: int
 ) -> None:
     """All other searches are compared with one without an index."""

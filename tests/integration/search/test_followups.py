@@ -419,9 +419,7 @@ def test_short_complete_question_is_found_after_unrelated_turns(ada: MemoryUser)
     assert len(missed) <= 1, missed
 
 
-def test_what_the_question_says_counts_for_more_than_what_it_takes(
-    ada: MemoryUser, settings: Settings
-) -> None:
+def test_own_terms_weigh_more_than_terms_of_turns(ada: MemoryUser, settings: Settings) -> None:
     settings.UAC_EMBEDDINGS = "off"
     question = complete("And in Oslo?", turns_of("u: What did I buy? Gloves?"))
 
@@ -497,7 +495,7 @@ class TestApi:
         assert answer == self.found(api, query="When did I buy it?")
         assert answer["taken_as"] is None
 
-    def test_what_is_said_in_nothing_but_signs_is_passed_over(self, api: APIClient) -> None:
+    def test_turns_without_words_are_skipped(self, api: APIClient) -> None:
         turns = [*self.MESSAGES, {"role": "assistant", "content": ""}]
         turns += [{"role": "user", "content": text} for text in ("?!", "\u0301" * 5000, "🎸")]
 

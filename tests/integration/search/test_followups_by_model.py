@@ -234,7 +234,7 @@ def test_hostile_turns_are_shown_as_what_was_said_and_lead_to_words_alone(
     assert LogEntry.objects.count() == 2
 
 
-def test_of_many_turns_the_model_is_shown_the_newest(ask: Ask, model: Model) -> None:
+def test_model_is_shown_the_newest_turns(ask: Ask, model: Model) -> None:
     server = model(completes())
     turns = [{"role": "user", "content": f"turn {number}"} for number in range(40)]
 
@@ -268,7 +268,7 @@ def test_of_many_turns_the_model_is_shown_the_newest(ask: Ask, model: Model) -> 
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_where_the_model_fails_it_is_found_by_words_and_said(
+def test_failing_model_falls_back_to_words_and_is_reported(
     ask: Ask, model: Model, settings: Settings, reply: Reply, words: str
 ) -> None:
     by_words = ask(complete_by="words")
@@ -285,7 +285,7 @@ def test_where_the_model_fails_it_is_found_by_words_and_said(
     assert run.outcome == RunOutcome.MODEL_ERROR
 
 
-def test_of_several_calls_the_first_that_is_right_counts(ask: Ask, model: Model) -> None:
+def test_first_valid_call_of_several_counts(ask: Ask, model: Model) -> None:
     calls = [Called("complete", "{", id="a")]
     calls += [
         Called("complete", json.dumps({"question": text}), id=text) for text in (SENTENCE, "b")
@@ -348,9 +348,7 @@ def test_as_many_runs_as_may_wait_keep_no_search(
     assert (server.requests, runs_of_kind()) == ([], [])
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun(
-    ask: Ask, model: Model, no_worker: None
-) -> None:
+def test_abandoned_completion_is_not_begun(ask: Ask, model: Model, no_worker: None) -> None:
     server = model(completes())
 
     answer = ask()
@@ -366,7 +364,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(
     assert server.requests == []
 
 
-def test_what_is_given_up_while_a_worker_has_it_is_not_sent(
+def test_completion_cancelled_in_a_worker_is_not_sent(
     ask: Ask, model: Model, no_worker: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = model(completes())
@@ -401,7 +399,7 @@ def test_a_request_waits_for_as_long_as_it_says(
     assert waited == [0.5, 0.5]
 
 
-def test_where_no_place_is_left_to_wait_words_do_it_at_once(
+def test_full_waiting_slots_fall_back_to_words_at_once(
     ask: Ask, model: Model, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = model()
@@ -512,7 +510,7 @@ def test_a_redaction_closes_what_waits_and_the_context_is_of_what_is_left(
     assert server.requests == []
 
 
-def test_who_is_erased_meanwhile_is_not_found(
+def test_user_erased_during_a_search_is_not_found(
     api: APIClient, told: MemoryUser, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model()

@@ -51,7 +51,7 @@ def test_long_texts_are_announced_however_few(user: MemoryUser, say: Say) -> Non
     assert [(one.first_seq, one.last_seq) for one in segments_of(user)] == [(1, 2)]
 
 
-def test_what_no_hint_announced_is_dispatched(
+def test_unannounced_index_is_dispatched(
     user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[str, object]] = []
@@ -160,7 +160,7 @@ def test_a_late_worker_writes_nothing(user: MemoryUser, say_all: SayAll) -> None
     assert segments_of(user) == []
 
 
-def test_what_is_appended_while_a_worker_ends_is_seen(
+def test_entries_appended_while_a_worker_ends_are_indexed(
     user: MemoryUser, say_all: SayAll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say_all(["a puppy"] * announcing.TAIL)
@@ -248,7 +248,7 @@ def test_a_redaction_takes_the_segment_along(
     assert segments_of(user)[-1].last_seq == 3 * announcing.TAIL + 1
 
 
-def test_who_has_read_an_entry_before_it_was_redacted_writes_nothing(
+def test_worker_that_read_a_redacted_entry_writes_nothing(
     eager: None, user: MemoryUser, say: Say
 ) -> None:
     secret = say("my secret kitten")

@@ -61,7 +61,7 @@ def life(say: Say) -> None:
     say("My sister has painted her kitchen", session_id="b")
 
 
-def test_what_no_word_names_is_found_indexed_or_not(
+def test_related_entry_without_a_common_word_is_found_indexed_or_not(
     eager: None, user: MemoryUser, life: None, search: Find
 ) -> None:
     questions = {
@@ -110,7 +110,7 @@ def test_a_question_without_meaning_does_no_harm(life: None, search: Find, quest
     assert found.meaning.problem is None
 
 
-def test_of_a_long_answer_the_passage_that_matters_is_given(
+def test_excerpt_of_a_long_answer_is_the_relevant_passage(
     eager: None, user: MemoryUser, say: Say, search: Find
 ) -> None:
     filler = "The weather was fine and the train was late once more. "
@@ -142,7 +142,7 @@ def test_passages_of_one_entry_are_one_hit_in_their_order(say: Say, search: Find
     assert hit.is_cut
 
 
-def test_what_the_person_said_comes_before_the_answer(say: Say, search: Find) -> None:
+def test_message_of_the_person_comes_before_the_answer(say: Say, search: Find) -> None:
     say("You could try a puppy from the shelter", role="assistant", session_id="a")
     say("You could try a puppy from the shelter", role="user", session_id="b")
 
@@ -362,7 +362,7 @@ def test_no_more_vectors_are_kept_than_allowed(
     assert index._cache.of(user.pk) == {}
 
 
-def test_of_a_long_tail_the_newest_is_embedded(
+def test_newest_entries_of_a_long_tail_are_embedded(
     user: MemoryUser, say_all: SayAll, search: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "LIVE_CHARACTERS", 20)
@@ -388,7 +388,7 @@ def test_a_log_that_an_older_server_indexed_is_indexed_anew(
     assert SearchIndex.objects.filter(user=user, due_at__isnull=False).exists()
 
 
-def test_of_whom_there_are_no_vectors_nothing_is_kept(user: MemoryUser, search: Find) -> None:
+def test_user_without_vectors_is_not_cached(user: MemoryUser, search: Find) -> None:
     search("dog")
 
     assert user.pk not in index._cache._users

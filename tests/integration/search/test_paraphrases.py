@@ -14,7 +14,7 @@ from tests.paraphrases import TEXT, read_people
 pytestmark = pytest.mark.django_db
 
 
-def test_of_ten_people_nearly_all_records_that_answer_are_in_the_block(
+def test_context_contains_nearly_all_answering_records_of_ten_people(
     settings: Any, workspace: Workspace, work: Callable[[], None]
 ) -> None:
     settings.UAC_EMBEDDINGS = "wordllama"

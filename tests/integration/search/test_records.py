@@ -82,9 +82,7 @@ def test_a_record_is_found_by_what_it_refers_to_after_that_itself(
     assert search("Bangkok", as_of="3") == ["t-1", "c-0"]
 
 
-def test_what_is_redacted_finds_nothing_that_referred_to_it(
-    user: MemoryUser, search: Search
-) -> None:
+def test_redacted_record_is_not_found_by_references(user: MemoryUser, search: Search) -> None:
     index_all(user)
     redact(LogEntry.objects.get(user=user, seq=1))
 

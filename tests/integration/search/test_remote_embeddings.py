@@ -142,7 +142,7 @@ def outcomes() -> list[str]:
 # -- What is sent ----------------------------------------------------------------------------------
 
 
-def test_what_no_word_names_is_found_indexed_or_not(
+def test_related_entry_without_a_common_word_is_found_indexed_or_not(
     eager: None, user: MemoryUser, say: Say, search: Find, serve: Serve
 ) -> None:
     server = serve()
@@ -424,7 +424,7 @@ def test_a_provider_that_is_not_there(
 @pytest.mark.parametrize(
     "reply", [hangs(600), Misbehaviour(body=b"{" * 10_000, drip=0.05)], ids=["never", "drips"]
 )
-def test_who_searches_does_not_wait_for_a_provider_that_is_late(
+def test_search_does_not_wait_for_a_late_provider(
     say: Say, search: Find, serve: Serve, settings: Settings, reply: Misbehaviour
 ) -> None:
     settings.UAC_EMBEDDINGS_QUERY_SECONDS = 0.3
@@ -544,7 +544,7 @@ def test_a_provider_that_has_failed_is_left_alone_by_all(
     assert "has failed or is overloaded" in (found.meaning.problem or "")
 
 
-def test_one_text_at_the_end_of_a_log_that_fails_stops_no_questions(
+def test_failing_text_of_the_tail_stops_no_questions(
     say: Say, search: Find, serve: Serve, at_rest: None
 ) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
@@ -584,7 +584,7 @@ def test_a_long_end_of_a_log_that_is_late_stops_the_searches_of_its_user_alone(
     assert found.meaning == Meaning(MODEL, 2, None)
 
 
-def test_what_was_embedded_of_the_end_of_a_log_before_a_failure_is_sent_once(
+def test_tail_embedded_before_a_failure_is_sent_once(
     say_all: SayAll, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS_BATCH = 1
@@ -759,7 +759,7 @@ def test_a_text_that_is_always_refused_keeps_no_other_from_its_vector(
     assert texts(search("poison"))[0] == said[13]  # it is found by its words
 
 
-def test_of_a_text_that_is_too_long_the_beginning_counts(user: MemoryUser, serve: Serve) -> None:
+def test_text_too_long_is_embedded_by_its_beginning(user: MemoryUser, serve: Serve) -> None:
     def script(request: EmbeddingsRequest) -> Misbehaviour:
         is_long = any(len(text) > 1000 for text in request.texts)
         return status(413) if is_long else embedded(request)
@@ -892,7 +892,7 @@ def test_a_step_of_blank_texts_alone_keeps_no_others_from_their_vectors(
     assert found.meaning.problem is None
 
 
-def test_what_another_model_has_begun_is_thrown_away(
+def test_partial_vectors_of_another_model_are_discarded(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, steps_of_ten: None
 ) -> None:
     server: EmbeddingsServer = serve(
@@ -925,7 +925,7 @@ def test_a_redaction_takes_along_what_was_embedded_so_far(
 
 
 @pytest.mark.parametrize("is_large", [True, False])
-def test_what_is_redacted_between_two_calls_is_not_sent(
+def test_entry_redacted_between_two_calls_is_not_sent(
     eager: None,
     user: MemoryUser,
     say: Say,
@@ -1076,7 +1076,7 @@ def test_a_question_goes_to_no_provider_that_is_not_named(
     assert server.texts[-1] == "car"
 
 
-def test_what_comes_with_the_installation_answers_while_a_provider_embeds(
+def test_bundled_model_answers_while_a_provider_embeds(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, settings: Settings
 ) -> None:
     settings.UAC_EMBEDDINGS = "wordllama"

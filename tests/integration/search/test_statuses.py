@@ -63,7 +63,7 @@ def by_seq(hits: list[dict[str, Any]]) -> dict[int, tuple[str | None, int | None
 
 
 class TestRecords:
-    def test_what_was_replaced_is_left_out(self, tell: Tell, search: Search) -> None:
+    def test_replaced_values_are_left_out(self, tell: Tell, search: Search) -> None:
         tell(record("Server", "web", ssh_port=22))
         tell(record("Server", "web", ssh_port=2222))
 
@@ -102,9 +102,7 @@ class TestRecords:
 
         assert by_seq(search("server web")) == {1: ("current", None), 2: ("current", None)}
 
-    def test_of_entries_without_a_key_each_is_its_own_record(
-        self, tell: Tell, search: Search
-    ) -> None:
+    def test_entries_without_a_key_are_separate_records(self, tell: Tell, search: Search) -> None:
         tell(record("Server", None, ssh_port=22), record("Server", None, ssh_port=2222))
 
         assert by_seq(search("server")) == {1: ("current", None), 2: ("current", None)}
@@ -122,7 +120,7 @@ class TestRecords:
             4: ("current", None),
         }
 
-    def test_what_was_retired_is_left_out_and_its_retirement_is_found(
+    def test_retired_record_is_left_out_and_its_retirement_found(
         self, tell: Tell, search: Search
     ) -> None:
         tell(record("Medication", "m1", name="metoprolol", dose="50 mg"))
@@ -168,7 +166,7 @@ class TestRecords:
 
         assert found == {1: ("replaced", fact), 2: ("current", None), fact: ("current", None)}
 
-    def test_what_is_not_part_of_the_state_has_no_status(
+    def test_entry_outside_the_state_has_no_status(
         self, api: APIClient, tell: Tell, search: Search, work: Callable[[], None]
     ) -> None:
         tell(record("Server", "web", ssh_port=22))

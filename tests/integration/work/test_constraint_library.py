@@ -15,7 +15,7 @@ from workers.gate.judging import judge
 
 
 @pytest.mark.parametrize("name", constraint_library.names())
-def test_it_passes_the_gate(name: str) -> None:
+def test_library_constraint_passes_the_gate(name: str) -> None:
     of_library = constraint_library.read(name)
     constraint = WorkspaceConstraint(workspace=Workspace(name="acme"), name=name)
     version = WorkspaceConstraintVersion(
@@ -30,6 +30,6 @@ def test_it_passes_the_gate(name: str) -> None:
     assert [check.name for check in verdict.checks] == CHECKS
 
 
-def test_another_name_is_none_of_the_library() -> None:
+def test_unknown_name_is_not_in_the_library() -> None:
     with pytest.raises(KeyError):
         constraint_library.read("__init__")

@@ -61,7 +61,7 @@ def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
     assert failed.state == AlertState.RESOLVED
 
 
-def test_who_has_lost_the_run_tells_the_staff_of_no_failure(user: MemoryUser) -> None:
+def test_worker_without_lease_reports_no_failure_to_staff(user: MemoryUser) -> None:
     # Given a worker whose run was claimed by another one, who has done it
     run = make_run(make_checkpoint(user), attempts=constraints.ATTEMPTS_BEFORE_ALERT)
     late = runs.claim(str(run.pk))

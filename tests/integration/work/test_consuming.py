@@ -95,7 +95,7 @@ def go_round(times: int) -> None:
     assert done.wait(scaled(60))
 
 
-def test_what_no_thread_is_free_for_is_left_to_others() -> None:
+def test_hints_without_a_free_thread_are_left_to_other_workers() -> None:
     with worker():
         send()
         assert eventually(lambda: waiting() < HINTS)

@@ -67,7 +67,7 @@ def test_a_run_whose_user_is_erased_while_it_is_claimed_is_nobodys(
     assert runs.claim(str(waiting.pk)) is None
 
 
-def test_what_a_clock_that_had_leapt_put_off_is_done_today(user: MemoryUser) -> None:
+def test_work_delayed_by_a_leaping_clock_is_done_now(user: MemoryUser) -> None:
     """The clock is a worker's, between its last check and the end of its transaction."""
     tomorrow = timezone.now() + datetime.timedelta(days=1)
     append_record(user)

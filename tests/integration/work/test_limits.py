@@ -283,7 +283,7 @@ def test_together_constraints_have_the_time_of_the_whole_run(tenant: Tenants) ->
         ("raise SystemExit", "killed"),
     ],
 )
-def test_what_no_setting_can_raise_promises_nothing(
+def test_error_that_no_setting_avoids_names_no_remedy(
     tenant: Tenants, code: str, outcome: str
 ) -> None:
     run = tenant().ask(code)

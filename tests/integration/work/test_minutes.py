@@ -94,7 +94,7 @@ def busy(looked_at: MemoryUser) -> MemoryUser:
     return MemoryUser.objects.get(pk=looked_at.pk)
 
 
-def test_who_has_a_constraint_on_the_moment_is_looked_at_again_in_minutes(
+def test_user_with_constraint_on_the_moment_runs_again_in_minutes(
     busy: MemoryUser, work: Work
 ) -> None:
     assert Alert.objects.get(user=busy).severity == "warning"
@@ -109,7 +109,7 @@ def test_who_has_a_constraint_on_the_moment_is_looked_at_again_in_minutes(
     assert triggers(busy)[-1] == RunTrigger.INSTANT
 
 
-def test_it_finds_what_becomes_true_between_two_daily_runs(busy: MemoryUser, work: Work) -> None:
+def test_runs_by_minutes_find_changes_between_daily_runs(busy: MemoryUser, work: Work) -> None:
     # The overlap begins at 11:00 in Berlin; it is critical from a day before.
     for moment, severity in ((115, "warning"), (120, "critical")):
         with time_machine.travel(MORNING + minutes(moment), tick=False):
@@ -148,7 +148,7 @@ def test_a_run_does_not_take_the_place_of_the_daily_one_that_is_due(
         assert dispatching.dispatch()["daily"] == 1
 
 
-def test_others_are_looked_at_daily(user: MemoryUser, work: Work) -> None:
+def test_user_with_constraints_by_day_runs_daily(user: MemoryUser, work: Work) -> None:
     with time_machine.travel(MORNING, tick=False):
         enable(user.workspace, "deadline_window")
         lease = {"title": "Flat", "ends_on": "2026-03-20"}

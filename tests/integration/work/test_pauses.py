@@ -52,7 +52,7 @@ def pending(user: MemoryUser) -> int:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["user", "workspace"])
-def test_what_is_sent_is_taken_and_waits_until_it_is_resumed(
+def test_entries_of_a_paused_user_wait_until_resumed(
     api: APIClient, user: MemoryUser, work: Work, whole: bool
 ) -> None:
     of = user.workspace if whole else user
@@ -130,7 +130,7 @@ def test_a_question_waits_too_and_is_answered_when_it_is_resumed(
     assert (run.outcome, run.output["value"]) == ("ok", 1)
 
 
-def test_what_somebody_has_a_right_to_goes_on(user: MemoryUser, work: Work) -> None:
+def test_redaction_continues_during_a_pause(user: MemoryUser, work: Work) -> None:
     append_records(user, TRIP)
     work()
     user.refresh_from_db()
@@ -142,7 +142,7 @@ def test_what_somebody_has_a_right_to_goes_on(user: MemoryUser, work: Work) -> N
     assert Redaction.objects.get(user=user).due_at is None
 
 
-def test_what_is_paused_raises_no_alarm(user: MemoryUser, other: MemoryUser) -> None:
+def test_paused_work_raises_no_alarm(user: MemoryUser, other: MemoryUser) -> None:
     for one in (user, other):
         append_records(one, TRIP)
     Lane.objects.filter(name=LaneName.RECORDS).update(
@@ -182,7 +182,7 @@ def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None
     assert standing.reason == "paused by staff:eve: its import runs wild"
 
 
-def test_what_waits_for_somebody_paused_keeps_nobody_else(
+def test_requests_waiting_for_a_paused_user_block_nobody_else(
     api: APIClient, user: MemoryUser, other: MemoryUser, workspace: Workspace
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(max_waiting_runs=2)
@@ -199,7 +199,7 @@ def test_what_waits_for_somebody_paused_keeps_nobody_else(
     assert [ask(other, number) for number in range(3)] == [202, 202, 429]
 
 
-def test_what_work_under_way_asks_for_is_done(user: MemoryUser) -> None:
+def test_runs_requested_by_work_in_progress_are_done_during_a_pause(user: MemoryUser) -> None:
     """Given a query that a worker was answering when the pause began; its own queries run."""
     run = runs.queue(user, RunKind.QUERY, RunTrigger.MODEL, checkpoint=make_checkpoint(user))
     pauses.pause(user, by="staff:eve", reason="")
@@ -230,7 +230,7 @@ def test_staff_pause_and_resume_in_the_admin(
     assert row.resumed_by == "staff:admin"
 
 
-def test_who_may_only_look_pauses_nothing(client: Client, user: MemoryUser) -> None:
+def test_staff_without_permission_pause_nothing(client: Client, user: MemoryUser) -> None:
     staff = User.objects.create_user("bob", password="x", is_staff=True)
     staff.user_permissions.add(Permission.objects.get(codename="view_memoryuser"))
     StaffAccess.objects.create(user=staff, all_workspaces=True)

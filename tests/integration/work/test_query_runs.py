@@ -48,7 +48,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     return do
 
 
-def test_where_another_host_has_sandboxes_it_is_given_back_and_answered_there(
+def test_query_is_given_back_and_answered_by_a_host_with_sandboxes(
     question: Run, failing: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosts, "live", lambda: ("another",))
@@ -65,7 +65,7 @@ def test_where_another_host_has_sandboxes_it_is_given_back_and_answered_there(
     assert question.output["value"] == 42
 
 
-def test_where_there_is_no_other_the_answer_says_that_the_server_failed(
+def test_query_without_any_usable_host_ends_as_a_server_failure(
     question: Run, failing: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosts, "live", lambda: ())
@@ -100,7 +100,7 @@ def test_code_that_ends_its_sandbox_is_run_twice_and_no_more(
     assert "infrastructure" not in not_none(question.error)
 
 
-def test_what_failed_by_a_limit_is_not_tried_again(question: Run, failing: Failing) -> None:
+def test_query_past_a_limit_is_not_retried(question: Run, failing: Failing) -> None:
     left = failing(SandboxError("timeout", "no response within 2 s"), ENDED)
 
     attempt(question)

@@ -86,7 +86,7 @@ def value(run: Run) -> Any:
     return run.output["value"]
 
 
-def test_what_the_gate_has_loaded_is_there_for_the_next_question(
+def test_sandbox_loaded_by_the_gate_serves_the_next_question(
     user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
 ) -> None:
     checkpoint(trip(key="a"))
@@ -137,7 +137,7 @@ def test_each_question_begins_with_what_was_loaded(
     assert value(ask(user, "len(trips)")) == 1
 
 
-def test_of_another_version_only_what_differs_is_sent(
+def test_loading_another_version_sends_only_changed_files(
     user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
 ) -> None:
     checkpoint(trip(key="a"), {"domain": "notes", "type": "Note", "data": {"text": "x"}})
@@ -188,7 +188,7 @@ def run_constraints(user: MemoryUser) -> None:
     assert execute(run).outcome == "ok", run.error
 
 
-def test_of_workspace_constraints_only_what_is_not_there_yet_is_sent(
+def test_loading_workspace_constraints_sends_only_missing_files(
     user: MemoryUser, checkpoint: Append, pool: Pool, loads: Loads
 ) -> None:
     live(user.workspace)
@@ -233,7 +233,7 @@ def test_a_sandbox_that_has_executed_other_code_is_not_used(
     assert pool.counts.destroyed["other code"] == 3
 
 
-def test_what_another_image_has_compiled_is_compiled_anew_once_for_all_users(
+def test_bytecode_of_another_image_is_compiled_anew_once(
     user: MemoryUser, checkpoint: Append, loads: Loads
 ) -> None:
     constraint = live(user.workspace)
@@ -292,9 +292,7 @@ def stored(user: MemoryUser, version: int, schema: str, state: str) -> Checkpoin
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_a_version_answers_depends_on_its_tree_and_the_question_alone(
-    user: MemoryUser, pool: Pool, seed: int
-) -> None:
+def test_answer_depends_on_tree_and_question_alone(user: MemoryUser, pool: Pool, seed: int) -> None:
     chance = random.Random(seed)
     variants = enumerate(itertools.product(SCHEMAS, STATES), start=1)
     versions = [stored(user, number, *files) for number, files in variants]

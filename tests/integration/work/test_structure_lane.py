@@ -102,7 +102,7 @@ def test_a_long_pause_after_a_failure_ends_for_what_is_new(
 # -- When it is due ----------------------------------------------------------------------------
 
 
-def test_where_nothing_was_said_nothing_is_due(user: MemoryUser) -> None:
+def test_empty_log_makes_nothing_due(user: MemoryUser) -> None:
     assert due_in(user) is None
     assert lane_of(user).waiting == 0
 
@@ -159,7 +159,7 @@ def test_an_urgent_entry_does_not_wait(
 
 
 @pytest.mark.parametrize("urgent", [True, False])
-def test_what_is_due_is_not_put_off_by_what_comes_after_it(
+def test_due_work_is_not_delayed_by_later_entries(
     user: MemoryUser, clock: Clock, urgent: bool
 ) -> None:
     say(user, metadata={"urgent": urgent})
@@ -198,7 +198,7 @@ def test_a_workspace_may_have_a_schedule_of_its_own(
     assert due_in(user) == 500
 
 
-def test_what_a_workspace_has_not_chosen_is_as_everywhere(
+def test_unset_workspace_schedule_inherits_the_servers(
     user: MemoryUser, workspace: Workspace, clock: Clock
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(structure_idle_seconds=140)
@@ -210,7 +210,7 @@ def test_what_a_workspace_has_not_chosen_is_as_everywhere(
     assert due_in(user) == 150
 
 
-def test_it_takes_one_statement_and_for_records_alone_none(user: MemoryUser) -> None:
+def test_scheduling_takes_one_statement_and_none_for_records(user: MemoryUser) -> None:
     def statements(kind: EntryKind, **fields: Any) -> list[str]:
         with CaptureQueriesContext(connection) as captured:
             entry_log.append(user, [Draft(kind=kind, **fields)], source="t")
@@ -236,7 +236,7 @@ def test_when_all_is_settled_nothing_is_due(user: MemoryUser) -> None:
     assert (after.lease_owner, after.attempts) == ("", 0)
 
 
-def test_what_came_meanwhile_waits_as_if_nobody_had_worked(user: MemoryUser, clock: Clock) -> None:
+def test_entries_arriving_during_work_start_a_new_wait(user: MemoryUser, clock: Clock) -> None:
     seqs = say(user, 5)
     lane = claimed(user)
     clock.shift(10)
@@ -251,7 +251,7 @@ def test_what_came_meanwhile_waits_as_if_nobody_had_worked(user: MemoryUser, clo
     assert (after.waiting, after.waiting_since) == (2, START + datetime.timedelta(seconds=10))
 
 
-def test_what_has_waited_long_enough_is_due_at_once(user: MemoryUser, clock: Clock) -> None:
+def test_rest_that_has_waited_long_enough_is_due_at_once(user: MemoryUser, clock: Clock) -> None:
     (first,) = say(user, metadata={"urgent": True})
     say(user)
     lane = claimed(user)
@@ -275,9 +275,7 @@ def test_enough_or_an_urgent_one_among_the_rest_is_due_at_once(
     assert due_in(user) == 0
 
 
-def test_where_no_model_is_left_nobody_is_told_of_the_rest(
-    user: MemoryUser, settings: Settings
-) -> None:
+def test_release_without_a_model_notifies_nobody(user: MemoryUser, settings: Settings) -> None:
     say(user, 5)
     lane = claimed(user)
     settings.UAC_LLM_MODEL = ""
@@ -286,7 +284,7 @@ def test_where_no_model_is_left_nobody_is_told_of_the_rest(
     assert due_in(user) == 0
 
 
-def test_what_a_proposal_settles_does_not_wait_any_more(user: MemoryUser) -> None:
+def test_entries_settled_by_a_proposal_no_longer_wait(user: MemoryUser) -> None:
     seqs = say(user, 5)
     run = make_run(make_checkpoint(user), kind=RunKind.PROPOSAL)
 

@@ -74,7 +74,7 @@ def test_queue_that_nobody_takes_from_stays_bounded(short: int) -> None:
     assert left[-1] == str(5 * short - 1)  # it is the oldest that go
 
 
-def test_nor_do_the_ticks_of_beat_pile_up(short: int) -> None:
+def test_ticks_of_beat_do_not_pile_up(short: int) -> None:
     for _ in range(3 * short):
         app.send_task("workers.dispatch", expires=10)
 

@@ -157,7 +157,7 @@ def codes(version: WorkspaceConstraintVersion) -> list[str]:
 
 
 class TestJudging:
-    def test_one_that_is_in_order_passes_every_check(self, workspace: Workspace) -> None:
+    def test_sound_constraint_passes_every_check(self, workspace: Workspace) -> None:
         version = judged(made(workspace))
 
         found = not_none(version.verdict)["checks"]
@@ -194,7 +194,7 @@ class TestJudging:
             pytest.param(("def check(", "def check(("), "syntax", id="syntax"),
         ],
     )
-    def test_what_is_wrong_is_refused_with_its_place(
+    def test_faulty_constraint_is_refused_with_its_place(
         self, workspace: Workspace, change: tuple[str, str], code: str
     ) -> None:
         version = judged(made(workspace, SOURCE.replace(*change)))
@@ -267,7 +267,7 @@ class TestJudging:
         assert dispatching.dispatch()["versions"] == 1
         assert hinted == [str(constraint.versions.get().pk)]
 
-    def test_who_lost_the_lease_writes_no_verdict(
+    def test_worker_without_lease_writes_no_verdict(
         self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         constraint = made(workspace)
@@ -366,7 +366,7 @@ class TestPercentage:
         assert 70 < len(both) < 180
 
     @pytest.mark.parametrize("percentage", [-1, 101])
-    def test_others_are_refused(self, workspace: Workspace, percentage: int) -> None:
+    def test_invalid_names_are_refused(self, workspace: Workspace, percentage: int) -> None:
         with pytest.raises(BadConstraint):
             change(made(workspace), by="x", percentage=percentage)
 
@@ -391,7 +391,7 @@ def report_failure(user: MemoryUser) -> None:
 
 
 class TestRunning:
-    def test_it_alerts_with_the_users_own_records_as_evidence(
+    def test_workspace_constraint_alerts_with_the_users_records_as_evidence(
         self, workspace: Workspace, user: MemoryUser, work: Work
     ) -> None:
         live(workspace)
@@ -412,7 +412,7 @@ class TestRunning:
             {"path": PATH, "version": 1, "applies": True, "reasons": [], "notes": []}
         ]
 
-    def test_where_it_does_not_fit_the_run_says_why(
+    def test_run_names_why_a_constraint_does_not_apply(
         self, workspace: Workspace, user: MemoryUser, work: Work
     ) -> None:
         live(workspace)
@@ -475,7 +475,7 @@ class TestRunning:
         assert after.pk == before.pk
         assert after.message == "Main Street is over since 2020-01-01"
 
-    def test_one_that_fails_harms_nothing_else_and_is_named_to_the_staff(
+    def test_failing_constraint_harms_no_other_and_is_reported_to_staff(
         self, workspace: Workspace, user: MemoryUser, work: Work, api: APIClient
     ) -> None:
         live(workspace)
@@ -552,7 +552,7 @@ class TestRunning:
         assert [len(alerts_of(user)) for user in users] == [1] * 5
         assert not MemoryUser.objects.filter(constraints_changed_at__isnull=False).exists()
 
-    def test_one_whose_needs_cannot_be_read_any_more_stops_nobody(
+    def test_constraint_with_unreadable_needs_stops_no_other(
         self, workspace: Workspace, user: MemoryUser, work: Work
     ) -> None:
         # Given a version that an earlier release judged by other rules
@@ -596,7 +596,7 @@ class TestRunning:
         paused.refresh_from_db()
         assert paused.resumed_at is None
 
-    def test_who_is_not_concerned_is_not_run(
+    def test_unaffected_users_get_no_run(
         self, workspace: Workspace, user: MemoryUser, work: Work
     ) -> None:
         tell(user, {"domain": "home", "type": "Plant", "data": {"name": "fern"}})
@@ -609,7 +609,7 @@ class TestRunning:
 
 
 class TestCoverage:
-    def test_it_counts_and_says_why_not_page_by_page(
+    def test_applicability_is_counted_with_reasons_page_by_page(
         self, workspace: Workspace, work: Work
     ) -> None:
         said = [rental(), rental(), {"domain": "d", "type": "Plant", "data": {"name": "x"}}]

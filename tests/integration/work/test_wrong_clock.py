@@ -42,7 +42,9 @@ def due(user: MemoryUser) -> Lane:
 
 
 @pytest.mark.parametrize("ahead", [DAY, -DAY])
-def test_it_claims_nothing_and_dispatches_nothing(due: Lane, ahead: datetime.timedelta) -> None:
+def test_process_with_wrong_clock_claims_and_dispatches_nothing(
+    due: Lane, ahead: datetime.timedelta
+) -> None:
     with time_machine.travel(timezone.now() + ahead):
         assert leases.claim(lanes.due(LaneName.RECORDS)) is None
         assert dispatching.dispatch() == {}
@@ -53,7 +55,7 @@ def test_it_claims_nothing_and_dispatches_nothing(due: Lane, ahead: datetime.tim
     assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
 
 
-def test_what_it_held_when_its_clock_leapt_it_has_lost(due: Lane) -> None:
+def test_leases_are_lost_when_the_clock_leaps(due: Lane) -> None:
     lane = not_none(leases.claim(lanes.due(LaneName.RECORDS)))
     due.refresh_from_db()
 
@@ -157,7 +159,7 @@ def test_work_of_somebody_a_little_ahead_can_be_claimed_at_once(
 
 
 @pytest.mark.parametrize(("ahead", "claimed"), [(0.3, True), (600, False)])
-def test_so_can_a_run_but_not_one_that_has_to_wait(
+def test_run_of_somebody_a_little_ahead_can_be_claimed(
     user: MemoryUser, settings: Settings, ahead: float, claimed: bool
 ) -> None:
     settings.UAC_CLOCK_SECONDS = 0
@@ -179,9 +181,7 @@ def test_a_run_is_not_claimed_by_a_wrong_clock(user: MemoryUser) -> None:
     assert runs.claim(str(run.pk)) is not None
 
 
-def test_what_was_told_of_tomorrow_is_told_of_again(
-    due: Lane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hint_dated_tomorrow_is_sent_again(due: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
     Lane.objects.filter(pk=due.pk).update(hinted_at=timezone.now() + DAY)
 

@@ -15,9 +15,7 @@ def applied(base: bytes, change: bytes) -> bytes:
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
-def test_what_lies_between_two_texts_comes_back(
-    head: bytes, tail: bytes, old: bytes, new: bytes
-) -> None:
+def test_delta_restores_the_target(head: bytes, tail: bytes, old: bytes, new: bytes) -> None:
     base, target = head + old + tail, head + new + tail
     assert applied(base, delta(base, target)) == target
 
@@ -29,7 +27,7 @@ def test_long_texts_come_back(one: bytes, other: bytes, between: bytes) -> None:
     assert len(delta(base, target)) < 2 * len(between) + 200
 
 
-def test_what_is_appended_is_all_that_is_said() -> None:
+def test_delta_of_an_append_is_short() -> None:
     base = b"line\n" * 10_000
     change = delta(base, base + b"one more\n")
     assert len(change) < 30

@@ -28,7 +28,7 @@ def add(key: str, **more: Any) -> dict[str, Any]:
     return {"op": "add", "domain": "travel", "class_name": "Trip", "key": key, **more}
 
 
-def test_it_says_what_changed_and_why() -> None:
+def test_commit_message_names_changes_and_reasons() -> None:
     lines = told(
         add("rome", collection="trips", sources=[3, 4], derived=[["nights", "from both dates"]]),
         {
@@ -76,7 +76,7 @@ def test_subjects(edits: list[dict[str, Any]], subject: str) -> None:
     assert told(*edits)[0] == f"v12: {subject}"
 
 
-def test_it_stays_short_and_steers_nothing() -> None:
+def test_commit_message_stays_short_and_has_no_control_characters() -> None:
     lines = told(add("x" * 300 + "\x1b[31m\n\n", sources=list(range(1, 5000))), add("\u202eevil"))
     assert len(lines[0]) <= MAX_SUBJECT
     assert lines[1] == ""

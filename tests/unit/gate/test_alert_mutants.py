@@ -42,7 +42,7 @@ def test_each_alert_has_a_mutant_that_fails_there(
     assert failing(f"{HEAD}{CHECK}    {body}\n") == expected
 
 
-def test_what_is_yielded_elsewhere_is_no_alert() -> None:
+def test_values_yielded_elsewhere_are_no_alerts() -> None:
     source = f"{HEAD}def late(trips: list[Trip]) -> Iterator[Trip]:\n    yield trips[0]\n"
     assert alert_mutants(source) == []
 
@@ -53,7 +53,7 @@ def test_only_what_comes_from_the_library_makes_alerts() -> None:
     assert failing(qualified) == [(3, "found = [(1 // 0)]")]
 
 
-def test_of_very_many_the_first_are_tried_and_it_says_which_none_reaches() -> None:
+def test_first_of_very_many_alerts_are_mutated_and_unreached_ones_named() -> None:
     lines = "".join(f"    yield warning('{n}')\n" for n in range(MAX_ALERTS + 5))
     found = alert_mutants(f"{HEAD}{CHECK}{lines}")
     assert len(found) == MAX_ALERTS

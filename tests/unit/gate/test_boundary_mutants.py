@@ -51,7 +51,7 @@ def test_each_boundary_has_a_mutant(line: str) -> None:
         assert len(one.source.splitlines()) == 2
 
 
-def test_it_says_what_no_test_notices() -> None:
+def test_unnoticed_mutant_is_reported_with_its_fix() -> None:
     (mutant,) = boundary_mutants(f"{HEAD}    for trip in trips:\n        if today < trip.on: ...\n")
     assert (
         mutant.message == "no test fails with `<=` instead of `<` on line 3, in `today < trip.on`"
@@ -59,7 +59,7 @@ def test_it_says_what_no_test_notices() -> None:
     assert "exactly that day" in mutant.fix
 
 
-def test_of_two_in_a_line_it_says_which() -> None:
+def test_boundary_is_told_from_another_in_its_line() -> None:
     line = "if trip.on(1, 2)  <= today <= max(a, b) - timedelta(days=x) and not ok: ..."
     told = [one.quoted for one in boundary_mutants(f"{HEAD}    {line}\n")[:2]]
     assert told == ["trip.on(1, 2) <= today", "today <= max(a, b) - timedelta(days=x)"]
@@ -76,7 +76,7 @@ def test_only_those_that_read_the_clock_have_any(source: str) -> None:
     assert boundary_mutants(source) == []
 
 
-def test_where_there_are_many_the_likeliest_slips_stay() -> None:
+def test_likeliest_slips_of_many_boundaries_are_kept() -> None:
     numbers = "".join(f"    x{n} = {n}\n" for n in range(200))
     found = boundary_mutants(f"{HEAD}{numbers}    if today > last: ...\n")
     assert len(found) == MAX_MUTANTS

@@ -20,14 +20,14 @@ def test_entries_that_are_cited_or_dismissed_are_covered() -> None:
     assert found() == []
 
 
-def test_one_that_is_neither_is_named() -> None:
+def test_entry_neither_cited_nor_dismissed_is_named() -> None:
     assert found(NOTE, DISMISS, considered=(1, 3, 5, 4)) == [
         ("entry_without_outcome", 4),
         ("entry_without_outcome", 5),
     ]
 
 
-def test_one_that_is_both_is_named_with_the_edits() -> None:
+def test_entry_cited_and_dismissed_is_named_with_the_edits() -> None:
     (finding,) = uncovered([NOTE, Dismiss("why", (2, 3))], (), last_seq=5)
 
     assert (finding.code, finding.entry, finding.edit) == ("used_and_dismissed", 2, 1)
@@ -35,7 +35,7 @@ def test_one_that_is_both_is_named_with_the_edits() -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 6, 10**30, -1])
-def test_one_that_does_not_exist_is_named(seq: int) -> None:
+def test_unknown_entry_is_named(seq: int) -> None:
     assert found(Note("x", (seq,)), considered=()) == [("unknown_source", seq)]
     assert found(considered=(seq,)) == [("unknown_entry", seq)]
 

@@ -56,7 +56,7 @@ def test_an_error_without_words_is_told_by_its_type() -> None:
     assert Finding.of_error("x", silent, "").message == "AssertionError"
 
 
-def test_what_is_only_reported_refuses_nothing() -> None:
+def test_reported_findings_refuse_nothing() -> None:
     verdict = Verdict([Check("policy", []), Check("grounding", [REPORTED])])
 
     assert verdict.accepted
@@ -73,7 +73,7 @@ def test_the_reason_is_the_first_thing_that_blocks_with_its_fix() -> None:
     assert Verdict([Check("types", [placed])]).reason == "types: constraints/a.py:4: is wrong"
 
 
-def test_of_very_many_the_blocking_ones_are_kept() -> None:
+def test_blocking_findings_of_very_many_are_kept() -> None:
     check = Check("grounding", [REPORTED] * 50 + [WRONG])
 
     kept = check.to_json()["findings"]

@@ -113,7 +113,7 @@ OPTIONAL = "{} may be None: test for it first, as in if {} is not None and …"
         ('"date" has no attribute "x"', "", ""),
     ],
 )  # fmt: skip
-def test_what_beginners_meet_has_a_fix(outline: Outline, message: str, line: str, fix: str) -> None:
+def test_common_type_error_has_a_fix(outline: Outline, message: str, line: str, fix: str) -> None:
     fault = TypeFault(path="tests/test_a.py", line=2, code="any", message=message)
 
     assert fix_code(fault, f"import datetime\n{line}\n" if line else "", outline) == fix

@@ -52,5 +52,5 @@ def test_the_edit_that_widens_the_field_is_told(
         'Incompatible types in assignment (expression has type "int", variable has type "str")',
     ],
 )
-def test_where_no_field_is_meant_nothing_is_told(outline: Outline, message: str) -> None:
+def test_message_about_no_field_gives_no_advice(outline: Outline, message: str) -> None:
     assert widening(message, outline) == ""

@@ -232,7 +232,7 @@ def test_no_text_is_too_odd(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["9999999999999 years ago", "in 99999 years", "in 99999999 days", "0000-00-00", "1/0"]
 )
-def test_what_lies_outside_the_calendar_is_not_read(text: str) -> None:
+def test_date_outside_the_calendar_is_not_read(text: str) -> None:
     assert moments_said(text, AT) == moments_said("", AT)
 
 

@@ -86,7 +86,7 @@ def test_several_in_a_row_are_several() -> None:
     assert [q.text for q in numerals("2 or 3 % of 10k")] == ["2", "3 %", "10k"]
 
 
-def test_where_a_number_stands_is_told() -> None:
+def test_number_has_its_place_in_the_text() -> None:
     text = "it cost 1.2 million, and twenty-three more"
     for quantity in [*numerals(text), *spelled(text)]:
         assert text[quantity.start : quantity.end] == quantity.text

@@ -52,7 +52,7 @@ def with_another_number(text: str, chance: random.Random) -> str | None:
     return f"{text[: number.start()]}{other}{text[number.end() :]}"
 
 
-def test_what_a_model_understood_is_grounded_and_what_it_did_not_is_found() -> None:
+def test_recorded_facts_are_grounded_and_changed_ones_found() -> None:
     chance = random.Random(1)
     facts = wrongly_refused = changed = found = 0
     for said, texts in sessions():
@@ -78,7 +78,7 @@ def snatch(text: str, chance: random.Random) -> str:
     return " ".join(words[start : start + length])
 
 
-def test_what_a_model_understood_shares_words_and_what_it_snatched_does_not() -> None:
+def test_recorded_facts_share_words_and_snatched_ones_do_not() -> None:
     # Given true facts, each held against single messages, and snatches of another conversation
     chance, zone = random.Random(1), zoneinfo.ZoneInfo("UTC")
     facts = wrongly_refused = snatches = taken = 0

@@ -103,7 +103,7 @@ def test_typed_data_name_a_record() -> None:
     assert not findings(retire(PENICILLIN), source(1, "", {"drug": "penicillin"}))
 
 
-def test_one_of_the_cited_entries_is_enough_and_no_other_one_counts() -> None:
+def test_any_cited_entry_suffices_and_no_other_counts() -> None:
     said = source(1, "We had pizza") | source(2, "no allergy") | source(3, "hello")
 
     assert not findings(retire(PENICILLIN, sources=[1, 2]), said)

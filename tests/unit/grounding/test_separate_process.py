@@ -70,7 +70,7 @@ def codes(found: list[Finding]) -> list[str]:
     return [one.code for one in found]
 
 
-def test_what_is_short_is_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_texts_are_checked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", lambda *how, **more: pytest.fail("a process"))
 
     found = separate_process.unfounded(cited("I am at home.", updates=1))
@@ -92,7 +92,7 @@ def test_each_is_counted_as_often_as_it_is_read() -> None:
     assert cited("x" * 1000, claims=10, updates=10).characters() > 20 * 1000 > 10 * once / 3
 
 
-def test_what_would_take_minutes_ends_and_the_worker_itself_computes_nothing(
+def test_long_check_ends_and_costs_the_worker_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(separate_process, "CPU_SECONDS", 1)
@@ -111,7 +111,7 @@ def test_what_would_take_minutes_ends_and_the_worker_itself_computes_nothing(
     assert here < there / 4
 
 
-def test_so_does_what_would_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_that_takes_all_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separate_process, "MEMORY_BYTES", 1024)
 
     found = separate_process.unfounded(cited("It is Monday, and I stay at home. " * 30_000))
@@ -126,7 +126,7 @@ def test_a_process_that_fails_says_nothing_of_the_texts(monkeypatch: pytest.Monk
         separate_process.unfounded(cited(SLOW))
 
 
-def test_nor_does_a_machine_that_is_too_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_machine_reports_nothing_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separate_process, "WALL_SECONDS", 0.01)
     with pytest.raises(separate_process.ReadingFailed, match="no result within"):
         separate_process.unfounded(cited(SLOW, claims=20))

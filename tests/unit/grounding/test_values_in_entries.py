@@ -79,7 +79,7 @@ GROUNDED: list[tuple[str, Value]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), GROUNDED, ids=lambda part: str(part)[:40])
-def test_what_is_said_is_grounded(text: str, value: Value) -> None:
+def test_stated_value_is_grounded(text: str, value: Value) -> None:
     assert findings(text, value) == []
 
 
@@ -114,7 +114,7 @@ WRONG: list[tuple[str, Value, str, bool]] = [
 
 
 @pytest.mark.parametrize(("text", "value", "code", "blocking"), WRONG, ids=lambda p: str(p)[:40])
-def test_what_nobody_said_is_found(text: str, value: Value, code: str, blocking: bool) -> None:
+def test_unstated_value_is_found(text: str, value: Value, code: str, blocking: bool) -> None:
     found = [one for one in findings(text, value) if one.code == code]
 
     assert len(found) == 1, findings(text, value)
@@ -144,7 +144,7 @@ def test_typed_data_of_an_entry_is_said_too() -> None:
     assert codes(findings("", 8, data=data)) == ["ungrounded_number"]
 
 
-def test_what_is_marked_as_derived_may_follow_from_what_is_said() -> None:
+def test_derived_value_may_follow_from_stated_ones() -> None:
     assert findings("from May 2 to May 9", 7, derived=["what"]) == []
     assert codes(findings("from May 2 to May 9", 8, derived=["else"])) == ["ungrounded_number"]
     # A name does not follow from anything.

@@ -67,7 +67,7 @@ def test_text_that_is_not(said: str, text: str) -> None:
     assert "derived" in finding.fix
 
 
-def test_who_says_it_and_when_is_said_too() -> None:
+def test_speaker_and_date_count_as_stated() -> None:
     assert findings("Great!", {"text": "Gina is happy on March 4, 2026."}, speaker="Gina") == []
 
 

@@ -36,7 +36,7 @@ def read(sent: str | dict[str, Any], name: str = "add") -> Any:
         {"key": "\\u0000"},
     ],
 )
-def test_what_fits_is_read_as_it_is_meant(arguments: dict[str, Any]) -> None:
+def test_valid_call_is_read(arguments: dict[str, Any]) -> None:
     for sent in (arguments, json.dumps(arguments)):
         call = read(sent)
         assert (call.arguments, call.problem) == (arguments, "")
@@ -73,7 +73,7 @@ def test_a_tool_without_parameters_may_be_called_with_nothing() -> None:
         ('{"key": "a", "colour": 1}', "('colour' was unexpected)."),
     ],
 )
-def test_what_does_not_fit_is_told(sent: str, problem: str) -> None:
+def test_invalid_call_is_reported(sent: str, problem: str) -> None:
     call = read(sent)
 
     assert problem in call.problem
@@ -85,7 +85,7 @@ def test_a_tool_that_there_is_not_is_told_with_those_that_there_are() -> None:
     assert "The tools are: none." in read_call("1", "add", "{}", []).problem
 
 
-def test_of_many_problems_the_first_are_told_and_none_at_length() -> None:
+def test_first_problems_are_reported_briefly() -> None:
     call = read({"key": "x" * 5000, "sources": ["y" * 5000] * 20})
 
     assert "; and 15 more." in call.problem

@@ -420,7 +420,7 @@ def test_fields_that_only_begin_like_that_are_in_order(field: str) -> None:
         "for _ in trips: pass",
     ],
 )
-def test_what_is_like_it_is_in_order(statement: str) -> None:
+def test_similar_permitted_code_passes(statement: str) -> None:
     assert check_policy(CONSTRAINT, constraint(statement)) == []
 
 
@@ -633,7 +633,7 @@ def test_other_files_are_no_part_of_a_project(path: str) -> None:
         ("x = " + "+".join(["1"] * 20_000), 1),
     ],
 )
-def test_what_is_no_python_is_found_and_raises_nothing(source: str, line: int) -> None:
+def test_invalid_python_is_a_finding(source: str, line: int) -> None:
     (finding, *_) = [finding for finding in check_policy(STATE, source) if finding.code == "syntax"]
     assert (finding.path, finding.line) == (STATE, line)
     assert "syntax" in codes(check_query(source))
@@ -773,7 +773,7 @@ def test_a_path_that_is_none_of_a_workspace_constraint_is_refused() -> None:
     assert codes(check_policy(WORKSPACE, OF_WORKSPACE)) == ["path"]
 
 
-def test_what_may_be_imported_is_documented() -> None:
+def test_allowed_imports_are_documented() -> None:
     """The document and the instructions for a model both list it."""
     told = (DOCS / "constraints.md").read_text()
     listed = re.findall(r"^\| `([\w.]+)` \|", told, re.MULTILINE)

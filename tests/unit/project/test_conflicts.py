@@ -63,7 +63,7 @@ def test_the_first_conflict_brings_its_class_and_its_constraint(project: Project
 
 
 @pytest.mark.parametrize("path", ["constraints/conflicts.py", "tests/test_conflicts.py"])
-def test_what_it_writes_is_in_order(project: Project, path: str) -> None:
+def test_rendered_conflict_passes_the_policy(project: Project, path: str) -> None:
     mark(project)
 
     source = render(project)[path]
@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "word"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_no_conflict_is_refused(
+def test_invalid_conflict_is_refused(
     project: Project, arguments: dict[str, Any], code: str, word: str
 ) -> None:
     before = render(project)

@@ -105,7 +105,7 @@ def test_every_kind_of_edit_is_tried() -> None:
     assert {type(edit) for edit in EDITS} == set(Edit.__args__)
 
 
-def test_what_is_not_given_is_not_written() -> None:
+def test_omitted_fields_are_not_written() -> None:
     assert edit_to_json(Add("travel", "Trip", {"to": "Oslo"}, (1,))) == {
         "op": "add",
         "domain": "travel",
@@ -185,7 +185,7 @@ RECORD: dict[str, Any] = CONFLICT["records"][0]
         ({**CONFLICT, "about": None}, "conflict.about must be a string"),
     ],
 )
-def test_what_is_no_edit_is_refused_by_name(data: object, message: str) -> None:
+def test_invalid_edit_is_refused_by_name(data: object, message: str) -> None:
     with pytest.raises(EditError) as error:
         edit_from_json(data)
 

@@ -612,7 +612,7 @@ def test_dismiss_leaves_the_project_alone(project: Project) -> None:
     assert opened.change().files == {}
 
 
-def test_what_is_derived_is_told_with_the_change(project: Project) -> None:
+def test_derived_fields_are_reported_with_the_change(project: Project) -> None:
     edit(project, "note", text="three of them", sources=[2], derived={"text": "counted"})
     derived = {"to": "the only airport there"}
     edit(project, **{**UPDATE, "fields": {"to": "Oslo"}, "derived": derived})
@@ -633,7 +633,7 @@ def test_what_is_derived_is_told_with_the_change(project: Project) -> None:
         ("to", "a reason for each field"),
     ],
 )
-def test_what_is_derived_is_a_field_of_the_edit_with_a_reason(
+def test_derived_must_name_a_field_of_the_edit_with_a_reason(
     project: Project, derived: Any, words: str
 ) -> None:
     with pytest.raises(EditError, match=words):

@@ -114,7 +114,7 @@ def test_files_in_another_form_are_not_taken_for_ours(path: str, text: str) -> N
         read_whole({**render(small()), path: text})
 
 
-def test_what_is_there_is_not_taken_over_again() -> None:
+def test_entries_cited_already_are_not_taken_over_again() -> None:
     project = small()
     with pytest.raises(EditError, match="already has a domain 'travel'"):
         take_over(project, read_whole(render(small())), (1,))
@@ -221,7 +221,7 @@ def without_line(text: str, word: str) -> str:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_no_edit_can_say_is_refused(case: str) -> None:
+def test_change_that_no_edit_expresses_is_refused(case: str) -> None:
     change, code, word = REFUSED[case]
     project = small()
     with pytest.raises(EditError) as refusal:

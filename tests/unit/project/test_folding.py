@@ -256,7 +256,7 @@ def test_a_field_that_a_late_retirement_clears_becomes_optional() -> None:
     assert "days: int\n" in store.files["domains/life/schema.py"]
 
 
-def test_what_a_late_entry_says_of_newer_fields_need_not_fit() -> None:
+def test_superseded_values_of_a_late_entry_need_not_fit() -> None:
     store, codes = settle([[entry(1, 9, cost=1)], [entry(2, 1, cost="free")]])
 
     assert state_of(store) == {"a": ({"cost": 1}, {1, 2})}

@@ -18,7 +18,7 @@ from .support import (
 )
 
 
-def test_it_names_every_domain_class_field_and_count() -> None:
+def test_manifest_names_every_domain_class_field_and_count() -> None:
     project = project_with(
         define_enum("travel", "Color", RED=1, BLUE=2),
         define("travel", "Stop", {"town": "str", "fee": "decimal.Decimal"}, kind="object"),
@@ -62,7 +62,7 @@ def test_as_text_it_names_the_open_alerts_too() -> None:
     )
 
 
-def test_it_is_valid_python_whatever_it_names() -> None:
+def test_manifest_is_valid_python_whatever_it_names() -> None:
     project = rich_project()
     source = SILENT.replace("Never", 'A "quoted" \\\\ remark, ' * 20)
     edit(project, **write("wordy", source))
@@ -94,7 +94,7 @@ def test_past_a_size_it_gives_names_and_counts_alone() -> None:
     assert ast.literal_eval(big.split("DOMAINS = ")[1])["big"].startswith("things_of_0_ 0, ")
 
 
-def test_of_a_hundred_domains_it_takes_2500_tokens_at_most() -> None:
+def test_manifest_of_a_hundred_domains_takes_at_most_2500_tokens() -> None:
     classes = [
         define(f"part_of_life_{number}", name, {"field": "str"}, collection=f"{name.lower()}s")
         for number in range(100)
@@ -111,7 +111,7 @@ def test_of_a_hundred_domains_it_takes_2500_tokens_at_most() -> None:
         assert line in text
 
 
-def test_of_an_empty_project_there_is_nothing_to_say() -> None:
+def test_manifest_of_an_empty_project_is_empty() -> None:
     assert "DOMAINS = {\n}\n" in render_manifest(Project.empty().outline)
 
 

@@ -56,7 +56,7 @@ def dumped(body: list[ast.stmt]) -> list[object]:
 
 
 @pytest.mark.parametrize("size", [1, 30])
-def test_whatever_the_layout_it_says_the_same(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_parsed_in_pieces_equals_the_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parse, "PIECE", size)
     in_pieces = 0
     for items in itertools.product(ITEMS, repeat=2):

@@ -230,7 +230,7 @@ class TestNeeds:
             ),
         ],
     )
-    def test_what_is_unclear_is_refused_with_line_and_fix(
+    def test_unclear_shape_is_refused_with_line_and_fix(
         self, broken: str, line: int, message: str, fix: str
     ) -> None:
         with pytest.raises(ShapeError) as refused:
@@ -364,7 +364,7 @@ class TestMatch:
         assert list(matched.reasons) == reasons
         assert matched.bindings == {}
 
-    def test_one_class_that_fits_is_enough_and_the_other_is_told(self) -> None:
+    def test_fitting_class_suffices_and_the_other_is_noted(self) -> None:
         needs = shape("start: str", also='ALSO = {"Trip": ("Tour",)}')
         matched = match(needs, outline(class_(), class_("Tour", start="str")))
         assert [one["class"] for one in matched.bindings["records"]] == ["Tour"]

@@ -115,7 +115,7 @@ def test_an_entry_that_cannot_be_is_named_with_the_reason() -> None:
     assert "dose" not in telling.files["domains/health/state.py"], "it has only what was said since"
 
 
-def test_what_was_widened_by_hand_is_so_as_soon_as_there_is_the_field() -> None:
+def test_field_widened_by_hand_stays_wide_when_it_appears() -> None:
     pill: dict[str, Any] = {"domain": "health", "type": "Pill"}
     entries = [
         RecordEntry(seq=1, **pill, key="a", data={"dose": "much"}),

@@ -171,7 +171,7 @@ IN_ORDER = {
 
 
 @pytest.mark.parametrize("source", IN_ORDER.values(), ids=IN_ORDER)
-def test_what_is_in_order_stays_as_it_is(source: str) -> None:
+def test_sound_code_stays_unchanged(source: str) -> None:
     assert repair(source) == repair(repair(source).source)
     assert (repair(source).source, repair(source).repairs) == (source, ())
 
@@ -193,7 +193,7 @@ UNCLEAR = {
 
 
 @pytest.mark.parametrize(("source", "error"), UNCLEAR.values(), ids=UNCLEAR)
-def test_what_could_mean_several_things_is_left_to_its_author(source: str, error: str) -> None:
+def test_ambiguous_code_is_left_to_its_author(source: str, error: str) -> None:
     found = repair(source)
     assert found.source == source
     assert error in found.error

@@ -63,15 +63,13 @@ def save(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> Path:
         ("trip to Asia", "Trip: destination: Bangkok", "Expense: amount: 12; for: coffee"),
     ],
 )
-def test_what_comes_with_the_installation_knows_what_words_mean(
-    asked: str, answer: str, other: str
-) -> None:
+def test_bundled_model_knows_related_words(asked: str, answer: str, other: str) -> None:
     question, right, wrong = static.load_wordllama().embed([asked, answer, other])
 
     assert question @ right > 0.15 > question @ wrong
 
 
-def test_what_comes_with_the_installation_needs_no_network_and_no_torch(
+def test_bundled_model_needs_no_network_and_no_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("socket.socket", None)
@@ -181,7 +179,7 @@ def test_the_name_fits_into_an_index_however_the_folder_is_called(tmp_path: Path
     assert len(name.encode()) <= MAX_NAME
 
 
-def test_what_is_no_static_model_is_refused_before_it_is_read(
+def test_folder_without_a_static_model_is_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hashlib, "file_digest", lambda *arguments: pytest.fail("it is read"))
@@ -206,7 +204,7 @@ def test_another_model_in_the_same_folder_has_another_name(tmp_path: Path) -> No
         ({"embeddings": VECTORS, "mapping": np.array([0, 1, 2, 9])}, "missing vectors"),
     ],
 )
-def test_what_is_no_static_model_is_refused(
+def test_model_that_is_not_static_is_refused(
     tmp_path: Path, tensors: Mapping[str, NDArray[Any]], message: str
 ) -> None:
     with pytest.raises(EmbeddingFailed, match=message):

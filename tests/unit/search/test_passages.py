@@ -31,9 +31,9 @@ def test_scripts_without_spaces_are_cut_by_character() -> None:
     assert {WORDS <= len(one) < 2 * WORDS for one in passages} == {True}
 
 
-def test_what_nobody_writes_is_cut_all_the_same() -> None:
+def test_text_without_spaces_is_cut() -> None:
     assert len(cut("x" * 1_000_000)) > 100
 
 
-def test_of_a_very_long_text_the_passages_grow() -> None:
+def test_passages_of_a_very_long_text_grow() -> None:
     assert len(cut("a word " * 150_000)) == MAX_PASSAGES

@@ -55,7 +55,7 @@ def test_a_term_that_counts_for_less_scores_less() -> None:
     assert rank(two, [B], [], {B: 0.5}).scores[1] == rank(two, [B], []).scores[1]
 
 
-def test_what_has_none_of_the_terms_scores_nothing() -> None:
+def test_entry_without_the_terms_scores_nothing() -> None:
     assert rank(corpus(1, 2, a={0: 1}), [A], []).scores[1] == 0
     assert rank(corpus(1, 2), [A], []).scores.tolist() == [0, 0]
 
@@ -75,7 +75,7 @@ def test_nothing_is_heard_in_another_session() -> None:
     assert heard.tolist() == [0.5, 1, 0, 0.25]
 
 
-def test_what_is_heard_from_both_sides_adds_up() -> None:
+def test_scores_of_neighbours_on_both_sides_add_up() -> None:
     heard = rank(corpus(1, 1, 1, a={0: 1, 2: 4}), [A], []).shares[A].heard
 
     assert heard.tolist() == [2, 2.5, 4.25]
@@ -87,7 +87,7 @@ def test_a_rarer_word_counts_for_more() -> None:
     assert found[0] > found[1] == found[2] > found[3] == 0
 
 
-def test_whoever_is_named_comes_first_and_others_lose_a_third() -> None:
+def test_named_speaker_comes_first_and_others_lose_a_third() -> None:
     unnamed = rank(corpus(1, 2, a={0: 1, 1: 1}), [A], [NAME]).scores
     named = rank(corpus(1, 2, a={0: 1, 1: 1}, name={1: 1}), [A], [NAME]).scores
 
@@ -106,7 +106,7 @@ def fused(entries: Corpus) -> Ranking:
     return ranking
 
 
-def test_what_means_the_same_is_found_without_a_word() -> None:
+def test_related_entry_scores_without_a_common_word() -> None:
     scores = fused(close(0.8, 0.4, FLOOR / 2, -0.5)).scores
 
     assert 1 > scores[0] > scores[1] > scores[2] == scores[3] == 0
@@ -125,13 +125,13 @@ def test_the_parts_of_a_score_add_up_to_it() -> None:
     assert ranking.shares[A].score + ranking.meaning == pytest.approx(ranking.scores, abs=1e-5)
 
 
-def test_what_has_no_vector_is_found_by_words() -> None:
+def test_entry_without_a_vector_scores_by_words() -> None:
     scores = fused(close(np.nan, np.nan, a={0: 1})).scores
 
     assert scores[0] > scores[1] == 0
 
 
-def test_what_the_person_said_comes_before_what_others_answered() -> None:
+def test_message_of_the_person_scores_above_answers() -> None:
     entries = close(0.5, 0.5, 0)
     entries = replace(entries, is_users=np.array([False, True, True]))
 
@@ -159,7 +159,7 @@ def test_the_second_passage_of_a_text_comes_after_the_first_of_another() -> None
     assert fused(of_two).scores.argsort().tolist() == [1, 2, 0]
 
 
-def test_of_short_messages_it_counts_what_was_said_around_them() -> None:
+def test_neighbours_count_for_short_messages() -> None:
     def beside(characters: int, *, is_conversation: bool = True) -> float:
         entries = replace(
             corpus(1, 1, 2, 3),
@@ -174,7 +174,7 @@ def test_of_short_messages_it_counts_what_was_said_around_them() -> None:
     assert beside(20, is_conversation=False) == 0
 
 
-def test_what_is_ranked_together_is_measured_alike() -> None:
+def test_corpora_ranked_together_share_one_scale() -> None:
     first, second = close(0.5, 0, 0), close(0.5)
 
     one, other = fuse([(first, rank(first, [A], [])), (second, rank(second, [A], []))])

@@ -54,7 +54,7 @@ def test_pieces_merge_into_the_whole(drawn: Drawn, size: int) -> None:
 
 
 @given(entries)
-def test_what_is_encoded_is_decoded(drawn: Drawn) -> None:
+def test_encoded_segment_is_decoded(drawn: Drawn) -> None:
     segment = segments.build(documents(drawn))
 
     first, *blocks, _ = segments.encode(segment)
@@ -94,7 +94,7 @@ def test_pieces_keep_their_vectors_if_all_have_some() -> None:
     assert segments.merge(pieces).vectors is None
 
 
-def test_what_is_close_is_of_the_corpus_and_in_its_order() -> None:
+def test_closeness_is_in_the_order_of_the_corpus() -> None:
     found = [Document(seq=seq, corpus=seq % 2, session=0, terms={}) for seq in range(1, 6)]
     pieces = [segments.build(found[:2]), segments.build(found[2:])]
     close = [np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)]
@@ -120,7 +120,7 @@ def test_corpora_are_apart() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x02", b"\x01" * 9, b"\x01\x05\x00\x00\x00" * 9])
-def test_what_cannot_be_read_is_refused(damage: bytes) -> None:
+def test_unreadable_segment_is_refused(damage: bytes) -> None:
     first, block, _ = segments.encode(segments.build([Document(1, 0, 0, {5: 1})]))
 
     with pytest.raises(ValueError, match=r"block|buffer|unpack"):

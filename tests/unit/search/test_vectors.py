@@ -24,14 +24,14 @@ def test_closeness_is_the_cosine() -> None:
     assert found.argmax() == 7
 
 
-def test_what_has_no_direction_is_close_to_nothing() -> None:
+def test_zero_vector_is_close_to_nothing() -> None:
     made = np.zeros((2, 256), np.float32)
 
     assert vectors.quantised("m", made).closeness(unit(1)[0]).tolist() == [0, 0]
 
 
 @given(st.integers(0, 9), st.integers(1, 40), st.text(min_size=1, max_size=30))
-def test_what_is_encoded_is_decoded(number: int, dimensions: int, model: str) -> None:
+def test_encoded_vectors_are_decoded(number: int, dimensions: int, model: str) -> None:
     kept = vectors.quantised(model, unit(number, dimensions))
     block = vectors.encode(kept)
 
@@ -52,7 +52,7 @@ def test_without_vectors_there_is_a_block_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x01", b"\xff" * 40, b"short", b"cut"])
-def test_what_cannot_be_read_is_refused(damage: bytes) -> None:
+def test_unreadable_vectors_are_refused(damage: bytes) -> None:
     block = vectors.encode(vectors.quantised("m", unit(3)))
 
     with pytest.raises(ValueError, match="block"):

@@ -81,7 +81,7 @@ def test_words_are_counted_by_space_or_character() -> None:
     assert number_of_words("") == 0
 
 
-def test_of_a_short_text_all_is_the_best_part() -> None:
+def test_best_part_of_a_short_text_is_all_of_it() -> None:
     assert best_part("short", ["none"], 10) == "short"
 
 
@@ -89,7 +89,7 @@ def test_of_a_short_text_all_is_the_best_part() -> None:
     ("wanted", "expected"),
     [(["puppi"], "puppy gh"), (["none"], "ab cd ef"), (["ij"], "pqr ij..")],
 )
-def test_of_a_long_text_the_part_with_most_terms(wanted: list[str], expected: str) -> None:
+def test_best_part_of_a_long_text_has_most_terms(wanted: list[str], expected: str) -> None:
     assert best_part("ab cd ef puppy gh pqr ij..", wanted, 8) == expected
 
 
