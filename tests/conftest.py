@@ -28,8 +28,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from memory.constraints import backtests
 from memory.constraints.workspace_constraints import unjudged
-from memory.kernel.admission import rates, refusals, usage
-from memory.kernel.admission.request_slots import Places
+from memory.kernel.admission import quotas, rates, refusals, slots
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
@@ -42,6 +41,7 @@ from memory.versions.models.runs import Run, RunStatus
 from tests.properties import examples
 from tests.quarantine import QUARANTINED
 from tests.services import SERVICES, TEMPLATE, become_template
+from tests.slots import free_slots
 from tests.tiers import (
     ROTATION,
     holds_extended_only,
@@ -302,11 +302,11 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_silent_until", 0.0)
     monkeypatch.setattr(hosts, "_believed_until", 0.0)
     for name in ("_count_own_at", "_believed"):
-        monkeypatch.setattr(usage, name, {})
-    monkeypatch.setattr(run_quota, "_asked_lately", {})
+        monkeypatch.setattr(quotas, name, {})
+    monkeypatch.setattr(run_quota, "_requested", {})
     monkeypatch.setattr(retention, "_quiet_until", {})
     # A test need not close the downloads that it is sent.
-    monkeypatch.setattr("memory.kernel.http.computing._downloads", Places(1000))
+    monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 1000))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from memory.alerts.delivery import delivery_attempts
 from memory.alerts.models.staff_mail import StaffSubscription
 from memory.kernel import tracing
 from memory.kernel.database import timeouts
-from memory.kernel.settings import language_models, overrides, sandbox_limits, table
+from memory.kernel.settings import environment, language_models, overrides, sandbox_limits
 from memory.recall.search import embeddings
 from uac_site import service_checks
 
@@ -114,7 +114,7 @@ def _always() -> Iterator[CheckMessage]:
             id="uac.E019",
         )
     for name, problem in validate_server_settings().items():
-        yield Error(problem, hint=f"Change {name}.", id=table.CHECKS[name])
+        yield Error(problem, hint=f"Change {name}.", id=environment.CHECKS[name])
 
 
 def validate_server_settings() -> dict[str, str]:

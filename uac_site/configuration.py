@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from memory.kernel.settings import table
-from memory.kernel.settings.table import Group, Setting, plain
+from memory.kernel.settings import environment
+from memory.kernel.settings.environment import Group, Setting, plain
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 HEAD = """\
 # Configuration
 
-Generated from `memory/kernel/settings/table.py`: `python -m uac_site.configuration`
+Generated from `memory/kernel/settings/environment.py`: `python -m uac_site.configuration`
 
 Settings are environment variables. Each may also be given as `NAME_FILE`, the path of a file that
 contains the value; an empty file is treated as unset. If a value is out of range, no process
@@ -24,8 +24,8 @@ COLUMNS = """\
 
 
 def page() -> str:
-    """Return the page, generated from the settings table."""
-    return HEAD + "".join(map(_section, table.GROUPS))
+    """Return the page, generated from `memory.kernel.settings.environment`."""
+    return HEAD + "".join(map(_section, environment.GROUPS))
 
 
 def _section(group: Group) -> str:

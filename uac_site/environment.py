@@ -5,7 +5,7 @@ from typing import Any
 import environ
 from environ.fileaware_mapping import FileAwareMapping
 
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 
 
 class FilesWithoutLineEnd(FileAwareMapping):  # type: ignore[misc] # it has no types
@@ -28,8 +28,8 @@ env.ENVIRON = FilesWithoutLineEnd()
 
 
 def read(name: str) -> Any:
-    """Return the value, or else the default, of a variable from the settings table."""
-    setting = table.SETTINGS[name]
+    """Return the value, or else the default, of a variable in the table."""
+    setting = environment.SETTINGS[name]
     default = setting.default
     if setting.development is not None and read("UAC_ENVIRONMENT") == "development":
         default = setting.development

@@ -2,7 +2,7 @@
 
 Instead of setting a variable `NAME`, you can set `NAME_FILE` to the path of a file that contains
 the value, so that secrets can be mounted instead of exported. A trailing newline in the file is
-ignored. `memory/kernel/settings/table.py` lists the variables with their defaults;
+ignored. `memory/kernel/settings/environment.py` lists the variables with their defaults;
 `uac_site/checks.py` rejects combinations that are unsafe in production.
 """
 
@@ -13,7 +13,7 @@ import structlog
 from kombu import Queue
 from redis.connection import parse_url
 
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 from uac_site.environment import env, read
 from uac_site.logs import PROCESSORS
 
@@ -22,8 +22,8 @@ django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# The product's own settings, described in `memory/kernel/settings/table.py`.
-vars().update({name: read(name) for name in table.SETTINGS if name.startswith("UAC_")})
+# The product's own settings, described in `memory/kernel/settings/environment.py`.
+vars().update({name: read(name) for name in environment.SETTINGS if name.startswith("UAC_")})
 # "production" by default: forgetting a variable must never make a server less safe.
 DEVELOPMENT = read("UAC_ENVIRONMENT") == "development"
 
@@ -48,7 +48,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "memory.kernel.http.processor_shares.charge_processor_time",
+    "memory.kernel.http.throttles.report_and_charge",
     "uac_site.request_log.request_ids",
     "uac_site.telemetry.Telemetry",
     "django.middleware.security.SecurityMiddleware",
@@ -61,7 +61,6 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "uac_site.request_log.RequestLog",
-    "memory.kernel.http.rates.tell_rates",
     "memory.kernel.http.conditional.ConditionalGet",
     "memory.kernel.http.filters.drop_empty_parameters",
 ]
@@ -203,8 +202,8 @@ REST_FRAMEWORK = {
         "memory.kernel.http.authentication.ReachesUsers",
     ],
     "DEFAULT_THROTTLE_CLASSES": [
-        "memory.kernel.http.processor_shares.ProcessorShare",
-        "memory.kernel.http.rates.Rates",
+        "memory.kernel.http.throttles.ProcessorShare",
+        "memory.kernel.http.throttles.Rates",
     ],
     "DEFAULT_RENDERER_CLASSES": ["memory.kernel.http.renderers.PiecewiseJSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["memory.kernel.http.parsers.StrictJSONParser"],

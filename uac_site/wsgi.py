@@ -1,7 +1,6 @@
 """The WSGI entry point. The process refuses to start if the system checks find an error."""
 
 import os
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ _django = get_wsgi_application()
 _ADMIN = reverse("admin:index")
 
 from memory.kernel import tracing  # noqa: E402 - these need the apps to be loaded
+from memory.kernel.admission import slots  # noqa: E402
 from memory.operations import alarms  # noqa: E402
 from uac_site.checks import refuse_unsafe_start  # noqa: E402
 from uac_site.telemetry import registry  # noqa: E402
@@ -34,12 +34,6 @@ alarms.watch()
 share_fairly()
 
 
-# Even without logging in, anybody can tie up a thread by submitting a form to a staff page very
-# slowly. Limiting concurrent form submissions keeps threads available for the API.
-ADMIN_BODIES = 4
-_admin_bodies = threading.BoundedSemaphore(ADMIN_BODIES)
-
-
 @announce_closing
 def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
     """Handle a request; a form posted to a staff page is accepted only if a form slot is free."""
@@ -51,13 +45,11 @@ def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> 
         start_response("413 Content Too Large", list(text.items()))
         most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return [f"A form submitted to these pages may contain at most {most:,} bytes.\n".encode()]
-    if not _admin_bodies.acquire(blocking=False):
-        start_response("503 Service Unavailable", [*text.items(), ("Retry-After", "10")])
-        return [b"Too many forms are being submitted at once. Submit yours again in ten seconds.\n"]
-    try:
-        return _answer(environ, start_response)
-    finally:
-        _admin_bodies.release()
+    with slots.ADMIN_FORMS.take("anybody") as admitted:
+        if admitted:
+            return _answer(environ, start_response)
+    start_response("503 Service Unavailable", [*text.items(), ("Retry-After", "10")])
+    return [b"Too many forms are being submitted at once. Submit yours again in ten seconds.\n"]
 
 
 def _answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

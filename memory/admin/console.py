@@ -24,8 +24,7 @@ from memory.admin.rows import heavy
 from memory.admin.run_display import failed_lines, limit_of, show_answer
 from memory.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
-from memory.kernel import instants
-from memory.kernel.admission import pauses
+from memory.kernel import instants, pauses
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.texts import one_line
 from memory.kernel.users import refuse_merged

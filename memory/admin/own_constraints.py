@@ -26,7 +26,7 @@ from memory.admin.staff_runs import REFUSED, asked_run, wait_a_little
 from memory.alerts import failures
 from memory.alerts.models.alerts import LIVE_STATES, Alert, found_by
 from memory.constraints import backtests
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import refuse_merged
 from memory.project import EditError, Outline

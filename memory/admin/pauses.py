@@ -18,7 +18,7 @@ from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
 from memory.admin.masking import content
 from memory.admin.rows import cached_on_row
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace

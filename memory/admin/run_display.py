@@ -23,7 +23,7 @@ from memory.admin.display import (
 from memory.admin.edits import show_edits
 from memory.admin.links import link_to_key, links_to_entries
 from memory.admin.results import Stage, show_value
-from memory.kernel.settings import sandbox_limits, table
+from memory.kernel.settings import environment, sandbox_limits
 from memory.privacy.redaction import TOLD
 from memory.versions.models.runs import BY_MODEL, Run, RunKind, RunOutcome
 
@@ -112,7 +112,7 @@ def limit_of(run: Run) -> SafeString | str:
     if run.outcome == RunOutcome.ALERT_LIMIT:
         most = run.user.workspace.alert_limits.alerts_per_constraint
         return f"alerts_per_constraint: {most} (current value)"
-    own = run.user.workspace.overrides(table.SANDBOXES)
+    own = run.user.workspace.overrides(environment.SANDBOXES)
     holds = sandbox_limits.effective(own) if names else None
     return (
         lines(

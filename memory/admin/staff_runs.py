@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 
-from memory.kernel.admission import usage
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import UserMerged
 from memory.recall import queries
@@ -23,7 +23,7 @@ REFUSED = (
     UserMerged,
     history.BeingRedacted,
     Redacted,
-    usage.Exceeded,
+    LimitExceeded,
 )
 # Seconds that a page waits for a run it has started.
 _WAIT_SECONDS = 5.0

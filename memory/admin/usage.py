@@ -5,7 +5,7 @@ from django.contrib import admin
 from memory.admin.base import ReadOnlyAdmin
 from memory.admin.columns import column
 from memory.admin.links import link
-from memory.kernel.admission.usage import MIB
+from memory.kernel.admission.quotas import MIB
 from memory.kernel.models.workspaces import WorkspaceUse
 
 SHOWN = ("name", "users", "entries", "log_size", "pending_records", "pending_structure")

@@ -23,8 +23,8 @@ from memory.admin.project import project_url
 from memory.admin.rows import heavy, may_see, rows_for
 from memory.admin.staff_runs import may_ask
 from memory.export import archive, subject
-from memory.kernel.http import computing
-from memory.kernel.http.rates import TooMuch
+from memory.kernel.admission import slots
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.staff import audit
 from memory.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
@@ -181,8 +181,8 @@ class UserPages(PausableAdmin[MemoryUser]):
     ) -> HttpResponseBase:
         user = self.seen_or_refuse(request, pk, allowed=request.user.has_perms(needed))
         try:
-            answer = computing.download(staff_of(request), functools.partial(download, user))
-        except (BeingRedacted, TooMuch) as error:
+            answer = slots.download(staff_of(request), functools.partial(download, user))
+        except (BeingRedacted, LimitExceeded) as error:
             self.message_user(request, str(error), messages.ERROR)
             return redirect("admin:memory_memoryuser_change", user.pk)
         audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)

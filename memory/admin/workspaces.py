@@ -30,14 +30,14 @@ from memory.kernel.models.users import LaneName, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace
 from memory.kernel.settings import (
     alert_settings,
+    environment,
     language_models,
     retention_settings,
-    table,
     track_record_settings,
 )
+from memory.kernel.settings.environment import Setting
 from memory.kernel.settings.language_models import Budget
 from memory.kernel.settings.sandbox_limits import LIMITS, ceiling, effective
-from memory.kernel.settings.table import Setting
 from memory.llm import llm_budgets, llm_spending, track_records
 from memory.llm.llm_spending import Spent
 from memory.llm.models import LlmCall
@@ -46,8 +46,8 @@ from memory.log import batching, lanes
 from memory.operations import workload
 from memory.staff import access
 
-LLM_FIELDS = table.LANGUAGE_MODEL.overridable
-JUDGED_FIELDS = table.TRACK_RECORD.overridable
+LLM_FIELDS = environment.LANGUAGE_MODEL.overridable
+JUDGED_FIELDS = environment.TRACK_RECORD.overridable
 MAX_JUDGED = 50
 KEY_FIELDS = ("new_llm_api_key", "forget_llm_api_key")
 
@@ -76,12 +76,12 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
             "time_zone",
             "users_by_entry",
             "single_use",
-            *(field for group in table.GROUPS for field in group.overridable),
+            *(field for group in environment.GROUPS for field in group.overridable),
         ]
         help_texts = {
             field: setting.help_text
-            for group in table.GROUPS
-            if group is not table.LANGUAGE_MODEL
+            for group in environment.GROUPS
+            if group is not environment.LANGUAGE_MODEL
             for field, setting in group.overridable.items()
         }
 
@@ -125,7 +125,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             " effect with the next run.",
         ),
         section(
-            table.LANGUAGE_MODEL.title,
+            environment.LANGUAGE_MODEL.title,
             "llm_in_effect",
             "llm_spent",
             *LLM_FIELDS,
@@ -134,7 +134,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             " effect with the next call.",
         ),
         section(
-            table.TRACK_RECORD.title,
+            environment.TRACK_RECORD.title,
             "track_record",
             *JUDGED_FIELDS,
             description="A model is stopped if too many of its proposals are rejected or"
@@ -144,32 +144,32 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             " next call.",
         ),
         section(
-            table.STRUCTURING.title,
+            environment.STRUCTURING.title,
             "structure_in_effect",
-            *table.STRUCTURING.overridable,
+            *environment.STRUCTURING.overridable,
             description="Messages, facts and corrections are processed in batches, because"
             " every batch costs tokens. Blank settings use the server's defaults."
             " Changes take effect with the next entry.",
         ),
         section(
-            table.ALERTS.title,
+            environment.ALERTS.title,
             "alerts_in_effect",
             "precision",
-            *table.ALERTS.overridable,
+            *environment.ALERTS.overridable,
             description="Blank settings use the server's defaults. Changes apply to"
             " alerts that open and runs that begin afterwards.",
         ),
         section(
-            table.QUOTAS.title,
+            environment.QUOTAS.title,
             "quotas_in_effect",
-            *table.QUOTAS.overridable,
+            *environment.QUOTAS.overridable,
             description="Blank quotas use the server's defaults. Changes take"
             " effect with the next request.",
         ),
         section(
-            table.RETENTION.title,
+            environment.RETENTION.title,
             "retention_in_effect",
-            *table.RETENTION.overridable,
+            *environment.RETENTION.overridable,
             description="Blank settings use the server's defaults. Expired data is"
             " permanently deleted within minutes.",
         ),
@@ -276,7 +276,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
-        holds = _stored(workspace).effective(table.STRUCTURING)
+        holds = _stored(workspace).effective(environment.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
     @admin.display(description="effective")
@@ -285,12 +285,14 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
 
     @admin.display(description="effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
-        return lines(retention_settings.in_words(_stored(workspace).effective(table.RETENTION)))
+        return lines(
+            retention_settings.in_words(_stored(workspace).effective(environment.RETENTION))
+        )
 
     @admin.display(description="effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
-        chosen = workspace.overrides(table.QUOTAS)
+        chosen = workspace.overrides(environment.QUOTAS)
         used = {} if workspace._state.adding else workload.used(workspace)
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         return lines(
@@ -301,7 +303,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
                 f"{most:,}",
                 "server default" if chosen[name] is None else "set for this workspace",
             )
-            for name, most in workspace.effective(table.QUOTAS).items()
+            for name, most in workspace.effective(environment.QUOTAS).items()
         )
 
     @admin.display(description="useful alerts by constraint")
@@ -337,7 +339,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
     @admin.display(description="effective")
     def in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
-        own = workspace.overrides(table.SANDBOXES)
+        own = workspace.overrides(environment.SANDBOXES)
         holding, everywhere = asdict(effective(own)), asdict(effective({}))
         labels = {field.name: field.verbose_name for field in Workspace._meta.concrete_fields}
         kept = settings.UAC_SANDBOX_LEASE_SECONDS

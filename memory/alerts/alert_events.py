@@ -40,7 +40,7 @@ from memory.alerts.models.alerts import (
     EventCounter,
 )
 from memory.alerts.models.webhooks import Delivery
-from memory.kernel.admission import request_slots
+from memory.kernel.admission import slots
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -220,7 +220,7 @@ def wait_for(
     if page.events or limit <= 0:
         return page, True
     with (
-        request_slots.WAITING.take(workspace.pk) as admitted,
+        slots.WAITING.take(workspace.pk) as admitted,
         hints.events_signalled(workspace.pk) as wait,
     ):
         while admitted:

@@ -29,7 +29,8 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraintVersion,
 )
 from memory.constraints.simulated_alerts import UserResult
-from memory.kernel.admission import pauses, refusals, usage
+from memory.kernel import pauses
+from memory.kernel.admission import quotas
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
@@ -342,17 +343,16 @@ def _end(backtest: Backtest, failure: str, **columns: Any) -> None:
     )
 
 
+# Seconds after which to ask again for a backtest that was refused.
 BACKTESTS_WAIT = 60.0
 
 
 def check_backtests(workspace: Workspace) -> None:
-    """Raise Exceeded if the workspace has its maximum number of backtests queued or running."""
-    most = usage.quotas_of(workspace)
-    going_on = count_running(workspace)
-    if going_on >= most["max_backtests"]:
-        refusals.count(workspace, "max_backtests")
-        told = f"The number of queued or running backtests in this workspace is {going_on:,}"
-        raise usage.busy("max_backtests", told, most, BACKTESTS_WAIT)
+    """Raise LimitExceeded if as many backtests are queued or running as the workspace may have."""
+    number = count_running(workspace)
+    if number >= quotas.quotas_of(workspace)["max_backtests"]:
+        has = f"The number of queued or running backtests in this workspace is {number:,}"
+        quotas.refuse_for_now(workspace, "max_backtests", has, BACKTESTS_WAIT)
 
 
 def count_running(workspace: Workspace) -> int:

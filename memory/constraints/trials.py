@@ -45,7 +45,7 @@ def try_constraint(known: Known, path: str, source_hash: str, instant: datetime.
     """Run a constraint's current version on the state `known`, as of the given time.
 
     The run opens no alerts. Raises NoState if there is no version to run it on, and
-    `usage.Exceeded` if too many requested runs are already waiting.
+    `LimitExceeded` if too many requested runs are already waiting.
     """
     return runs.queue(
         known.user,

@@ -7,7 +7,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from memory.kernel.admission import pauses, usage
+from memory.kernel import pauses
+from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run
 from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import Lane, LaneName, MemoryUser, is_user_id
@@ -87,7 +88,7 @@ def create_user(
     """Create a user with an empty log and no project.
 
     The time zone defaults to the workspace's. Raises UserExists if the id is taken, ValidationError
-    if a value is invalid, and `usage.Exceeded` if the workspace can't have any more users.
+    if a value is invalid, and `LimitExceeded` if the workspace can't have any more users.
     """
     user = MemoryUser(
         workspace=workspace,
@@ -96,7 +97,7 @@ def create_user(
         metadata=metadata or {},
     )
     user.full_clean(validate_unique=False, validate_constraints=False)
-    usage.check_users(workspace)
+    quotas.check_users(workspace)
     try:
         with transaction.atomic():
             user.save()

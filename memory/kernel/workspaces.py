@@ -22,7 +22,7 @@ from django.utils import timezone
 from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 
 KEY_PATTERN = re.compile(r"uac_([0-9a-f]+)_([A-Za-z0-9_-]+)")
 # Looks up an API key by its prefix, loading only the columns that every request needs.
@@ -30,7 +30,7 @@ _OF_PREFIX = Statement(
     lambda: ApiKey.objects.filter(prefix=Parameter("prefix"), revoked_at=None).order_by(),
     *("prefix", "digest", "scopes", "user_pks", "expires_at", "last_used_at"),
     *("workspace__name", "workspace__public_id"),
-    *(f"workspace__{field}" for field in table.QUOTAS.overridable),
+    *(f"workspace__{field}" for field in environment.QUOTAS.overridable),
 )
 LAST_USED_RESOLUTION = datetime.timedelta(minutes=1)
 # How long a replaced key stays valid alongside the new key.

@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.work import leases

@@ -6,10 +6,9 @@ from django.db.models import Count, Max
 
 from memory.constraints import backtests
 from memory.constraints.models.backtests import GOING_ON, Backtest
-from memory.kernel.admission.usage import MIB
+from memory.kernel.admission.quotas import MAX_QUOTA, MIB
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
-from memory.kernel.settings import quotas
 from memory.versions.models.runs import Run, RunStatus
 from memory.versions.run_quota import count_requested
 
@@ -46,6 +45,6 @@ def used(workspace: Workspace) -> dict[str, int]:
         "max_entries_per_user": longest["most"] or 0,
         "max_log_mib": use.log_bytes // MIB,
         "max_pending_entries": use.pending_records + use.pending_structure,
-        "max_waiting_runs": count_requested(workspace, quotas.MAX_VALUE),
+        "max_waiting_runs": count_requested(workspace, MAX_QUOTA),
         "max_backtests": backtests.count_running(workspace),
     }

@@ -17,7 +17,7 @@ from django.utils import timezone
 from memory.alerts.models.alerts import Alert
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 from memory.llm.models import LlmCall, LlmOutcome
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
 from memory.log.models.merges import Merge
@@ -47,7 +47,7 @@ def purge(limit: int) -> int:
 def purge_workspace(workspace: Workspace, limit: int) -> int:
     """Remove expired data from one workspace, as `purge` does."""
     now, number = timezone.now(), 0
-    holds = workspace.effective(table.RETENTION)
+    holds = workspace.effective(environment.RETENTION)
     for name, remove in (
         ("keep_messages_days", _empty_messages),
         ("keep_runs_days", _delete_runs),

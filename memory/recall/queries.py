@@ -35,7 +35,7 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
 
     What surrounds the code, such as a Markdown fence, is left out (`query_code.tidied`). A staff
     member's query (with `staff` set) always runs, because the run's row records who viewed the
-    data. Raises NoState if there is no version to query, and `usage.Exceeded` if too many
+    data. Raises NoState if there is no version to query, and `LimitExceeded` if too many
     requested runs are already waiting.
     """
     user, checkpoint, code = known.user, version_of(known), tidied(code)
@@ -61,7 +61,7 @@ def propose(
     """Queue a staff member's edits to the newest version of a user's project for the gate.
 
     The edits are rejected unless the files still have the hashes in `expects`, which maps each path
-    to a hash, or to "" if the file did not exist. Raises `usage.Exceeded` if too many requested
+    to a hash, or to "" if the file did not exist. Raises `LimitExceeded` if too many requested
     runs are already waiting, and other errors if the user has been merged or is being redacted.
     """
     refuse_merged(user)
@@ -81,7 +81,7 @@ def run_again(run: Run, *, staff: str) -> Run:
 
     A query, or a trial run of a single constraint, is rerun on the same version and as of the same
     time; a run of all constraints is rerun on the newest version, as of now. Raises NotAgain if the
-    run can't be rerun, `usage.Exceeded` if too many requested runs are already waiting, and other
+    run can't be rerun, `LimitExceeded` if too many requested runs are already waiting, and other
     errors if the user has been merged or if a redaction affects the user or the version.
     """
     user = MemoryUser.objects.filter(pk=run.user_id).select_related("workspace", "head").first()

@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Value
 from django.utils import timezone
 
 from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestState
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.work import leases
 from memory.kernel.work.kinds import KINDS

@@ -4,24 +4,21 @@ import time
 
 from django.db import connection
 
-from memory.kernel.admission import pauses, refusals, usage
+from memory.kernel import pauses
+from memory.kernel.admission import quotas
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import table
-from memory.versions.models.runs import ASKED_FOR as ASKED_TRIGGERS
-from memory.versions.models.runs import RunStatus
+from memory.kernel.settings import environment
+from memory.versions.models.runs import ASKED_FOR, RunStatus
 
 # Below this share of the quota, runs are admitted based on the last count plus the runs that this
 # process has admitted since.
 FAR = 0.5
-
-
+# Seconds after which to ask again for a run that was refused.
 RUNS_WAIT = 5.0
-
-
 # Counts requested runs that are not done, up to the limit. Paused users' runs can be left out: such
 # runs aren't executed, so they delay nobody.
-ASKED_FOR = """
+REQUESTED = """
 SELECT count(*) FROM (
     SELECT FROM memory_run AS run JOIN memory_memoryuser AS person ON person.id = run.user_id
     WHERE person.workspace_id = %s AND run.trigger IN (%s, %s) AND NOT run.status = %s
@@ -34,35 +31,33 @@ SELECT count(*) FROM (
 
 # For each workspace: the time until which its count of requested runs can be relied on, the count
 # itself, and the number of runs below which no recount is needed.
-_asked_lately: dict[int, tuple[float, int, float]] = {}
+_requested: dict[int, tuple[float, int, float]] = {}
 
 
 def check_runs(user: MemoryUser) -> None:
-    """Raise Exceeded if the user's workspace has its maximum number of runs queued or running.
+    """Raise LimitExceeded if the user's workspace has its maximum number of runs queued or running.
 
     If the number of runs is far below the quota, a process does not recount on every call, so it
     misses the runs that other processes have just admitted.
     """
     now = time.monotonic()
-    until, asked_for, far = _asked_lately.get(user.workspace_id, (0.0, 0, 0.0))
-    if now < until and asked_for < far:
-        _asked_lately[user.workspace_id] = (until, asked_for + 1, far)
+    until, number, far = _requested.get(user.workspace_id, (0.0, 0, 0.0))
+    if now < until and number < far:
+        _requested[user.workspace_id] = (until, number + 1, far)
         return
-    needed = ("public_id", *table.QUOTAS.overridable)
+    needed = ("public_id", *environment.QUOTAS.overridable)
     workspace = Workspace.objects.only(*needed).get(pk=user.workspace_id)
-    most = usage.quotas_of(workspace)
-    quota = most["max_waiting_runs"]
-    asked_for = count_requested(workspace, quota)
-    if asked_for >= quota and pauses.is_paused(user) is None:
-        asked_for = count_requested(workspace, quota, paused=False)
-    if asked_for >= quota:
-        refusals.count(workspace, "max_waiting_runs")
-        going_on = (
+    quota = quotas.quotas_of(workspace)["max_waiting_runs"]
+    number = count_requested(workspace, quota)
+    if number >= quota and pauses.is_paused(user) is None:
+        number = count_requested(workspace, quota, paused=False)
+    if number >= quota:
+        has = (
             "The number of queries, questions, proposals and imports that are queued or running is"
-            f" {asked_for:,}"
+            f" {number:,}"
         )
-        raise usage.busy("max_waiting_runs", going_on, most, RUNS_WAIT)
-    _asked_lately[user.workspace_id] = (now + usage.BELIEVED_SECONDS, asked_for + 1, FAR * quota)
+        quotas.refuse_for_now(workspace, "max_waiting_runs", has, RUNS_WAIT)
+    _requested[user.workspace_id] = (now + quotas.BELIEVED_SECONDS, number + 1, FAR * quota)
 
 
 def count_requested(workspace: Workspace, most: int, *, paused: bool = True) -> int:
@@ -71,6 +66,6 @@ def count_requested(workspace: Workspace, most: int, *, paused: bool = True) -> 
     Runs of paused users are included only if `paused` is set.
     """
     with connection.cursor() as cursor:
-        cursor.execute(ASKED_FOR, [workspace.pk, *ASKED_TRIGGERS, RunStatus.DONE, paused, most])
+        cursor.execute(REQUESTED, [workspace.pk, *ASKED_FOR, RunStatus.DONE, paused, most])
         (number,) = cursor.fetchone()
     return int(number)

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from memory.kernel.admission import request_slots
+from memory.kernel.admission import slots
 from memory.kernel.daily_runs import run_daily
 from memory.kernel.database.statements import Parameter, Statement
 from memory.kernel.models.users import MemoryUser
@@ -68,7 +68,7 @@ def queue(
 
     A constraint run also schedules the next daily run, which the subsequent forecast may postpone.
     `asked_by` is the name of the staff member who requested the run, if any. Raises
-    `usage.Exceeded` if too many requested runs are already queued or running.
+    `LimitExceeded` if too many requested runs are already queued or running.
     """
     now = timezone.now()
     if trigger in ASKED_FOR:
@@ -309,7 +309,7 @@ _CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), 
 def wait_for(run: Run, limit: float) -> Run:
     """Wait up to `limit` seconds for the run to finish, and return it refreshed."""
     if limit > 0 and run.status != RunStatus.DONE:  # a repeated request's run may already be done
-        with request_slots.WAITING.take(run.user.workspace_id) as admitted:
+        with slots.WAITING.take(run.user.workspace_id) as admitted:
             if admitted:
                 hints.wait_done(run.pk, limit)
         now = _CHANGED.first(pk=run.pk)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from memory.kernel.admission import processor_shares, request_slots
-from memory.kernel.admission.processor_shares import (
+from memory.kernel.admission import shares as processor_shares
+from memory.kernel.admission import slots
+from memory.kernel.admission.shares import (
     ACTIVE_SECONDS,
     BURST_SECONDS,
     MAX_DEBT_SECONDS,
@@ -11,7 +12,7 @@ from memory.kernel.admission.processor_shares import (
     REMEMBERED_SECONDS,
     ProcessorShares,
 )
-from memory.kernel.admission.request_slots import Places
+from memory.kernel.admission.slots import Slots
 
 SHARE = 0.2
 
@@ -35,7 +36,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(processor_shares, "time", clock)
-    monkeypatch.setattr(request_slots, "WAITING", Places(4, factor=1))
+    monkeypatch.setattr(slots, "WAITING", Slots(4, factor=1))
     return clock
 
 
@@ -126,7 +127,7 @@ def test_waiting_requests_leave_slots_to_other_workspaces(
 ) -> None:
     shares.charge("a", BURST_SECONDS + 0.2, SHARE)
     shares.charge("b", BURST_SECONDS + 0.2, SHARE)
-    with request_slots.WAITING.take("a"), request_slots.WAITING.take("a"):
+    with slots.WAITING.take("a"), slots.WAITING.take("a"):
         assert shares.admit("a", SHARE) == pytest.approx(1)
         assert clock.slept == []
         assert shares.admit("b", SHARE) == 0

@@ -12,7 +12,7 @@ from memory.constraints.applicability import Applicability
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import sandbox_limits, table
+from memory.kernel.settings import environment, sandbox_limits
 from memory.project import Outline
 from memory.project.paths import FOLDER, constraint_path, is_code
 from memory.versions import checkpoints
@@ -117,7 +117,7 @@ def plan_run(user: MemoryUser, checkpoint: Checkpoint) -> LoadPlan:
 
 def allowance_of(workspace: Workspace) -> Allowance:
     """Return the current limits on code from the workspace's users."""
-    limits = sandbox_limits.effective(workspace.overrides(table.SANDBOXES))
+    limits = sandbox_limits.effective(workspace.overrides(environment.SANDBOXES))
     return Allowance(
         limits=Limits(
             wall_seconds=limits.wall_seconds,

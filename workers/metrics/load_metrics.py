@@ -18,7 +18,7 @@ def _refused() -> Iterator[Metric]:
         "Requests rejected because of their workspace's rate limit or quota.",
         labels=["workspace", "reason"],
     )
-    for workspace, reason, number in refusals.counted():
+    for workspace, reason, number in refusals.counters():
         refused.add_metric([workspace, reason], number)
     yield refused
 

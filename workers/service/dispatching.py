@@ -23,7 +23,8 @@ from django.utils import timezone
 from memory.alerts import lifecycle
 from memory.constraints import applicability, forecasts
 from memory.integrations import merging
-from memory.kernel.admission import pauses, usage
+from memory.kernel import pauses
+from memory.kernel.admission import quotas
 from memory.kernel.daily_runs import is_daily, next_daily_run, run_daily
 from memory.kernel.database import clock, timeouts
 from memory.kernel.models.users import Lane, MemoryUser
@@ -102,7 +103,7 @@ def _dispatch() -> dict[str, int]:
         **{kind.name: functools.partial(hint_work, kind) for kind in KINDS.values()},
         "interrupted": lambda: llm_calls.close_interrupted(BATCH),
         "forgotten": _forget,
-        "counted": usage.count_when_due,
+        "counted": quotas.count_when_due,
         "outlived": lambda: retention.purge(BATCH),
     }
     found, errors = {}, list[Exception]()

@@ -16,9 +16,9 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from memory.export import archive, fetching, git, subject
+from memory.kernel.admission.slots import download
 from memory.kernel.http import operations
 from memory.kernel.http.authentication import PasswordAuthentication, principal_of
-from memory.kernel.http.computing import download
 from memory.kernel.http.errors import PayloadTooLarge
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.workspaces import Scope

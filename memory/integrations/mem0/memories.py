@@ -31,7 +31,7 @@ from django.db.models import (
 from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
-from memory.kernel.admission import usage
+from memory.kernel.admission import quotas
 from memory.kernel.http.pagination import PAGE_BYTES
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace
@@ -380,7 +380,7 @@ def update(workspace: Workspace, change: Change, *, by: str) -> Memory:
         draft = _correction(memory, change)
         if draft is None:
             return memory
-        usage.check_entries(workspace, told.user, 1)
+        quotas.check_entries(workspace, told.user, 1)
         return Memory(told, entry_log.append(told.user, [draft], source=by)[0])
 
 

@@ -16,14 +16,14 @@ from rest_framework.response import Response
 from memory.integrations.mem0 import bodies, filters, memories
 from memory.integrations.mem0.errors import exception_handler
 from memory.kernel import instants
-from memory.kernel.http import rates
+from memory.kernel.admission.rates import ENTRIES
+from memory.kernel.http import throttles
 from memory.kernel.http.authentication import ApiKeyAuthentication, principal_of
 from memory.kernel.http.filters import refuse_unknown
 from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.serializers import validated
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import quotas
 from memory.kernel.users import find_or_create_user, find_user
 from memory.kernel.workspaces import reach, reaches
 from memory.llm import lane_status
@@ -180,7 +180,7 @@ class Add(Mem0View):
         restricted = principal_of(request).key.user_pks is not None
         if restricted and self.user_named(asked["user_id"]) is None:
             raise Http404("This API key is limited to certain users; this user is not one of them.")
-        rates.take(request, quotas.ENTRIES, len(drafts))
+        throttles.take(request, ENTRIES, len(drafts))
         # mem0's client sends no Idempotency-Key, but other callers of this URL might.
         entries = self._append(asked["user_id"], drafts)
         if asked["infer"]:
@@ -287,7 +287,7 @@ class OneMemory(Mem0View):
             raise ValidationError({"text": ["Send text or metadata, or both."]})
         change = memories.Change(memory_id, **given)
         self.refuse_others(memory_id)
-        rates.take(request, quotas.ENTRIES)
+        throttles.take(request, ENTRIES)
         memory = memories.update(self.workspace, change, by=self.caller)
         return Response(memory.to_json())
 

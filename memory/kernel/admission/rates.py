@@ -16,12 +16,17 @@ import redis
 import structlog
 
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import table
-from memory.kernel.work.hints import QUICK_SECONDS, Script, redis_client
+from memory.kernel.settings import environment
+from memory.kernel.work.hints import QUICK_SECONDS, redis_client
 
 logger = structlog.get_logger(__name__)
 
 MINUTE = 60.0
+# The names of a workspace's rate limits, which are also the names of its fields.
+READS = "reads_per_minute"
+WRITES = "writes_per_minute"
+COSTLY = "costly_per_minute"
+ENTRIES = "entries_per_minute"
 # On top of the tokens it needs now, a process takes a minute's tokens divided by SHARE.
 SHARE = 100
 # Seconds to wait before querying Redis again after it failed to respond.
@@ -31,7 +36,7 @@ SILENT_SECONDS = 10.0
 # bucket holds the tokens needed. A request for more tokens than a full bucket holds is granted once
 # the bucket is full, so that no single request is too large. If Redis's clock was set back, the
 # bucket keeps its level.
-TAKE = Script("""
+TAKE = """
 local rate, need, more = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -52,7 +57,7 @@ if taken > 0 or back > 0 then
   redis.call('SET', KEYS[1], string.format('%.0f %.0f', full_at, now), 'PX', lasts)
 end
 return {taken, math.floor(left - taken), taken > 0 and 0 or math.ceil((least - left) * each)}
-""")
+"""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ _silent_until = 0.0
 
 def take(workspace: Workspace, name: str, cost: int = 1) -> RateStatus:
     """Take `cost` tokens from one of the workspace's rate limits, or none if too few are left."""
-    rate = int(workspace.effective(table.QUOTAS)[name])
+    rate = int(workspace.effective(environment.QUOTAS)[name])
     key = (str(workspace.public_id), name)
     held = _held.get(key)
     if held is None or held.rate != rate:
@@ -125,9 +130,9 @@ def _ask(key: str, held: _Held, need: int) -> tuple[int, int, float]:
     global _silent_until
     if time.monotonic() >= _silent_until:
         try:
-            client = redis_client(patience=QUICK_SECONDS)
-            taken, left, wait = TAKE(client, key, held.rate, need, held.rate // SHARE)
-            return taken, left, wait / 1e6
+            take_tokens = redis_client(patience=QUICK_SECONDS).register_script(TAKE)
+            taken, left, wait = take_tokens([key], [held.rate, need, held.rate // SHARE])
+            return int(taken), int(left), wait / 1e6
         except redis.RedisError as error:
             _silent_until = time.monotonic() + SILENT_SECONDS
             logger.warning("rates_counted_alone", error=str(error))

@@ -1,11 +1,12 @@
-"""Per-workspace counters, for Prometheus, of requests rejected by a rate limit or quota.
+"""Refusals of requests that exceed a limit, and their counters for Prometheus, per workspace.
 
 The counters are stored in Redis. Like all data in Redis, they may be lost, and then restart at
 zero.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import redis
 import structlog
@@ -18,20 +19,33 @@ logger = structlog.get_logger(__name__)
 KEY = "refused"
 
 
-def count(workspace: Workspace, reason: str) -> None:
-    """Count a rejected request; `reason` is the name of the rate limit or quota."""
+@dataclass
+class LimitExceeded(Exception):
+    """The request would exceed a limit; `wait` is in seconds, or None if retrying won't help."""
+
+    limit: str
+    detail: str
+    wait: float | None = None
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+def refuse(workspace: Workspace, limit: str, detail: str, wait: float | None = None) -> NoReturn:
+    """Count a refusal because of the rate limit or quota `limit`, and raise LimitExceeded."""
     try:
-        redis_client(patience=QUICK_SECONDS).hincrby(KEY, f"{workspace.public_id} {reason}", 1)
+        redis_client(patience=QUICK_SECONDS).hincrby(KEY, f"{workspace.public_id} {limit}", 1)
     except redis.RedisError as error:
-        logger.warning("refusal_not_counted", reason=reason, error=str(error))
+        logger.warning("refusal_not_counted", limit=limit, error=str(error))
+    raise LimitExceeded(limit, detail, wait)
 
 
-def counted() -> Iterator[tuple[str, str, int]]:
-    """Yield (workspace public id, reason, count) for each counter.
+def counters() -> Iterator[tuple[str, str, int]]:
+    """Yield (workspace public id, limit, number of refusals) for each counter.
 
     Raises RedisError if Redis does not respond.
     """
-    told: Any = redis_client().hgetall(KEY)
-    for name, number in told.items():
-        workspace, _, reason = name.decode().partition(" ")
-        yield workspace, reason, int(number)
+    numbers: Any = redis_client().hgetall(KEY)
+    for name, number in numbers.items():
+        workspace, _, limit = name.decode().partition(" ")
+        yield workspace, limit, int(number)

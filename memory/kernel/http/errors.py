@@ -1,5 +1,6 @@
 """The API's errors: problem details (`memory.kernel.http.problems`) that name bad fields."""
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +15,9 @@ from django.views import defaults
 from rest_framework import exceptions, serializers, status
 from rest_framework.response import Response
 
-from memory.kernel.admission.usage import Exceeded
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.database import timeouts
 from memory.kernel.http.problems import CHANGED, CONTENT_TYPE, NAMESPACE, PROBLEMS, answer, problem
-from memory.kernel.http.rates import TooMuch
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.refused import Erased, Refused
@@ -85,6 +85,20 @@ class PayloadTooLarge(exceptions.APIException):
         super().__init__(f"The body exceeds {limit} bytes. Send it in parts.")
 
 
+class OverLimit(exceptions.APIException):
+    """A limit is exceeded: a rate or concurrency limit (429; waiting helps), or a quota (403)."""
+
+    def __init__(self, exceeded: LimitExceeded) -> None:
+        super().__init__(exceeded.detail)
+        self.limit = exceeded.limit
+        if exceeded.wait is None:
+            self.status_code, self.problem = status.HTTP_403_FORBIDDEN, "no-room"
+        else:
+            self.status_code, self.problem = status.HTTP_429_TOO_MANY_REQUESTS, ""
+            # In seconds; the framework sends it as `Retry-After`.
+            self.wait = math.ceil(exceeded.wait)
+
+
 class NamesNothing(exceptions.NotFound):
     """A field is valid, but names something that does not exist (404)."""
 
@@ -123,11 +137,8 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 def _kind_of(error: Exception) -> str:
     """Return the kind of problem, or an empty string if the status alone determines the kind."""
-    match error:
-        case exceptions.ValidationError():
-            return "invalid-fields"
-        case TooMuch() if error.status_code == status.HTTP_403_FORBIDDEN:
-            return "no-room"
+    if isinstance(error, exceptions.ValidationError):
+        return "invalid-fields"
     return str(getattr(error, "problem", ""))
 
 
@@ -138,8 +149,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
             error = _answer_to(error)
         case RequestDataTooBig():
             error = PayloadTooLarge()
-        case Exceeded():
-            error = TooMuch(error.detail, error.limit, error.wait)
+        case LimitExceeded():
+            error = OverLimit(error)
         case MemoryUser.DoesNotExist() | DatabaseError() if is_erased(error):
             error = _answer_to(Erased())
         case Error() if timeouts.is_unavailable(error):
@@ -157,7 +168,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         response.data["errors"] = error.detail
     if isinstance(error, NamesNothing | Incompatible):
         response.data["errors"] = error.errors
-    if isinstance(error, TooMuch):
+    if isinstance(error, OverLimit):
         response.data["limit"] = error.limit
     response.content_type = CONTENT_TYPE
     return response

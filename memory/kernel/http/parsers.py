@@ -10,19 +10,16 @@ from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 
-from memory.kernel.admission.request_slots import Places
+from memory.kernel.admission import slots
 from memory.kernel.http.authentication import Principal
 from memory.kernel.http.errors import PayloadTooLarge
-from memory.kernel.http.rates import TooMuch
 
 MAX_DEPTH = 32
 # About 300 digits, so that the integer also fits in a float.
 MAX_INTEGER_BITS = 1000
 # The proxy buffers bodies up to this size completely (deploy/haproxy.cfg). A slow sender of a
-# larger body ties up a thread; one workspace may tie up at most eight threads this way.
+# larger body ties up a thread, so it needs a slot.
 BUFFERED_BYTES = 15_000
-_readers = Places(12, factor=2)
-RETRY_SECONDS = 1.0
 
 
 class StrictJSONParser(JSONParser):
@@ -67,7 +64,7 @@ class StrictJSONParser(JSONParser):
 def read_body(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     """Return the body.
 
-    Raises PayloadTooLarge if the body is too large, TooMuch if too many bodies are being read, and
+    Raises PayloadTooLarge if the body is too large, LimitExceeded if too many are being read, and
     ParseError if the body ends too soon (the web server then passes on whatever it received).
     """
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
@@ -75,14 +72,7 @@ def read_body(stream: IO[Any], context: Mapping[str, Any]) -> bytes:
     told = request.META.get("CONTENT_LENGTH") or "0" if request is not None else "0"
     principal = request.user if request is not None else None
     if isinstance(principal, Principal) and told.isdecimal() and int(told) > BUFFERED_BYTES:
-        with _readers.take(principal.workspace.pk) as admitted:
-            if not admitted:
-                raise TooMuch(
-                    "Too many large request bodies from this workspace are being read at the same"
-                    " time. Try again in a second, and send each body without pausing.",
-                    "max_bodies",
-                    RETRY_SECONDS,
-                )
+        with slots.BODIES.hold(principal.workspace.pk):
             body: bytes = stream.read(most + 1)
     else:
         body = stream.read(most + 1)

@@ -14,7 +14,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-from memory.kernel.admission import request_slots
+from memory.kernel.admission import slots
 
 WAIT = OpenApiParameter(
     "wait", float, description="Seconds to wait for the result before responding with 202."
@@ -42,7 +42,7 @@ def until(settled: Callable[[], bool], limit: float, *, workspace_pk: int) -> No
     """Poll `settled` at growing intervals until it returns true, for up to `limit` seconds."""
     deadline = time.monotonic() + limit
     interval = 0.02
-    with request_slots.WAITING.take(workspace_pk) as admitted:
+    with slots.WAITING.take(workspace_pk) as admitted:
         while admitted and (left := deadline - time.monotonic()) > 0 and not settled():
             time.sleep(min(interval, left))
             interval = min(interval * 1.5, 0.1)

@@ -5,7 +5,12 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from memory.kernel.settings import alert_settings, sandbox_limits, table, track_record_settings
+from memory.kernel.settings import (
+    alert_settings,
+    environment,
+    sandbox_limits,
+    track_record_settings,
+)
 from memory.kernel.settings.overrides import Overrides, effective, validate_overrides
 
 
@@ -17,14 +22,20 @@ def _whole(
 
 # The groups of settings below except the sandbox limits, which depend on each other and are
 # validated separately.
-OTHERS = (table.TRACK_RECORD, table.STRUCTURING, table.ALERTS, table.QUOTAS, table.RETENTION)
+OTHERS = (
+    environment.TRACK_RECORD,
+    environment.STRUCTURING,
+    environment.ALERTS,
+    environment.QUOTAS,
+    environment.RETENTION,
+)
 
 
 class SettingsOverrides(models.Model):
     """A workspace's overrides of the server's settings; None inherits the server's value.
 
-    Changes take effect with the next run, call, entry or request. `memory.kernel.settings.table`
-    describes each field.
+    Changes take effect with the next run, call, entry or request. Each field is described in
+    `memory.kernel.settings.environment`.
     """
 
     wall_seconds = models.FloatField(null=True, blank=True)
@@ -93,28 +104,28 @@ class SettingsOverrides(models.Model):
     class Meta:
         abstract = True
 
-    def overrides(self, group: table.Group) -> Overrides:
+    def overrides(self, group: environment.Group) -> Overrides:
         """Return the overrides of a group's settings, keyed by field."""
         return {field: getattr(self, field) for field in group.overridable}
 
-    def effective(self, group: table.Group) -> dict[str, Any]:
+    def effective(self, group: environment.Group) -> dict[str, Any]:
         """Return a group's effective settings, keyed by field."""
         return effective(group, self.overrides(group))
 
     @property
     def alert_limits(self) -> alert_settings.EffectiveSettings:
         """The effective settings for when to escalate alerts and when to pause constraints."""
-        return alert_settings.EffectiveSettings(**self.effective(table.ALERTS))
+        return alert_settings.EffectiveSettings(**self.effective(environment.ALERTS))
 
     @property
     def track_record_limits(self) -> track_record_settings.EffectiveSettings:
         """The effective track record limits; a language model that exceeds them is stopped."""
-        return track_record_settings.EffectiveSettings(**self.effective(table.TRACK_RECORD))
+        return track_record_settings.EffectiveSettings(**self.effective(environment.TRACK_RECORD))
 
     def clean(self) -> None:
         """Reject overrides that are out of range or contradict each other."""
         super().clean()
-        problems = sandbox_limits.validate_overrides(self.overrides(table.SANDBOXES))
+        problems = sandbox_limits.validate_overrides(self.overrides(environment.SANDBOXES))
         for group in OTHERS:
             problems |= validate_overrides(group, self.overrides(group))
         if problems:

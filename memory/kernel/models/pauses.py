@@ -12,7 +12,7 @@ from memory.kernel.models.workspaces import Workspace
 class Pause(models.Model):
     """A pause of all work for one user or for all users in a workspace, set by staff.
 
-    See `memory.kernel.admission.pauses`.
+    See `memory.kernel.pauses`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)

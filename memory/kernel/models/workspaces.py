@@ -42,7 +42,7 @@ class Workspace(SettingsOverrides, LlmSettings):
 
 
 class WorkspaceUse(models.Model):
-    """A workspace's usage when it was last counted: see `memory.kernel.admission.usage`."""
+    """A workspace's usage when it was last counted: see `memory.kernel.admission.quotas`."""
 
     workspace = models.OneToOneField(
         Workspace, on_delete=models.CASCADE, primary_key=True, related_name="use"

@@ -1,7 +1,7 @@
 """A workspace's overrides for server settings: which values take effect, and which are valid.
 
 The settings themselves, and the checks for individual values, are in
-`memory.kernel.settings.table`.
+`memory.kernel.settings.environment`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -9,8 +9,8 @@ from typing import Any
 
 from django.conf import settings
 
-from memory.kernel.settings import table
-from memory.kernel.settings.table import Group, Setting, plain
+from memory.kernel.settings import environment
+from memory.kernel.settings.environment import Group, Setting, plain
 
 # Maps each field to its override; None means that the server's setting applies.
 Overrides = Mapping[str, float | None]
@@ -33,7 +33,7 @@ def validate_overrides(group: Group, overrides: Overrides) -> dict[str, str]:
 
 def validate_server_settings() -> dict[str, str]:
     """Map each numeric server setting that is out of range to the problem."""
-    numbers = [one for one in table.SETTINGS.values() if one.minimum is not None]
+    numbers = [one for one in environment.SETTINGS.values() if one.minimum is not None]
     values = {setting.name: getattr(settings, setting.name) for setting in numbers}
     found = _validate(numbers, values, lambda setting: setting.name)
     return {name: f"{name} {problem}" for name, problem in found.items()}
@@ -56,13 +56,13 @@ def _validate(
     for setting in numbers:
         value, maximum = values.get(key(setting)), setting.maximum
         if value is not None and not setting.allows(value):
-            bound = value_of(table.SETTINGS[maximum]) if isinstance(maximum, str) else maximum
+            bound = value_of(environment.SETTINGS[maximum]) if isinstance(maximum, str) else maximum
             told = setting.explain(value, bound)
             found[key(setting)] = f"{told}. {setting.reason}".rstrip()
     for lower in numbers:
         if not isinstance(lower.maximum, str):
             continue
-        upper = table.SETTINGS[lower.maximum]
+        upper = environment.SETTINGS[lower.maximum]
         low, high = value_of(lower), value_of(upper)
         if low <= high or {key(lower), key(upper)} & found.keys():
             continue

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from memory.kernel.settings import overrides, table
+from memory.kernel.settings import environment, overrides
 from memory.kernel.settings.overrides import Overrides
 
-LIMITS = table.SANDBOXES.overridable
+LIMITS = environment.SANDBOXES.overridable
 # How much of a container's memory is reserved for the kernel itself.
 RESERVED_MIB = 32
 
@@ -54,7 +54,7 @@ def process_memory_most(memory_mib: int, tmpfs_mib: int) -> int:
 
 def effective(own: Overrides) -> SandboxLimits:
     """Return the limits that take effect with these overrides."""
-    chosen = overrides.effective(table.SANDBOXES, own)
+    chosen = overrides.effective(environment.SANDBOXES, own)
     values = {
         name: LIMITS[name].value_type(min(value, ceiling(name))) for name, value in chosen.items()
     }
@@ -68,7 +68,7 @@ def effective(own: Overrides) -> SandboxLimits:
 
 def validate_overrides(own: Overrides) -> dict[str, str]:
     """Map each field with an invalid override to the problem and what to choose instead."""
-    return overrides.validate_overrides(table.SANDBOXES, own) or _contradictions(own)
+    return overrides.validate_overrides(environment.SANDBOXES, own) or _contradictions(own)
 
 
 def _contradictions(chosen: Overrides) -> dict[str, str]:
@@ -114,6 +114,8 @@ def validate_server_settings() -> dict[str, str]:
 
     As in a workspace, defaults are lowered to fit each other, so operators needn't set all of them.
     """
-    if {one.name for one in table.SANDBOXES.settings} & overrides.validate_server_settings().keys():
+    if {
+        one.name for one in environment.SANDBOXES.settings
+    } & overrides.validate_server_settings().keys():
         return {}
     return {LIMITS[field].name: problem for field, problem in _contradictions({}).items()}

@@ -18,8 +18,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.constraints import widening
-from memory.kernel.admission import usage
-from memory.kernel.http import operations, rates, waiting
+from memory.kernel.admission import quotas
+from memory.kernel.admission.rates import ENTRIES
+from memory.kernel.http import operations, throttles, waiting
 from memory.kernel.http.authentication import principal_of
 from memory.kernel.http.errors import Conflict, Unprocessable
 from memory.kernel.http.filters import WholeNumberFilter
@@ -29,7 +30,6 @@ from memory.kernel.http.serializers import MAX_NAMED, unknown_fields, validated
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser, is_user_id
 from memory.kernel.models.workspaces import Scope
-from memory.kernel.settings import quotas
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
 from memory.log import entry_log, fixes
 from memory.log.api.entry_serializers import (
@@ -110,7 +110,7 @@ class Entries(UserScopedView, generics.ListAPIView[LogEntry]):
         found, workspace = self._found(), principal_of(request).workspace
         with timezone.override(ZoneInfo(found.time_zone if found else workspace.time_zone)):
             drafts = read_drafts(request.data)
-        rates.take(request, quotas.ENTRIES, len(drafts))
+        throttles.take(request, ENTRIES, len(drafts))
         # A new user and their first entries are created together or not at all.
         with nullcontext() if found else transaction.atomic():
             user = found or find_or_create_user(workspace, user_id)
@@ -152,7 +152,7 @@ def append_once(
 
     def append() -> list[int]:
         principal = principal_of(view.request)
-        usage.check_entries(principal.workspace, user, len(drafts))
+        quotas.check_entries(principal.workspace, user, len(drafts))
         try:
             entries[:] = entry_log.append(user, drafts, source=str(principal))
         except entry_log.IdempotencyConflict as conflict:

@@ -14,7 +14,8 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from memory.kernel.admission import pauses, usage
+from memory.kernel import pauses
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.http import waiting
 from memory.kernel.models.users import MemoryUser
 from memory.llm import llm_budgets
@@ -102,7 +103,7 @@ def _ask_model(user: MemoryUser, input: dict[str, Any], limit: float) -> str:
         raise _NotCompleted("Staff have paused work for this user.")
     try:
         run = runs.queue(user, RunKind.FOLLOW_UP, RunTrigger.API, checkpoint=None, input=input)
-    except usage.Exceeded as full:
+    except LimitExceeded as full:
         raise _NotCompleted(str(full)) from None
     run = wait_for(run, limit)
     if run.status != RunStatus.DONE:

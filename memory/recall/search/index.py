@@ -18,8 +18,8 @@ import numpy as np
 import structlog
 from django.db import connection
 
-from memory.kernel.admission.request_slots import Places
-from memory.kernel.admission.usage import Exceeded
+from memory.kernel.admission import slots
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.log.models.entries import LogEntry
 from memory.recall.search import announcing, segments, vectors
@@ -34,12 +34,11 @@ logger = structlog.get_logger(__name__)
 # Searches embed only the newest part of the unindexed tail, up to this many characters.
 LIVE_CHARACTERS = 60_000
 # Each search indexes the unindexed tail in memory, which takes half a second per million
-# characters. At most two searches at a time, one per workspace, may do so for tails of more than
-# QUICK_CHARACTERS. Tails of more than MAX_LIVE_CHARACTERS must wait for a worker to index them.
+# characters. Tails of more than QUICK_CHARACTERS need a slot. Tails of more than
+# MAX_LIVE_CHARACTERS must wait for a worker to index them.
 QUICK_CHARACTERS = 200_000
 MAX_LIVE_CHARACTERS = 20_000_000
-_places = Places(2, factor=1)
-LIVE_RETRY_SECONDS, INDEX_RETRY_SECONDS = 1.0, 10.0
+INDEX_RETRY_SECONDS = 10.0
 # The maximum total size, in bytes, of the vectors that a process caches for recent searches.
 CACHED_BYTES = 64 * 1024 * 1024
 # A segment's vectors are its last and by far its largest block; if the vectors are cached, they are
@@ -70,7 +69,7 @@ def read(
     If a model is given, or if `with_vectors` is set because the model has just failed, the segments
     include any vectors they have, even those from an earlier model. Entries that the user's index
     doesn't cover are read from the log and embedded with the model; `live` caches them for the next
-    call. Raises `usage.Exceeded` if these entries contain too much text, or if too many other
+    call. Raises `LimitExceeded` if these entries contain too much text, or if too many other
     searches are currently reading such entries.
     """
     live = {} if live is None else live
@@ -176,12 +175,17 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
     with ExitStack() as stack:
         for entry in entries.iterator():
             before, characters = characters, characters + len(text_of(entry))
-            if before <= QUICK_CHARACTERS < characters and not stack.enter_context(
-                _places.take(user.workspace_id)
-            ):
-                raise _too_much(user, LIVE_RETRY_SECONDS)
+            if before <= QUICK_CHARACTERS < characters:
+                # A worker has to index the tail, whether or not this search may.
+                announcing.want(user.pk, user.workspace_id)
+                stack.enter_context(slots.INDEXING.hold(user.workspace_id))
             if characters > MAX_LIVE_CHARACTERS:
-                raise _too_much(user, INDEX_RETRY_SECONDS)
+                raise LimitExceeded(
+                    "max_unindexed",
+                    "Much of this user's log is still being indexed. Try again in"
+                    f" {INDEX_RETRY_SECONDS:g} s.",
+                    INDEX_RETRY_SECONDS,
+                )
             documents += documents_of(entry, zone)
         built = segments.build(documents)
         if not embedder or not documents:
@@ -191,15 +195,6 @@ def _live(user: MemoryUser, covered: Range, embedder: Embedder | None) -> Segmen
         except EmbeddingFailed as error:
             logger.warning("search_tail_without_vectors", user=user.pk, error=str(error))
             return built
-
-
-def _too_much(user: MemoryUser, seconds: float) -> Exceeded:
-    announcing.want(user.pk, user.workspace_id)
-    return Exceeded(
-        "max_unindexed",
-        f"Much of this user's log is still being indexed. Try again in {seconds:g} s.",
-        seconds,
-    )
 
 
 def _embedded_live(documents: Sequence[Document], embedder: Embedder) -> Vectors:

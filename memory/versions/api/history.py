@@ -12,9 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.alerts.models.alerts import Alert
+from memory.kernel.admission import slots
 from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
-from memory.kernel.http.computing import computing
 from memory.kernel.http.errors import Conflict
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import TypedRecordField
@@ -92,7 +92,7 @@ class Difference(UserScopedView):
             until = known_as_of(user, asked.get("until"), "until", by)
         else:
             until = history.now(user)
-        with computing(user.workspace_id):
+        with slots.COMPUTING.hold(user.workspace_id):
             found = differences.difference(since.checkpoint, until.checkpoint)
             answer = {
                 "since": since.to_json(),
@@ -164,7 +164,7 @@ class Restore(UserScopedView):
     def get(self, request: Request, user_id: str, version: int) -> Response:
         """Return what a rollback to the version would exclude, without changing anything."""
         user = self.memory_user()
-        with computing(user.workspace_id), _refusals():
+        with slots.COMPUTING.hold(user.workspace_id), _refusals():
             found = rollback.excluded_by_restoring(user, version)
             return Response(ExcludedSerializer(found).data)
 

@@ -8,7 +8,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from memory.kernel import instants
-from memory.kernel.http.computing import computing
+from memory.kernel.admission import slots
 from memory.kernel.http.errors import Incompatible, NamesNothing
 from memory.kernel.http.serializers import numbers
 from memory.kernel.http.user_scope import UserScopedView
@@ -120,7 +120,7 @@ def known_as_of(
     except instants.BadMoment as error:
         raise serializers.ValidationError({parameter: [str(error)]}) from None
     if known.is_computed:
-        with computing(user.workspace_id):
+        with slots.COMPUTING.hold(user.workspace_id):
             _ = known.checkpoint
     return known
 

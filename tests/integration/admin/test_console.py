@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
@@ -391,10 +391,10 @@ def test_queries_count_under_the_workspace_limit(
     admin_client: Client, trips: MemoryUser, workspace: Workspace
 ) -> None:
     Workspace.objects.filter(pk=workspace.pk).update(max_waiting_runs=1)
-    run_quota._asked_lately.clear()
+    run_quota._requested.clear()
 
     assert admin_client.post(console(trips), {"code": "1"}).status_code == 302
-    run_quota._asked_lately.clear()
+    run_quota._requested.clear()
     refused = admin_client.post(console(trips), {"code": "2"})
 
     assert refused.status_code == 400

@@ -10,11 +10,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.kernel.admission.request_slots import Places
-from memory.kernel.http import computing
+from memory.kernel.admission import slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import create_user
 from tests.integration.admin.conftest import Rows, page_url, text_of
+from tests.slots import free_slots
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +71,7 @@ def test_who_may_not_see_the_files_gets_none(
 def test_who_reads_downloads_slowly_leaves_threads_to_others(
     admin_client: Client, staff: Any, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
+    monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 4))
     # Given a member of the staff who reads nothing of what was asked for
     user = rows[MemoryUser]
     addresses = [url_of(user), reverse("admin:memory_memoryuser_subject_access", args=[user.pk])]

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 from memory.kernel.settings.sandbox_limits import LIMITS, effective
 from tests.integration.admin.conftest import add_url, list_url, page_url, shown, text_of
 
@@ -27,7 +27,7 @@ def test_what_holds_is_shown_beside_what_is_chosen(
     assert "Container: kept for 10 s after its last use" in words
     assert "Wall seconds: 5 seconds , server default; at most 60 seconds" in words
     assert "Tmpfs (MiB): 0 MiB , server default; at most 256 MiB" in words
-    for setting in table.SANDBOXES.overridable.values():
+    for setting in environment.SANDBOXES.overridable.values():
         assert setting.meaning in words
 
     assert change(admin_client, workspace, wall_seconds="2", single_use="on").status_code == 302
@@ -51,7 +51,7 @@ def test_what_is_left_empty_is_the_servers(
 
     workspace.refresh_from_db()
     assert workspace.wall_seconds is None
-    assert effective(workspace.overrides(table.SANDBOXES)).wall_seconds == 7
+    assert effective(workspace.overrides(environment.SANDBOXES)).wall_seconds == 7
     assert not workspace.single_use
 
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_given_is_refused_beside_its_field(
         assert holds in shown(response)
     assert list(response.context["adminform"].form.errors) == [list(chosen)[-1]]
     workspace.refresh_from_db()
-    assert set(workspace.overrides(table.SANDBOXES).values()) == {None}
+    assert set(workspace.overrides(environment.SANDBOXES).values()) == {None}
 
 
 def test_a_new_workspace_may_have_limits_at_once(admin_client: Client) -> None:

@@ -17,7 +17,7 @@ from memory.admin import paging
 from memory.kernel import encryption
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 from memory.kernel.settings.language_models import Usage
 from memory.llm import llm_calls, track_records
 from memory.llm.llm_calls import Attempt, CallSession, Ending
@@ -47,11 +47,11 @@ def rows(populate: Populate) -> Rows:
 SECRET = "sk-very-secret"
 EMPTY = dict.fromkeys(
     [
-        *table.SANDBOXES.overridable,
+        *environment.SANDBOXES.overridable,
         *("llm_model", "llm_base_url", "llm_concurrency", "new_llm_api_key"),
         *("llm_tokens_per_day", "llm_tokens_per_month", "llm_cost_per_day", "llm_cost_per_month"),
         *("structure_entries", "structure_idle_seconds", "structure_age_seconds"),
-        *table.TRACK_RECORD.overridable,
+        *environment.TRACK_RECORD.overridable,
     ],
     "",
 )
@@ -338,7 +338,7 @@ def test_what_cannot_be_is_refused_beside_its_field(
     assert "openai:gpt-5-mini at https://api.openai.com/v1" in shown(response)
     workspace.refresh_from_db()
     assert (workspace.llm_model, workspace.llm_api_key) == ("", None)
-    assert set(workspace.overrides(table.STRUCTURING).values()) == {None}
+    assert set(workspace.overrides(environment.STRUCTURING).values()) == {None}
 
 
 def test_without_an_encryption_key_no_key_is_stored(
@@ -397,7 +397,7 @@ def test_a_workspace_gets_a_schedule_of_its_own(admin_client: Client, workspace:
     change(admin_client, workspace, structure_entries="7", structure_age_seconds="300")
 
     workspace.refresh_from_db()
-    assert workspace.overrides(table.STRUCTURING) == {
+    assert workspace.overrides(environment.STRUCTURING) == {
         "structure_entries": 7,
         "structure_idle_seconds": None,
         "structure_age_seconds": 300,
@@ -558,7 +558,7 @@ def test_a_workspace_gets_limits_of_its_own_for_the_track_record(
         change(admin_client, workspace, llm_refused_percent="100", llm_judged_days="3")
 
     workspace.refresh_from_db()
-    assert workspace.overrides(table.TRACK_RECORD) == {
+    assert workspace.overrides(environment.TRACK_RECORD) == {
         "llm_judged_sessions": None,
         "llm_judged_days": 3,
         "llm_judged_minimum": None,

@@ -10,7 +10,7 @@ from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
 from memory.alerts.models.alerts import Alert
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
 from memory.log import entry_log
 from memory.log.entry_log import Draft

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory.kernel.admission import usage
+from memory.kernel.admission import quotas
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind
 from tests.integration.admin.conftest import list_url, page_url, shown
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "_count_at", {usage.TOTALS: 0.0, usage.PENDING: 0.0})
+    monkeypatch.setattr(quotas, "_count_at", {quotas.TOTALS: 0.0, quotas.PENDING: 0.0})
 
 
 def change(client: Client, workspace: Workspace, **chosen: Any) -> Any:
@@ -31,7 +31,7 @@ def test_what_is_used_is_shown_beside_what_may_be(
 ) -> None:
     record = entry_log.Draft(kind=EntryKind.RECORD, data={"type": "Trip", "data": {"to": "Rome"}})
     entry_log.append(user, [record] * 3, source="test")
-    usage.count_when_due()
+    quotas.count_when_due()
 
     assert (
         change(admin_client, workspace, max_users="5", writes_per_minute="600").status_code == 302
@@ -67,12 +67,12 @@ def test_what_cannot_be_is_refused_beside_its_field(
     assert told in shown(response)
     assert list(response.context["adminform"].form.errors) == list(chosen)
     workspace.refresh_from_db()
-    assert set(workspace.overrides(table.QUOTAS).values()) == {None}
+    assert set(workspace.overrides(environment.QUOTAS).values()) == {None}
 
 
 def test_workspaces_are_listed_by_what_they_use(admin_client: Client, workspace: Workspace) -> None:
     WorkspaceUse.objects.create(
-        workspace=workspace, users=3, entries=12345, log_bytes=5 * usage.MIB, pending_records=7
+        workspace=workspace, users=3, entries=12345, log_bytes=5 * quotas.MIB, pending_records=7
     )
 
     words = shown(admin_client.get(list_url(WorkspaceUse)))

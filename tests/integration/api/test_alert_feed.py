@@ -16,8 +16,8 @@ from rest_framework.test import APIClient
 
 from memory.alerts import alert_events, lifecycle
 from memory.alerts.models.alerts import Alert, AlertEvent, Severity
-from memory.kernel.admission import request_slots
-from memory.kernel.admission.request_slots import Places
+from memory.kernel.admission import slots
+from memory.kernel.admission.slots import Slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
@@ -409,10 +409,10 @@ def test_one_waiting_request_too_many_is_answered_at_once(
     api: APIClient, user: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0
-    monkeypatch.setattr(request_slots, "WAITING", Places(1))
+    monkeypatch.setattr(slots, "WAITING", Slots(1))
     began = time.monotonic()
 
-    with request_slots.WAITING.take(user.workspace_id):
+    with slots.WAITING.take(user.workspace_id):
         answer = feed(api, "after=now&wait=3600")
 
     assert answer == nothing(next=0, waited=False)

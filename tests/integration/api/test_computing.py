@@ -8,13 +8,15 @@ import pytest
 from rest_framework import fields
 from rest_framework.test import APIClient
 
-from memory.kernel.admission.request_slots import Places
-from memory.kernel.http import computing, parsers, serializers
+from memory.kernel.admission import slots
+from memory.kernel.admission.slots import Slots
+from memory.kernel.http import parsers, serializers
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
 from tests.conftest import new_client
 from tests.factories import make_checkpoint
+from tests.slots import free_slots
 
 pytestmark = pytest.mark.django_db
 
@@ -25,10 +27,9 @@ def test_one_too_many_is_to_come_back_and_another_workspace_is_answered(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_checkpoint(user)
-    monkeypatch.setattr(computing, "_places", Places(2))
-    with computing.computing(-1):
+    with slots.COMPUTING.hold(-1):
         assert api.get(DIFF).status_code == 200
-    with computing.computing(user.workspace_id), computing.computing(-1):
+    with slots.COMPUTING.hold(user.workspace_id), slots.COMPUTING.hold(-1):
         refused = api.get(DIFF)
 
     assert refused.status_code == 429
@@ -47,7 +48,7 @@ DOWNLOADS = (
 def test_who_reads_downloads_slowly_leaves_threads_to_others(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
+    monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 4))
     # Given somebody who reads nothing of what he has asked for
     make_checkpoint(user)
     slow = new_client(user.workspace, Scope.READ, Scope.MANAGE)
@@ -70,7 +71,7 @@ def test_who_reads_downloads_slowly_leaves_threads_to_others(
 def test_a_download_that_fails_keeps_no_place(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computing, "_downloads", Places(4, factor=1))
+    monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 4))
     make_checkpoint(user)
 
     def fail(*what: object) -> None:
@@ -110,7 +111,7 @@ def test_values_of_an_object_are_not_looked_at_one_by_one(
 
 
 def test_a_workspace_leaves_places_to_others() -> None:
-    places = Places(12)
+    places = Slots(12)
     of_one = [places.take(1) for _ in range(12)]
     of_two = [places.take(2) for _ in range(12)]
     assert sum(place.__enter__() for place in of_one) == 8
@@ -127,12 +128,12 @@ def test_who_sends_large_bodies_slowly_leaves_threads_to_others(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = {"kind": "message", "role": "user", "content": "x" * parsers.BUFFERED_BYTES}
-    monkeypatch.setattr(parsers, "_readers", Places(2, factor=1))
-    with parsers._readers.take(user.workspace_id):
+    monkeypatch.setattr(slots, "BODIES", free_slots(slots.BODIES, 2))
+    with slots.BODIES.take(user.workspace_id):
         refused = api.post("/v1/users/ada/entries/", large)
         small = api.post("/v1/users/ada/entries/", {**large, "content": "x"})
-    with parsers._readers.take(-1):  # somebody else's leaves a place
-        monkeypatch.setattr(parsers, "_readers", Places(3, factor=1))
+    with slots.BODIES.take(-1):  # somebody else's leaves a place
+        monkeypatch.setattr(slots, "BODIES", free_slots(slots.BODIES, 3))
         taken = api.post("/v1/users/ada/entries/", large)
 
     assert (refused.status_code, refused.json()["limit"]) == (429, "max_bodies")

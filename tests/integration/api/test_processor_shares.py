@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from rest_framework.test import APIClient
 
-from memory.kernel.admission import processor_shares, refusals
-from memory.kernel.http import processor_shares as throttle
+from memory.kernel.admission import refusals, shares
+from memory.kernel.http import throttles
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
@@ -37,11 +37,11 @@ def waited(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[float]
     Workspace.objects.filter(pk=workspace.pk).update(processor_percent=1)
     waited: list[float] = []
     stopped = SimpleNamespace(monotonic=lambda: 1000.0, sleep=waited.append)
-    monkeypatch.setattr(processor_shares, "time", stopped)
-    monkeypatch.setattr(processor_shares, "BURST_SECONDS", 0.0)
-    monkeypatch.setattr(processor_shares, "MAX_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(throttle, "_shares", processor_shares.ProcessorShares())
-    monkeypatch.setattr(throttle, "time", SimpleNamespace(thread_time=count(0, 0.007).__next__))
+    monkeypatch.setattr(shares, "time", stopped)
+    monkeypatch.setattr(shares, "BURST_SECONDS", 0.0)
+    monkeypatch.setattr(shares, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(shares, "_shares", shares.ProcessorShares())
+    monkeypatch.setattr(throttles, "time", SimpleNamespace(thread_time=count(0, 0.007).__next__))
     return waited
 
 
@@ -59,7 +59,7 @@ def test_what_exceeds_the_share_is_refused_and_does_nothing(
         " other workspaces need it (processor_percent). Try again in 1 s."
     )
     assert LogEntry.objects.count() == 1
-    assert (str(workspace.public_id), "processor_percent", 1) in set(refusals.counted())
+    assert (str(workspace.public_id), "processor_percent", 1) in set(refusals.counters())
     # And others are not held back
     assert [other.get("/v1/users/eve/manifest/").status_code for _ in range(3)] == [200] * 3
 
@@ -77,7 +77,7 @@ def test_requests_that_fail_count_as_well(api: APIClient, other: APIClient) -> N
 def test_a_request_waits_for_its_share(
     api: APIClient, other: APIClient, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processor_shares, "MAX_WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(shares, "MAX_WAIT_SECONDS", 1.0)
     assert other.get("/v1/users/eve/manifest/").status_code == 200
     for number in range(2):
         assert api.post(ENTRIES, said(str(number))).status_code == 202

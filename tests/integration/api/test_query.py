@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.kernel.admission import request_slots, usage
+from memory.kernel.admission import quotas, slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.work import hints
 from memory.versions.models.runs import Run
@@ -274,7 +274,7 @@ def test_a_question_costs_few_exchanges_with_the_database(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On a slow machine the counts would be counted again in between.
-    monkeypatch.setattr(usage, "BELIEVED_SECONDS", 600.0)
+    monkeypatch.setattr(quotas, "BELIEVED_SECONDS", 600.0)
     ask("len(trips)")
 
     # The key, the user with the head, an earlier answer, the run; and rows that are seldom read.
@@ -292,12 +292,12 @@ def test_past_the_cap_requests_do_not_wait(
     waited: list[float] = []
     monkeypatch.setattr(hints, "wait_done", lambda run, seconds: waited.append(seconds))
     with ExitStack() as others:
-        while others.enter_context(request_slots.WAITING.take(-1)):
+        while others.enter_context(slots.WAITING.take(-1)):
             pass  # one workspace alone leaves some
         api.post(f"{URL}?wait=2", {"code": "1 + 1"})
         assert waited == [2]
         for workspace_pk in range(-settings.UAC_WAITING_REQUESTS, -1):
-            others.enter_context(request_slots.WAITING.take(workspace_pk))
+            others.enter_context(slots.WAITING.take(workspace_pk))
 
         waited.clear()
         assert api.post(f"{URL}?wait=30", {"code": "2"}).status_code == 202

@@ -10,8 +10,9 @@ from rest_framework.test import APIClient
 
 from memory.constraints import backtests
 from memory.constraints.models.backtests import Backtest, BacktestState
-from memory.kernel.admission import refusals, usage
-from memory.kernel.admission.usage import PENDING, TOTALS
+from memory.kernel.admission import quotas, refusals
+from memory.kernel.admission.quotas import PENDING, TOTALS
+from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
 from memory.kernel.users import create_user
@@ -34,11 +35,11 @@ TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Ro
 @pytest.fixture(autouse=True)
 def counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the counts at every request, and count what is due at every look."""
-    monkeypatch.setattr(usage, "BELIEVED_SECONDS", 0.0)
-    monkeypatch.setattr(usage, "OWN_SECONDS", 0.0)
-    monkeypatch.setattr(usage, "_believed", {})
-    monkeypatch.setattr(usage, "_count_own_at", {})
-    monkeypatch.setattr(usage, "_count_at", {TOTALS: 0.0, PENDING: 0.0})
+    monkeypatch.setattr(quotas, "BELIEVED_SECONDS", 0.0)
+    monkeypatch.setattr(quotas, "OWN_SECONDS", 0.0)
+    monkeypatch.setattr(quotas, "_believed", {})
+    monkeypatch.setattr(quotas, "_count_own_at", {})
+    monkeypatch.setattr(quotas, "_count_at", {TOTALS: 0.0, PENDING: 0.0})
 
 
 def allow(workspace: Workspace, **chosen: int) -> None:
@@ -60,7 +61,7 @@ def test_of_what_does_not_pass_more_is_refused_for_good(
         "The number of entries in this user's log is 2, and the quota is 2 (max_entries_per_user)."
         " The server's operator can raise it."
     )
-    assert (str(workspace.public_id), "max_entries_per_user", 1) in set(refusals.counted())
+    assert (str(workspace.public_id), "max_entries_per_user", 1) in set(refusals.counters())
 
 
 def test_the_users_of_a_workspace_are_bounded(api: APIClient, workspace: Workspace) -> None:
@@ -74,23 +75,23 @@ def test_the_users_of_a_workspace_are_bounded(api: APIClient, workspace: Workspa
 
 def test_who_was_erased_takes_no_place(user: MemoryUser, workspace: Workspace) -> None:
     other = create_user(workspace, "bob", metadata=None)
-    usage._count(TOTALS)
+    quotas._count(TOTALS)
     assert workload.used(workspace)["max_users"] == 2
 
     user_erasure.ask(other, by="key:x", reason="asked for")
 
-    usage._count(TOTALS)
+    quotas._count(TOTALS)
     assert workload.used(workspace)["max_users"] == 1
 
 
 def test_of_many_users_only_the_last_are_counted_one_by_one(
     api: APIClient, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage, "FEW_USERS", 1)
+    monkeypatch.setattr(quotas, "FEW_USERS", 1)
     allow(workspace, max_users=10)
     for number in range(9):
         create_user(workspace, f"u{number}", metadata=None)
-    usage.count_when_due()  # 9 of 10 are near
+    quotas.count_when_due()  # 9 of 10 are near
 
     codes = [api.post("/v1/users/", {"user_id": f"v{n}"}).status_code for n in range(2)]
 
@@ -111,7 +112,7 @@ def test_the_logs_of_a_workspace_are_bounded_together(
     long = entry_log.Draft(kind=EntryKind.MESSAGE, content="x" * 300_000)
     entry_log.append(other, [long] * 4, source="test")
     allow(workspace, **quota)
-    usage.count_when_due()
+    quotas.count_when_due()
 
     refused = api.post(ENTRIES, MESSAGE)
 
@@ -139,14 +140,14 @@ def test_a_backlog_is_refused_for_a_moment_and_then_taken(
 ) -> None:
     allow(workspace, max_pending_entries=5)
     assert api.post(ENTRIES, {"entries": [TRIP] * 8}).status_code == 202  # nothing else waits
-    usage.count_when_due()
+    quotas.count_when_due()
 
     refused = api.post(ENTRIES, TRIP)
     work()
     taken = api.post(ENTRIES, TRIP)
 
     assert refused.status_code == 429
-    assert int(refused["Retry-After"]) == usage.PENDING_WAIT
+    assert int(refused["Retry-After"]) == quotas.PENDING_WAIT
     assert refused.json()["limit"] == "max_pending_entries"
     assert "The number of pending entries in this workspace is 8," in refused.json()["detail"]
     assert taken.status_code == 202
@@ -163,9 +164,9 @@ def test_a_long_history_is_imported_in_parts_with_a_bounded_backlog(
         while api.post(ENTRIES, {"entries": part}).status_code == 429:
             refused += 1
             work()
-        usage.count_when_due()
-        usage._count_at.update({TOTALS: 0.0, PENDING: 0.0})
-        assert usage.of(workspace).pending_records <= 20
+        quotas.count_when_due()
+        quotas._count_at.update({TOTALS: 0.0, PENDING: 0.0})
+        assert quotas.usage_of(workspace).pending_records <= 20
     work()
 
     assert refused > 0
@@ -192,11 +193,11 @@ def test_where_no_model_is_set_messages_are_no_backlog(
 
     without = api.post(ENTRIES, MESSAGE).status_code
     settings.UAC_LLM_MODEL = "openai:some"
-    usage.count_when_due()
+    quotas.count_when_due()
     with_model = api.post(ENTRIES, MESSAGE).status_code
 
     assert (without, with_model) == (202, 429)
-    assert usage.of(workspace).pending_structure == 4
+    assert quotas.usage_of(workspace).pending_structure == 4
 
 
 def test_records_among_many_messages_count_as_what_they_are(
@@ -205,9 +206,9 @@ def test_records_among_many_messages_count_as_what_they_are(
     api.post(ENTRIES, {"entries": [MESSAGE] * 50})
     api.post(ENTRIES, {"entries": [TRIP] * 3})
 
-    usage.count_when_due()
+    quotas.count_when_due()
 
-    assert usage.of(workspace).pending_records == 3
+    assert quotas.usage_of(workspace).pending_records == 3
 
 
 def test_runs_that_wait_are_bounded(api: APIClient, user: MemoryUser, workspace: Workspace) -> None:
@@ -239,7 +240,7 @@ def test_backtests_that_go_on_are_bounded(user: MemoryUser, workspace: Workspace
         workspace=workspace, user=user, days=1, most_users=1, until=timezone.now()
     )
 
-    with pytest.raises(usage.Exceeded) as refused:
+    with pytest.raises(LimitExceeded) as refused:
         backtests.check_backtests(workspace)
     ended = {"state": BacktestState.FINISHED, "finished_at": timezone.now()}
     Backtest.objects.filter(pk=one.pk).update(**ended)
@@ -254,7 +255,7 @@ def test_another_workspace_has_room(api: APIClient, user: MemoryUser, workspace:
     create_user(other, "ada", metadata=None)
     theirs = new_client(other)
     api.post(ENTRIES, TRIP)
-    usage.count_when_due()
+    quotas.count_when_due()
 
     assert api.post(ENTRIES, TRIP).status_code == 403
     assert theirs.post(ENTRIES, TRIP).status_code == 202
@@ -281,10 +282,10 @@ def test_counting_takes_no_more_than_a_hundredth_of_the_time(
         asked.append(statement)
         return 0
 
-    monkeypatch.setattr(usage, "_count", count)
-    monkeypatch.setattr(usage, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(quotas, "_count", count)
+    monkeypatch.setattr(quotas, "time", SimpleNamespace(monotonic=lambda: now))
     for _ in range(2):
-        usage.count_when_due()
+        quotas.count_when_due()
 
     assert len(asked) == 2
-    assert usage._count_at[PENDING] - now == pytest.approx(0.1 * 99)
+    assert quotas._count_at[PENDING] - now == pytest.approx(0.1 * 99)

@@ -15,7 +15,7 @@ from memory.alerts.lifecycle import AlertNotOpen
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertState, PausedConstraint
 from memory.integrations import merging
 from memory.integrations.merging import MergeRefused
-from memory.kernel.admission import usage
+from memory.kernel.admission import quotas
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import UserMerged, create_user
@@ -436,11 +436,11 @@ def test_what_a_merged_user_said_waits_for_nobody_whatever_is_redacted(
     work()
 
     assert not Lane.objects.filter(user=anon, due_at__isnull=False).exists()
-    usage._count_at[usage.PENDING] = 0.0
-    usage.count_when_due()
-    usage._believed.clear()
-    assert usage.of(user.workspace).pending_structure <= user.last_seq
-    assert usage.of(user.workspace).pending_records == 0
+    quotas._count_at[quotas.PENDING] = 0.0
+    quotas.count_when_due()
+    quotas._believed.clear()
+    assert quotas.usage_of(user.workspace).pending_structure <= user.last_seq
+    assert quotas.usage_of(user.workspace).pending_records == 0
     assert sound(user, anon)
 
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.embedded.process import free_port
-from memory.kernel.admission import refusals, usage
+from memory.kernel.admission import quotas, refusals
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.work import hints
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(usage, "_count_at", {usage.TOTALS: 0.0, usage.PENDING: 0.0})
+    monkeypatch.setattr(quotas, "_count_at", {quotas.TOTALS: 0.0, quotas.PENDING: 0.0})
     monkeypatch.setattr(connection, "close", lambda: None)  # it is the test's own
     hints.redis_client().delete(refusals.KEY)
     yield
@@ -51,9 +51,11 @@ def test_refusals_and_what_waits_are_told_by_workspace(
     entry_log.append(user, [record] * 3, source="test")
     make_run(make_checkpoint(user), kind=RunKind.QUERY)
     for _ in range(2):
-        refusals.count(workspace, "max_users")
-    refusals.count(workspace, "writes_per_minute")
-    usage.count_when_due()
+        with pytest.raises(refusals.LimitExceeded):
+            refusals.refuse(workspace, "max_users", "Too much.")
+    with pytest.raises(refusals.LimitExceeded):
+        refusals.refuse(workspace, "writes_per_minute", "Too much.")
+    quotas.count_when_due()
 
     name = str(workspace.public_id)
     assert served() == {
@@ -69,7 +71,8 @@ def test_without_redis_the_rest_is_told(user: MemoryUser, workspace: Workspace) 
     hints.redis_client.cache_clear()
 
     with override_settings(REDIS_URL=f"redis://127.0.0.1:{free_port()}/0"):
-        refusals.count(workspace, "max_users")
+        with pytest.raises(refusals.LimitExceeded):
+            refusals.refuse(workspace, "max_users", "Too much.")
         told = served()
 
     assert told == {("uac_waiting", "query", str(workspace.public_id)): 1}

@@ -12,8 +12,8 @@ from django.db import transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
-from memory.kernel.admission.request_slots import Places
-from memory.kernel.http import computing
+from memory.kernel.admission import slots
+from memory.kernel.admission.slots import Slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import create_user
 from tests.conftest import new_client
@@ -122,7 +122,7 @@ def test_no_address_is_written_whatever_is_answered(
     visitor = get_user_model().objects.create_user("visitor", is_staff=True)
     staff = Client(raise_request_exception=False)
     staff.force_login(visitor)
-    monkeypatch.setattr(computing, "_downloads", Places(0))
+    monkeypatch.setattr(slots, "DOWNLOADS", Slots(0))
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
     answered = set()
     for client in (api, APIClient(), admin_client, staff):

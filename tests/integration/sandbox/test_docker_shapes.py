@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memory.kernel.settings.table import SETTINGS
+from memory.kernel.settings.environment import SETTINGS
 from tests.integration.sandbox.conftest import NOW, PROJECT, sandbox_error, value_of
 from tests.integration.sandbox.test_docker_confinement import WRITABLE
 from workers.sandbox import docker

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from memory.kernel.admission.request_slots import Places
+from memory.kernel.admission import slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
@@ -19,6 +19,7 @@ from memory.recall.search import index, index_maintenance
 from memory.recall.search.documents import documents_of
 from tests.conftest import finish_work
 from tests.integration.search.conftest import Say, index_all, redact
+from tests.slots import free_slots
 
 pytestmark = pytest.mark.django_db
 
@@ -223,8 +224,8 @@ def test_concurrent_searches_of_long_tails_are_limited(
     said = "We met a puppy in the park. "
     say(said)
     say(said)
-    places = Places(2, factor=1)
-    monkeypatch.setattr(index, "_places", places)
+    places = free_slots(slots.INDEXING, 2)
+    monkeypatch.setattr(slots, "INDEXING", places)
     monkeypatch.setattr(index, "QUICK_CHARACTERS", len(said))
     body = {"query": "puppy"}
     # When somebody of the same workspace has it indexed, too, it is to come back

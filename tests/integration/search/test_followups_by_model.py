@@ -9,8 +9,9 @@ import pytest
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.kernel.admission import pauses, request_slots
-from memory.kernel.admission.request_slots import Places
+from memory.kernel import pauses
+from memory.kernel.admission import slots
+from memory.kernel.admission.slots import Slots
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
@@ -403,7 +404,7 @@ def test_full_waiting_slots_fall_back_to_words_at_once(
     ask: Ask, model: Model, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = model()
-    monkeypatch.setattr(request_slots, "WAITING", Places(0))
+    monkeypatch.setattr(slots, "WAITING", Slots(0))
 
     assert ask()["completion"]["by"] == "words"
     assert server.requests == []

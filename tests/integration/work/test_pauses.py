@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from memory.constraints import forecasts
 from memory.constraints.models.backtests import Backtest
 from memory.constraints.models.forecasts import Forecast
-from memory.kernel.admission import pauses
+from memory.kernel import pauses
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace

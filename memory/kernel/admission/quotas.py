@@ -1,4 +1,4 @@
-"""Counting workspaces' usage, and checking it against their quotas.
+"""Quotas: how much a workspace may have, and how much of it may wait; counting what it has.
 
 Totals are counted periodically: if every append updated them, a workspace's appends would have to
 wait for each other. Entries that arrive between two counts may therefore exceed a quota, but only
@@ -7,17 +7,20 @@ affects entries that are already in the log.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import NoReturn
 
 from django.conf import settings
 from django.db import connection
 
-from memory.kernel.admission import refusals
+from memory.kernel.admission.refusals import refuse
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace, WorkspaceUse
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 
 MIB = 2**20
+# The highest value a quota can have.
+MAX_QUOTA = 2**31 - 1
 # Seconds between counts of the totals and of the pending entries. The intervals grow as needed so
 # that counting takes at most AT_MOST (a fraction) of the time.
 TOTALS_SECONDS = 60.0
@@ -34,18 +37,6 @@ FEW_USERS = 10_000
 NEAR = 0.9
 # Seconds after which a client whose request was temporarily rejected should retry.
 PENDING_WAIT = 30.0
-
-
-@dataclass
-class Exceeded(Exception):
-    """The request would exceed a quota; `wait` is in seconds, or None if retrying won't help."""
-
-    limit: str
-    detail: str
-    wait: float | None = None
-
-    def __str__(self) -> str:
-        return self.detail
 
 
 TOTALS = """
@@ -105,7 +96,7 @@ def count_when_due() -> int:
 def _count(statement: str, workspace: Workspace | None = None) -> int:
     parameters = {
         "workspace": None if workspace is None else workspace.pk,
-        "counted": table.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum,
+        "counted": environment.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum,
         "model": bool(settings.UAC_LLM_MODEL),
     }
     with connection.cursor() as cursor:
@@ -113,74 +104,74 @@ def _count(statement: str, workspace: Workspace | None = None) -> int:
         return int(cursor.rowcount)
 
 
-def of(workspace: Workspace) -> WorkspaceUse:
+def usage_of(workspace: Workspace) -> WorkspaceUse:
     """Return the workspace's latest counts, which were read at most BELIEVED_SECONDS ago."""
     now = time.monotonic()
     until, use = _believed.get(workspace.pk, (0.0, None))
     if use is None or now >= until:
-        found = WorkspaceUse.objects.filter(workspace=workspace).first()
-        use = found or WorkspaceUse(workspace=workspace)
+        row = WorkspaceUse.objects.filter(workspace=workspace).first()
+        use = row or WorkspaceUse(workspace=workspace)
         _believed[workspace.pk] = (now + BELIEVED_SECONDS, use)
     return use
 
 
 def check_entries(workspace: Workspace, user: MemoryUser, number: int) -> None:
-    """Raise Exceeded if `number` more entries would exceed one of the workspace's quotas."""
-    if _lacking(workspace, user, number, of(workspace)):
-        now = time.monotonic()
-        if now >= _count_own_at.get(workspace.pk, 0.0):
-            _count_own_at[workspace.pk] = now + OWN_SECONDS
-            _believed.pop(workspace.pk, None)
-            for statement in (TOTALS, PENDING):
-                _count(statement, workspace)
-        if lacking := _lacking(workspace, user, number, of(workspace)):
-            refusals.count(workspace, lacking.limit)
-            raise lacking
+    """Raise LimitExceeded if `number` more entries would exceed one of the workspace's quotas."""
+    quotas = quotas_of(workspace)
+    if _exceeded(quotas, user, number, usage_of(workspace)) is None:
+        return
+    now = time.monotonic()
+    if now >= _count_own_at.get(workspace.pk, 0.0):
+        _count_own_at[workspace.pk] = now + OWN_SECONDS
+        _believed.pop(workspace.pk, None)
+        for statement in (TOTALS, PENDING):
+            _count(statement, workspace)
+    match _exceeded(quotas, user, number, usage_of(workspace)):
+        case "max_pending_entries" as quota, sentence:
+            refuse_for_now(workspace, quota, sentence, PENDING_WAIT)
+        case quota, sentence:
+            _refuse(workspace, quota, sentence)
 
 
-def _lacking(
-    workspace: Workspace, user: MemoryUser, number: int, use: WorkspaceUse
-) -> Exceeded | None:
-    most = quotas_of(workspace)
+def _exceeded(
+    quotas: Mapping[str, int], user: MemoryUser, number: int, use: WorkspaceUse
+) -> tuple[str, str] | None:
+    """Return the name of the first quota that would be exceeded, and what there is already."""
     pending = use.pending_records + use.pending_structure
-    if user.last_seq + number > most["max_entries_per_user"]:
+    if user.last_seq + number > quotas["max_entries_per_user"]:
         has = f"The number of entries in this user's log is {user.last_seq:,}"
-        return _full("max_entries_per_user", has, most)
-    if use.entries + number > most["max_entries"]:
-        has = f"The number of entries in this workspace's logs is {use.entries:,}"
-        return _full("max_entries", has, most)
-    if use.log_bytes >= most["max_log_mib"] * MIB:
-        has = f"The size of this workspace's logs is {use.log_bytes / MIB:,.1f} MiB"
-        return _full("max_log_mib", has, most)
+        return "max_entries_per_user", has
+    if use.entries + number > quotas["max_entries"]:
+        return "max_entries", f"The number of entries in this workspace's logs is {use.entries:,}"
+    if use.log_bytes >= quotas["max_log_mib"] * MIB:
+        return "max_log_mib", f"The size of this workspace's logs is {use.log_bytes / MIB:,.1f} MiB"
     # If the workspace has no backlog, even a batch larger than the quota is accepted.
-    if pending and pending + number > most["max_pending_entries"]:
-        wait = f"The number of pending entries in this workspace is {pending:,}"
-        return busy("max_pending_entries", wait, most, PENDING_WAIT)
+    if pending and pending + number > quotas["max_pending_entries"]:
+        has = f"The number of pending entries in this workspace is {pending:,}"
+        return "max_pending_entries", has
     return None
 
 
 def check_users(workspace: Workspace) -> None:
-    """Raise Exceeded if the workspace already has its maximum number of users."""
-    most = quotas_of(workspace)
-    quota = most["max_users"]
-    if quota > FEW_USERS and of(workspace).users < NEAR * quota:
+    """Raise LimitExceeded if the workspace already has its maximum number of users."""
+    quota = quotas_of(workspace)["max_users"]
+    if quota > FEW_USERS and usage_of(workspace).users < NEAR * quota:
         return
     if MemoryUser.objects.filter(workspace=workspace)[quota - 1 : quota].exists():
-        refusals.count(workspace, "max_users")
-        raise _full("max_users", f"The number of users in this workspace is {quota:,}", most)
+        _refuse(workspace, "max_users", f"The number of users in this workspace is {quota:,}")
 
 
 def quotas_of(workspace: Workspace) -> dict[str, int]:
     """Return the workspace's effective quotas, keyed by field."""
-    return workspace.effective(table.QUOTAS)
+    return workspace.effective(environment.QUOTAS)
 
 
-def _full(limit: str, has: str, most: dict[str, int]) -> Exceeded:
-    rest = f"the quota is {most[limit]:,} ({limit}). The server's operator can raise it."
-    return Exceeded(limit, f"{has}, and {rest}")
+def _refuse(workspace: Workspace, quota: str, has: str) -> NoReturn:
+    rest = f"the quota is {quotas_of(workspace)[quota]:,} ({quota})."
+    refuse(workspace, quota, f"{has}, and {rest} The server's operator can raise it.")
 
 
-def busy(limit: str, waits: str, most: dict[str, int], wait: float) -> Exceeded:
-    """Return the refusal of work that may be asked for again in `wait` seconds."""
-    rest = f"the maximum is {most[limit]:,} ({limit}). Try again in {wait:.0f} s."
-    return Exceeded(limit, f"{waits}, and {rest}", wait)
+def refuse_for_now(workspace: Workspace, quota: str, has: str, wait: float) -> NoReturn:
+    """Refuse work that may be asked for again in `wait` seconds; raises LimitExceeded."""
+    rest = f"the maximum is {quotas_of(workspace)[quota]:,} ({quota})."
+    refuse(workspace, quota, f"{has}, and {rest} Try again in {wait:.0f} s.", wait)

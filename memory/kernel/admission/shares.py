@@ -11,8 +11,13 @@ import time
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from memory.kernel.admission import request_slots
+from memory.kernel.admission import slots
+from memory.kernel.admission.refusals import refuse
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.settings import environment
 
+# The name of the limit, which is also the name of a workspace's field.
+PROCESSOR = "processor_percent"
 # A workspace that has used little may use this many seconds of processor time in one burst.
 BURST_SECONDS = 0.5
 # A request waits for at most this many seconds; if it would have to wait longer, it is rejected.
@@ -59,7 +64,7 @@ class ProcessorShares:
                 return 0.0
         if wait > MAX_WAIT_SECONDS:
             return wait
-        with request_slots.WAITING.take(workspace) as admitted:
+        with slots.WAITING.take(workspace) as admitted:
             if not admitted:
                 return wait
             time.sleep(wait)
@@ -83,8 +88,33 @@ class ProcessorShares:
     def _has_others(self, workspace: Hashable, now: float) -> bool:
         """Return whether other workspaces are active; discard those that are long inactive."""
         long_ago = now - REMEMBERED_SECONDS
-        for one in [one for one, usage in self._usage.items() if usage.active_until < long_ago]:
-            del self._usage[one]
+        for other in [pk for pk, usage in self._usage.items() if usage.active_until < long_ago]:
+            del self._usage[other]
         return any(
-            usage.active_until > now for one, usage in self._usage.items() if one != workspace
+            usage.active_until > now for other, usage in self._usage.items() if other != workspace
         )
+
+
+_shares = ProcessorShares()
+
+
+def admit(workspace: Workspace) -> float:
+    """Wait until a request may start, and return the workspace's share, to be passed to `charge`.
+
+    Raises LimitExceeded if the wait would be too long.
+    """
+    share = float(workspace.effective(environment.QUOTAS)[PROCESSOR]) / 100
+    if wait := math.ceil(_shares.admit(workspace.pk, share)):
+        refuse(
+            workspace,
+            PROCESSOR,
+            "This workspace's requests have used more than its share of processor time while other"
+            f" workspaces need it ({PROCESSOR}). Try again in {wait} s.",
+            wait,
+        )
+    return share
+
+
+def charge(workspace_pk: int, seconds: float, share: float) -> None:
+    """Charge a workspace for the processor time of a request that was admitted."""
+    _shares.charge(workspace_pk, seconds, share)

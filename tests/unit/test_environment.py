@@ -7,14 +7,14 @@ from django.conf import settings
 from django.test import override_settings
 
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.settings import table
+from memory.kernel.settings import environment
 from memory.kernel.settings.overrides import validate_overrides, validate_server_settings
 from memory.kernel.work import hints
 from memory.log import batching
 from memory.recall.search.embeddings import provider_api
 from uac_site import configuration
 
-NUMBERS = [one for one in table.SETTINGS.values() if one.minimum is not None]
+NUMBERS = [one for one in environment.SETTINGS.values() if one.minimum is not None]
 
 
 def test_the_page_is_what_the_table_says() -> None:
@@ -27,13 +27,13 @@ def test_the_settings_read_every_variable_of_the_table_and_no_other() -> None:
     source = (settings.BASE_DIR / "uac_site" / "settings.py").read_text()
     named = set(re.findall(r'(?:read|env\.\w+)\(\s*"(\w+)"', source))
 
-    assert named <= table.SETTINGS.keys()
-    for name in table.SETTINGS.keys() - named:
+    assert named <= environment.SETTINGS.keys()
+    for name in environment.SETTINGS.keys() - named:
         assert hasattr(settings, name) or name.startswith("OTEL_"), name
 
 
 def test_each_variable_is_in_one_group() -> None:
-    assert len(table.SETTINGS) == sum(len(group.settings) for group in table.GROUPS)
+    assert len(environment.SETTINGS) == sum(len(group.settings) for group in environment.GROUPS)
 
 
 def test_the_defaults_are_in_range() -> None:
@@ -43,7 +43,7 @@ def test_the_defaults_are_in_range() -> None:
 
 def test_a_workspace_has_the_fields_that_override() -> None:
     fields = {field.name for field in Workspace._meta.concrete_fields}
-    named = {setting.field for setting in table.SETTINGS.values() if setting.field}
+    named = {setting.field for setting in environment.SETTINGS.values() if setting.field}
 
     assert named <= fields
     assert fields - named == {
@@ -53,13 +53,13 @@ def test_a_workspace_has_the_fields_that_override() -> None:
 
 
 def test_the_bounds_are_those_that_the_code_keeps() -> None:
-    assert table.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum == batching.MAX_ENTRIES
-    assert table.SETTINGS["UAC_EMBEDDINGS_DIMENSIONS"].maximum == provider_api.MAX_DIMENSIONS
-    assert table.SETTINGS["UAC_ALARM_WAITING_SECONDS"].minimum == hints.HINT_SECONDS
+    assert environment.SETTINGS["UAC_STRUCTURE_ENTRIES"].maximum == batching.MAX_ENTRIES
+    assert environment.SETTINGS["UAC_EMBEDDINGS_DIMENSIONS"].maximum == provider_api.MAX_DIMENSIONS
+    assert environment.SETTINGS["UAC_ALARM_WAITING_SECONDS"].minimum == hints.HINT_SECONDS
 
 
 @pytest.mark.parametrize("setting", NUMBERS, ids=lambda setting: setting.name)
-def test_a_number_out_of_range_is_named_with_the_fix(setting: table.Setting) -> None:
+def test_a_number_out_of_range_is_named_with_the_fix(setting: environment.Setting) -> None:
     with override_settings(**{setting.name: -1}):
         told = validate_server_settings()[setting.name]
 
@@ -143,4 +143,4 @@ def test_zero_is_allowed_where_it_has_a_meaning() -> None:
 def test_of_two_overrides_that_contradict_each_other_one_is_named(
     overrides: dict[str, float | None], told: dict[str, str]
 ) -> None:
-    assert validate_overrides(table.STRUCTURING, overrides) == told
+    assert validate_overrides(environment.STRUCTURING, overrides) == told
