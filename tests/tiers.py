@@ -57,15 +57,15 @@ EXTENDED = {
     "processes that are started with each wrong setting": (
         "tests/integration/operation/test_checks.py::test_a_wrong_address_is_named",
         "tests/integration/operation/test_checks.py::test_no_process_starts_in_an_unsafe",
-        "tests/integration/sandbox/test_doctor.py::test_what_confines_less_than_it_should",
-        "tests/integration/sandbox/test_doctor.py::test_where_all_is_well",
+        "tests/integration/sandbox/test_doctor.py::test_weak_confinement_is_found",
+        "tests/integration/sandbox/test_doctor.py::test_doctor_confirms_a_sound_host",
     ),
     "limits of time or memory that are waited for": (
         "tests/integration/llm/test_budgets.py::test_attempts_that_fail_are_within",
         "tests/integration/sandbox/test_docker_attacks.py::test_a_gigabyte",
-        "tests/integration/sandbox/test_docker_attacks.py::test_of_a_gigabyte",
+        "tests/integration/sandbox/test_docker_attacks.py::test_gigabyte_of_output_hardly_arrives",
         "tests/integration/sandbox/test_prepare.py::test_the_first_question_has_as_much",
-        "tests/integration/sandbox/test_workspace_constraints.py::test_one_that_fails_harms_no",
+        "tests/integration/sandbox/test_workspace_constraints.py::test_failing_workspace_constraint_harms_no_other",
         "tests/integration/webhooks/test_outgoing.py::test_a_receiver_that_does_not_read",
         "tests/integration/work/test_limits.py::test_a_constraint_past_a_limit",
         "tests/integration/work/test_limits.py::test_tests_have_the_limits",
@@ -80,7 +80,7 @@ EXTENDED = {
     ),
     "tools of other people on whole projects": (
         "tests/integration/export/test_round_trip.py::test_a_project_with_everything",
-        "tests/integration/export/test_zip.py::test_of_whom_nothing_is_known",
+        "tests/integration/export/test_zip.py::test_user_without_versions_has_a_project_that_runs",
         "tests/integration/export/test_zip.py::test_records_alone",
         "tests/unit/project/test_rendered_code.py::test_stubs_say_of_every_name",
     ),

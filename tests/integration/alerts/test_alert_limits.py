@@ -42,7 +42,7 @@ def paused_alert(user: MemoryUser) -> Alert:
     return Alert.objects.get(user=user, kind=AlertKind.CONSTRAINT_PAUSED)
 
 
-def test_of_a_flood_no_alert_is_opened_and_those_that_are_open_stay(user: MemoryUser) -> None:
+def test_constraint_past_its_limit_opens_no_alert_and_open_ones_stay(user: MemoryUser) -> None:
     run_finds(user, *found(1, 2, severity=Severity.WARNING))
     run_finds(user, *found(*range(2, 8), severity=Severity.INFO), *found(9, constraint=PASSPORT))
 
@@ -78,9 +78,7 @@ def test_while_paused_nothing_opens_changes_or_resolves(user: MemoryUser) -> Non
 
 
 @pytest.mark.parametrize("at_once", [1, 6])
-def test_what_is_critical_is_told_though_it_comes_after_the_pause(
-    user: MemoryUser, at_once: int
-) -> None:
+def test_critical_alert_after_the_pause_is_reported(user: MemoryUser, at_once: int) -> None:
     # Given a pause for a flood of slight findings, of which the staff know
     run_finds(user, *found(*range(6), severity=Severity.INFO))
     lifecycle.acknowledge(paused_alert(user), actor="staff:eve")
@@ -99,7 +97,7 @@ def test_what_is_critical_is_told_though_it_comes_after_the_pause(
     assert live(user) == []
 
 
-def test_it_is_critical_to_pause_what_is_critical(user: MemoryUser) -> None:
+def test_pausing_a_critical_constraint_is_critical(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6), severity=Severity.WARNING), *found(7))
 
     alert = paused_alert(user)
@@ -141,7 +139,7 @@ def test_openings_of_yesterday_do_not_count(user: MemoryUser) -> None:
     assert not PausedConstraint.objects.exists()
 
 
-def test_one_that_comes_and_goes_is_paused_at_its_fifth_opening_and_stays_open(
+def test_flapping_alert_is_paused_at_its_fifth_opening_and_stays_open(
     user: MemoryUser,
 ) -> None:
     for _ in range(4):
@@ -214,7 +212,7 @@ def test_to_resolve_the_staffs_alert_is_to_resume(user: MemoryUser) -> None:
     assert live(user) == ["m-1", "m-2"]
 
 
-def test_what_floods_again_is_paused_again(user: MemoryUser) -> None:
+def test_resumed_constraint_past_its_limit_is_paused_again(user: MemoryUser) -> None:
     run_finds(user, *found(*range(6)))
     paused_constraints.resume(
         PausedConstraint.objects.get(), actor="staff:eve", reason="let us see"

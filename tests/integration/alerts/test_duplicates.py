@@ -99,7 +99,7 @@ def causes(alert: Alert) -> list[str]:
     return [cause.constraint for cause in alert.causes]
 
 
-def test_what_both_find_at_once_is_one_alert_with_two_causes(
+def test_finding_of_both_constraints_is_one_alert_with_two_causes(
     api: APIClient, user: MemoryUser
 ) -> None:
     run_finds(user, own(), ours())
@@ -132,7 +132,7 @@ def test_another_constraint_that_finds_it_later_is_a_cause_more(user: MemoryUser
 
 
 @pytest.mark.parametrize("act", ["acknowledge", "snooze"])
-def test_what_was_put_away_has_no_duplicate(user: MemoryUser, act: str) -> None:
+def test_handled_alert_takes_no_duplicate(user: MemoryUser, act: str) -> None:
     """The person who dismissed the alert has not seen the other constraint's finding."""
     run_finds(user, own(message="Costs too much"))
     _do_by_hand(user, act)
@@ -173,9 +173,7 @@ def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
     ],
     ids=["other records", "less severe", "other entries", "both of the user"],
 )
-def test_what_is_not_the_same_is_an_alert_of_its_own(
-    user: MemoryUser, other: ConstraintFinding
-) -> None:
+def test_different_findings_are_separate_alerts(user: MemoryUser, other: ConstraintFinding) -> None:
     run_finds(user, own(), other, completed=(*BOTH, "constraints/other.py"))
 
     assert Alert.objects.listed().filter(user=user).count() == 2
@@ -218,7 +216,7 @@ def test_two_problems_of_one_record_are_two_alerts(
     ],
     ids=["the same words", "the same key"],
 )
-def test_one_problem_of_one_record_is_one_alert(
+def test_same_problem_of_one_record_is_one_alert(
     user: MemoryUser, one: dict[str, str], other: dict[str, str]
 ) -> None:
     run_finds(user, own(PENICILLIN, **one))
@@ -275,7 +273,7 @@ def test_when_the_listed_alert_ends_the_other_one_opens(
     assert not Alert.objects.filter(user=user, state__in=LIVE_STATES).exists()
 
 
-def test_what_gets_graver_behind_an_alert_that_is_put_away_is_listed(user: MemoryUser) -> None:
+def test_duplicate_that_gets_graver_behind_a_handled_alert_is_listed(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.INFO), ours(severity=Severity.INFO))
     run_finds(user, own(), ours(severity=Severity.INFO))
     lifecycle.acknowledge(listed(user), actor="key:x")
@@ -300,7 +298,7 @@ def test_resolving_together_is_told_once(user: MemoryUser) -> None:
     assert told(user) == ["opened", "resolved"]
 
 
-def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
+def test_alert_continues_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
     """A failed constraint reports no change: its earlier finding still holds."""
     run_finds(user, own(), ours())
     run_finds(user, completed=[OWN])
@@ -312,7 +310,7 @@ def test_it_goes_on_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
 @pytest.mark.parametrize(
     "now", [own(severity=Severity.WARNING, key="k"), own(ASPIRIN, key="k")], ids=["less", "other"]
 )
-def test_what_the_listed_alert_does_not_tell_any_more_is_listed(
+def test_duplicate_no_longer_covered_by_the_listed_alert_is_listed(
     user: MemoryUser, now: ConstraintFinding
 ) -> None:
     """Its constraint has failed, so that only its earlier finding is known."""
@@ -346,7 +344,7 @@ def test_a_duplicate_that_is_found_graver_is_told_by_itself(user: MemoryUser) ->
     assert (opened.kind, opened.detail) == ("opened", {"severity": "critical"})
 
 
-def test_what_changes_for_both_is_one_change(user: MemoryUser) -> None:
+def test_change_of_both_causes_is_one_change(user: MemoryUser) -> None:
     run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
     lifecycle.acknowledge(listed(user), actor="key:x")
     run_finds(user, own(), ours())
@@ -381,7 +379,7 @@ def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> N
 
 
 @pytest.mark.parametrize("left", [[ours()], [own(severity=Severity.WARNING), ours()]])
-def test_what_is_held_back_alone_can_be_reopened(
+def test_duplicate_held_back_alone_can_be_reopened(
     user: MemoryUser, left: list[ConstraintFinding]
 ) -> None:
     """The listed alert is no longer found, or has changed; the other constraint finds it."""
@@ -398,7 +396,7 @@ def test_what_is_held_back_alone_can_be_reopened(
     assert other.state == AlertState.OPEN
 
 
-def test_what_was_resolved_by_hand_holds_back_nothing_else(user: MemoryUser) -> None:
+def test_alert_resolved_by_hand_holds_back_nothing_else(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     lifecycle.resolve(listed(user), actor="key:x", reason="known")
     run_finds(user, own(), ours(PENICILLIN, ASPIRIN))
@@ -419,7 +417,7 @@ def test_a_duplicate_is_neither_escalated_nor_counted(api: APIClient, user: Memo
 
 
 @pytest.mark.parametrize("path", BOTH)
-def test_it_is_found_by_each_of_its_constraints(
+def test_alert_is_found_by_each_of_its_constraints(
     api: APIClient, user: MemoryUser, path: str
 ) -> None:
     run_finds(user, own(), ours())
@@ -441,7 +439,7 @@ def test_a_constraint_that_finds_it_no_longer_is_no_cause(api: APIClient, user: 
 
 
 @pytest.mark.parametrize("path", BOTH)
-def test_who_follows_a_constraint_hears_how_what_it_found_ends(
+def test_subscriber_of_a_constraint_sees_its_findings_end(
     api: APIClient, user: MemoryUser, path: str
 ) -> None:
     """The user's own constraint, which the alert is listed for, is deleted."""
@@ -586,7 +584,7 @@ def test_mail_to_the_staff_names_both(user: MemoryUser) -> None:
     assert f"{OWN}, {OURS}" in sent.body
 
 
-def test_what_a_flapping_constraint_shared_stays_until_it_is_resumed(user: MemoryUser) -> None:
+def test_alert_shared_with_a_flapping_constraint_stays_open(user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     lifecycle.acknowledge(listed(user), actor="key:x")
     flapping = ours(ASPIRIN, key="k9", severity=Severity.WARNING)
@@ -783,7 +781,7 @@ _by_hand = st.sampled_from(["acknowledge", "snooze", "resolve", "reopen"])
 
 @hypothesis.settings(max_examples=examples(10))
 @given(st.lists(_runs | _runs | _by_hand, min_size=2, max_size=8))
-def test_whatever_is_found_is_told(steps: list[Any]) -> None:
+def test_every_finding_is_covered_by_a_listed_alert(steps: list[Any]) -> None:
     """After each run, the list has every finding that nobody has dismissed, as it was found."""
     workspace = Workspace.objects.create(name=f"workspace {uuid.uuid4().hex}")
     user = create_user(workspace, "ada", time_zone="Europe/Berlin", metadata=None)

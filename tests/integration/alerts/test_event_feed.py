@@ -57,7 +57,7 @@ def test_a_run_that_changes_nothing_takes_no_number(user: MemoryUser) -> None:
 
 
 @pytest.mark.django_db
-def test_what_is_rolled_back_leaves_no_gap(user: MemoryUser) -> None:
+def test_rolled_back_event_leaves_no_gap(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")))
 
     with transaction.atomic():

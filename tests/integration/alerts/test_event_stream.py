@@ -36,7 +36,7 @@ def test_rejected_entries_are_told_as_webhooks_tell_them(user: MemoryUser) -> No
     assert json.loads(event["data"])["data"]["rejected"]["count"] == 1
 
 
-def test_they_come_in_their_order_among_the_events_of_alerts(user: MemoryUser) -> None:
+def test_rejected_entries_come_in_order_among_alert_events(user: MemoryUser) -> None:
     reject(user)
     run_finds(user, finding(record("m-1")))
     reject(user, key="another")

@@ -79,7 +79,7 @@ def _rows_of(scan: Mapping[str, Any]) -> float:
     return float(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0))
 
 
-def test_what_a_constraint_finds_is_looked_up_among_the_callers_alerts_alone(
+def test_findings_are_looked_up_among_the_callers_alerts_alone(
     api: APIClient, user: MemoryUser, workspace: Workspace
 ) -> None:
     stranger = create_user(Workspace.objects.create(name="other"), "bob", metadata=None)

@@ -106,7 +106,7 @@ def test_another_entry_behind_its_record_is_a_change_and_another_order_is_none(
     assert alert.entries == [1, 2, 9]
 
 
-def test_of_a_finding_without_records_wording_is_all_that_can_change(user: MemoryUser) -> None:
+def test_finding_without_records_changes_by_its_wording(user: MemoryUser) -> None:
     run_finds(user, finding(key="budget", message="800 of 1000"))
     lifecycle.snooze(Alert.objects.get(user=user), actor="staff:eve", until=None)
 
@@ -258,7 +258,7 @@ def minutes_later(minutes: float) -> time_machine.travel:
 @pytest.mark.parametrize(
     ("severity", "minutes"), [(Severity.CRITICAL, 60), (Severity.WARNING, 24 * 60)]
 )
-def test_what_nobody_acknowledges_is_escalated_once(
+def test_unacknowledged_alert_is_escalated_once(
     user: MemoryUser, severity: Severity, minutes: int
 ) -> None:
     alert = opened(user, severity)
@@ -294,7 +294,7 @@ def test_an_info_is_never_escalated_unless_the_workspace_says_so(user: MemoryUse
     assert Alert.objects.get(escalated_at__isnull=False).severity == Severity.INFO
 
 
-def test_what_is_acknowledged_snoozed_or_resolved_is_not_escalated(user: MemoryUser) -> None:
+def test_handled_alert_is_not_escalated(user: MemoryUser) -> None:
     run_finds(user, *(finding(record(f"m-{n}", n)) for n in (1, 2, 3)))
     first, second, third = Alert.objects.filter(user=user)
     lifecycle.acknowledge(first, actor="staff:eve")

@@ -106,7 +106,7 @@ def test_a_new_alert_is_mailed_with_its_message_and_a_link(
 
 
 @db
-def test_what_happened_before_and_what_is_too_slight_is_not_told(user: MemoryUser) -> None:
+def test_earlier_and_minor_events_are_not_mailed(user: MemoryUser) -> None:
     run_finds(user, finding(record("m-1")))
     subscribe(user.workspace, least_severity=Severity.WARNING)
 
@@ -126,7 +126,7 @@ def test_what_happened_before_and_what_is_too_slight_is_not_told(user: MemoryUse
 
 
 @db
-def test_what_got_worse_or_woke_up_is_told_and_what_got_better_is_not(
+def test_worsened_and_woken_alerts_are_mailed_and_improved_ones_not(
     user: MemoryUser, later: Later
 ) -> None:
     run_finds(user, finding(record("m-1"), severity=Severity.WARNING))
@@ -258,7 +258,7 @@ def test_a_daily_digest_comes_at_its_hour_and_only_if_there_is_news(
 
 @db
 @pytest.mark.parametrize("mode", MailMode)
-def test_of_very_many_workspaces_each_is_told_at_its_time(
+def test_mails_of_very_many_workspaces_are_sent_in_batches(
     later: Later, monkeypatch: pytest.MonkeyPatch, mode: MailMode
 ) -> None:
     # Given more workspaces with news than one mail tells of
@@ -316,7 +316,7 @@ def test_escalations_go_at_once_to_who_wants_them(
 @pytest.mark.parametrize(
     "change", [{"is_active": False}, {"is_staff": False}, {"email": ""}, {"enabled": False}]
 )
-def test_who_has_left_is_told_nothing(user: MemoryUser, change: dict[str, Any]) -> None:
+def test_former_staff_are_not_mailed(user: MemoryUser, change: dict[str, Any]) -> None:
     subscription = subscribe(user.workspace)
     if "enabled" in change:
         StaffSubscription.objects.update(**change)
@@ -329,7 +329,7 @@ def test_who_has_left_is_told_nothing(user: MemoryUser, change: dict[str, Any]) 
 
 
 @db
-def test_who_may_not_view_alerts_is_told_nothing_until_they_may(
+def test_staff_without_permission_are_mailed_once_they_have_it(
     user: MemoryUser, later: Later
 ) -> None:
     who = staff(is_superuser=False)
@@ -381,7 +381,7 @@ def test_nobody_is_mailed_of_a_workspace_that_is_not_theirs(
 
 
 @db
-def test_who_may_not_see_what_people_said_is_mailed_that_there_is_an_alert(
+def test_staff_without_content_permission_are_mailed_no_content(
     user: MemoryUser, workspace: Workspace
 ) -> None:
     subscription = subscribe(workspace, reader(workspaces=[workspace]))

@@ -173,7 +173,7 @@ def test_a_shallow_clone_begins_late_and_can_be_deepened(
     assert git("fsck", "--strict", cwd=ada).returncode == 0
 
 
-def test_one_version_can_be_cloned_by_its_tag(
+def test_version_can_be_cloned_by_its_tag(
     lived: MemoryUser, url: str, git: Run, tmp_path: Path
 ) -> None:
     assert_success(git("clone", "--depth=1", "--branch=v3", url, "ada"))
@@ -212,7 +212,7 @@ def test_a_push_is_refused_with_a_reason(lived: MemoryUser, git: Run, clone: Clo
     assert lived.head.version == 5
 
 
-def test_who_has_no_key_or_that_of_another_workspace_gets_nothing(
+def test_clone_without_a_key_of_the_workspace_is_refused(
     lived: MemoryUser, url: str, git: Run, tmp_path: Path
 ) -> None:
     other = create_key(Workspace.objects.create(name="other"), "other")[1]
@@ -248,7 +248,7 @@ def test_an_id_may_need_to_be_encoded(workspace: Workspace, base_url: str, git: 
     assert git("clone", f"{base_url}/v1/users/a%2Fb/git", "none").returncode != 0
 
 
-def test_of_whom_nothing_is_known_there_is_an_empty_repository(
+def test_user_without_versions_has_an_empty_repository(
     user: MemoryUser, url: str, git: Run
 ) -> None:
     cloned = git("clone", url, "ada")
@@ -256,7 +256,7 @@ def test_of_whom_nothing_is_known_there_is_an_empty_repository(
     assert "empty repository" in cloned.stderr
 
 
-def test_what_was_redacted_is_not_in_a_clone_and_the_log_says_so(
+def test_redacted_content_is_not_in_a_clone(
     lived: MemoryUser, url: str, git: Run, clone: Clone, work: Callable[[], None]
 ) -> None:
     before = clone("before")

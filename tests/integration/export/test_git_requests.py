@@ -115,7 +115,7 @@ def test_a_version_that_is_no_more_is_an_error_that_git_shows(
         pytest.param(b"{}" * 1000, id="JSON"),
     ],
 )
-def test_what_git_would_not_send_is_refused_in_words(
+def test_invalid_git_request_is_refused_in_plain_text(
     lived: MemoryUser, api: APIClient, body: bytes
 ) -> None:
     response = api.post(PACK, body, content_type=TYPE)

@@ -173,7 +173,7 @@ def test_a_project_edited_by_hand_is_executed_as_any_other(
     assert dump(eve)["travel.trips.rome"] == dump(lived)["travel.trips.rome"]
 
 
-def test_what_is_there_already_is_not_overwritten(lived: MemoryUser, eve: MemoryUser) -> None:
+def test_import_does_not_overwrite_records(lived: MemoryUser, eve: MemoryUser) -> None:
     files = imports.read_zip(zip_of(lived))
     run = imports.queue(lived, files, RunTrigger.API)
     tasks.work("runs", str(run.pk))

@@ -87,7 +87,7 @@ def test_every_model_and_column_of_the_registry_is_told_or_left_out_with_a_reaso
         assert not reasons.keys() & set(erased_columns(model)), model
 
 
-def test_whatever_was_planted_comes_out_and_nothing_of_others(
+def test_subject_access_contains_every_row_of_the_person_alone(
     live_database: str, workspace: Workspace, settings: Settings
 ) -> None:
     settings.UAC_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
@@ -192,7 +192,7 @@ def test_a_person_gets_log_project_and_an_index(
     assert MARKER.encode() not in b"".join(files.values())
 
 
-def test_it_takes_the_scope_manage_and_a_user_of_the_workspace(
+def test_subject_access_needs_the_scope_manage_and_an_own_user(
     live_database: str, api: APIClient, manager: APIClient, user: MemoryUser
 ) -> None:
     assert api.get(ADDRESS).status_code == 403
@@ -248,9 +248,7 @@ def test_a_long_log_is_not_held_in_memory(live_database: str, user: MemoryUser) 
     assert most < 10_000_000
 
 
-def test_what_is_kept_of_those_who_were_merged_into_somebody_is_in_it(
-    live_database: str, user: MemoryUser
-) -> None:
+def test_subject_access_contains_merged_users(live_database: str, user: MemoryUser) -> None:
     anon, other = (create_user(user.workspace, name, metadata=None) for name in ("anon", "other"))
     for into, one in ((anon, other), (user, anon)):
         entry_log.append(one, [Draft(kind=EntryKind.MESSAGE, content=f"I am {one}")], source="test")

@@ -80,7 +80,7 @@ def test_an_earlier_version_is_as_it_was(lived: MemoryUser, api: APIClient) -> N
     assert "Oslo" in files_of(api.get(f"{URL}?as_of=3"))["domains/travel/state.py"]
 
 
-def test_of_whom_nothing_is_known_there_is_a_project_that_runs(
+def test_user_without_versions_has_a_project_that_runs(
     user: MemoryUser, api: APIClient, tmp_path: Any
 ) -> None:
     with zipfile.ZipFile(io.BytesIO(content_of(api.get(URL)))) as archive:
@@ -98,7 +98,7 @@ def test_records_alone_are_a_project_that_runs(
     assert_green(tmp_path)
 
 
-def test_who_asks_for_what_is_not_there_is_told_so(
+def test_missing_version_is_not_found(
     lived: MemoryUser, api: APIClient, workspace: Workspace
 ) -> None:
     for query, status in (
@@ -218,7 +218,7 @@ def test_zips_that_are_no_project_are_refused_at_once(
     assert not Run.objects.filter(user=user).exists()
 
 
-def test_what_else_is_sent_is_refused_by_its_type(user: MemoryUser, api: APIClient) -> None:
+def test_other_media_types_are_refused(user: MemoryUser, api: APIClient) -> None:
     answer = api.post("/v1/users/ada/import/", b"PK", content_type="application/x-tar")
     assert answer.status_code == 415
     assert "application/json, application/zip" in answer.json()["detail"]

@@ -62,7 +62,7 @@ def test_an_import_that_is_refused_says_why(api: APIClient, user: MemoryUser, wo
     assert found["message"] == "ZeroDivisionError: division by zero"
 
 
-def test_who_does_not_wait_gets_the_run(api: APIClient, user: MemoryUser) -> None:
+def test_import_without_waiting_returns_the_run(api: APIClient, user: MemoryUser) -> None:
     answer = api.post(f"{URL}?wait=0", {"files": {"travel.py": MODULE}}, format="json")
     assert answer.status_code == 202
     assert answer.data["kind"] == "import"
@@ -140,7 +140,7 @@ def test_a_folder_is_imported(
     assert said["modules"] == {"domains/travel/state.py": "travel"}
 
 
-def test_one_file_is_imported(
+def test_single_file_is_imported(
     command: Callable[..., Any], user: MemoryUser, tmp_path: Path
 ) -> None:
     (tmp_path / "travel.py").write_text(MODULE)
@@ -158,7 +158,7 @@ def test_links_are_not_followed(
     assert not Run.objects.filter(user=user).exists()
 
 
-def test_what_cannot_be_imported_ends_the_command_with_the_reason(
+def test_failed_import_ends_the_command_with_the_reason(
     command: Callable[..., Any], user: MemoryUser, tmp_path: Path
 ) -> None:
     (tmp_path / "travel.py").write_text("1 / 0")

@@ -101,7 +101,7 @@ def test_a_module_becomes_collections_references_and_parts(
     assert rest["notes"] == ["one", "two"]
 
 
-def test_what_changed_its_form_is_said(import_files: Import) -> None:
+def test_converted_types_are_reported(import_files: Import) -> None:
     notes = report(import_files(MODULE))["notes"]
     said = {(note["place"], note["message"]) for note in notes}
     assert ("Address.tags", "set to list, in sorted order") in said
@@ -328,7 +328,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("source", "code", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_imported_is_refused_with_the_reason_and_leaves_nothing(
+def test_failed_import_names_its_reason_and_leaves_nothing(
     import_files: Import,
     user: MemoryUser,
     monkeypatch: pytest.MonkeyPatch,

@@ -83,7 +83,7 @@ def broken() -> Iterator[alarms.AlarmCondition]:
     raise ValueError("a name as long as no column")
 
 
-def test_of_a_healthy_server_nothing_is_said(healthy: None, user: MemoryUser) -> None:
+def test_healthy_server_raises_no_alarm(healthy: None, user: MemoryUser) -> None:
     waiting_for(user, 4)
 
     assert names() == set()
@@ -102,7 +102,7 @@ def test_a_look_that_fails_is_told_and_hides_nothing_else(
     assert "failed (ValueError)" in first.detail
 
 
-def test_what_cannot_be_looked_at_is_not_over(
+def test_alarm_that_cannot_be_checked_is_not_cleared(
     healthy: None, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting_for(user, 6)
@@ -154,7 +154,7 @@ def test_work_that_stands_back_may_wait_longer(
     assert names() == {"waiting: structure"}
 
 
-def test_what_fails_again_and_again_and_what_was_given_up(
+def test_failing_and_dead_work_raise_alarms(
     healthy: None, user: MemoryUser, settings: Settings
 ) -> None:
     failing(user, settings.UAC_STUCK_ATTEMPTS)
@@ -261,7 +261,7 @@ def test_a_provider_that_is_not_reached_is_told_after_a_while_and_as_long_as_wor
     assert names() == set()
 
 
-def test_what_is_wrong_with_a_model_is_told_once_for_all_workspaces(
+def test_model_failure_is_one_alarm_for_all_workspaces(
     healthy: None, user: MemoryUser, model: str
 ) -> None:
     other = create_user(Workspace.objects.create(name="other"), "bob", time_zone="UTC", metadata={})
@@ -276,7 +276,7 @@ def test_what_is_wrong_with_a_model_is_told_once_for_all_workspaces(
     assert problem.patience == 0
 
 
-def test_of_a_model_that_is_used_no_more_nothing_is_told(
+def test_model_no_longer_used_raises_no_alarm(
     healthy: None, user: MemoryUser, model: str, settings: Settings
 ) -> None:
     ended(user, LlmOutcome.UNKNOWN_MODEL, model="openai:old")
@@ -337,7 +337,7 @@ def test_an_embedding_that_succeeds_hides_no_language_model_that_fails(
     assert names() == {"model: openai:m"}
 
 
-def test_of_calls_that_are_not_kept_nothing_is_told(
+def test_calls_that_are_not_kept_raise_no_alarm(
     healthy: None, user: MemoryUser, model: str
 ) -> None:
     ended(user, LlmOutcome.WRONG_KEY)
@@ -346,9 +346,7 @@ def test_of_calls_that_are_not_kept_nothing_is_told(
     assert names() == set()
 
 
-def test_what_a_model_says_of_one_prompt_is_no_alarm(
-    healthy: None, user: MemoryUser, model: str
-) -> None:
+def test_rejected_prompt_raises_no_alarm(healthy: None, user: MemoryUser, model: str) -> None:
     for outcome in (LlmOutcome.TOO_LONG, LlmOutcome.REFUSED, LlmOutcome.REJECTED):
         ended(user, outcome)
 
@@ -427,7 +425,7 @@ def subscribe(
     StaffSubscription.objects.create(staff=eve, operations=operations)
 
 
-def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
+def test_subscriber_is_mailed_when_an_alarm_is_raised_and_cleared(
     healthy: None, user: MemoryUser, settings: Settings
 ) -> None:
     subscribe()
@@ -456,7 +454,7 @@ def test_who_wants_to_know_is_told_once_and_again_when_it_is_over(
     assert [one.subject for one in mail.outbox[1:]] == ["[UaC] cleared: failing: records"]
 
 
-def test_what_cannot_be_mailed_is_told_later(
+def test_undeliverable_alarm_mail_is_retried(
     healthy: None, user: MemoryUser, settings: Settings
 ) -> None:
     subscribe()
@@ -480,7 +478,7 @@ def test_what_cannot_be_mailed_is_told_later(
     assert Alarm.objects.get().is_told
 
 
-def test_one_process_looks_at_a_time(healthy: None, settings: Settings) -> None:
+def test_processes_check_alarms_one_at_a_time(healthy: None, settings: Settings) -> None:
     settings.UAC_ALARM_SECONDS = 15
 
     assert [alarms.take_turn() for _ in range(3)] == [True, False, False]
@@ -530,7 +528,7 @@ def test_a_model_that_is_stopped_is_told_once_and_not_for_each_user(
     assert names() == set()
 
 
-def test_of_a_stopped_model_that_was_replaced_nothing_is_told(
+def test_replaced_stopped_model_raises_no_alarm(
     healthy: None, refused: list[MemoryUser], settings: Settings
 ) -> None:
     assert len(names()) == 1

@@ -359,7 +359,7 @@ def test_the_server_does_not_start_with_power_over_the_triggers(as_role: Any, ro
 
 
 @pytest.mark.parametrize("role", ["owner_url", "superuser_url"])
-def test_nor_as_a_member_of_a_role_with_that_power(as_role: Any, role: str) -> None:
+def test_member_of_a_powerful_role_is_refused(as_role: Any, role: str) -> None:
     powerful = urlsplit(getattr(SERVICES.postgres, role)).username or ""
     member = f"member_{uuid.uuid4().hex}"
     with psycopg.connect(SERVICES.postgres.superuser_url, autocommit=True) as superuser:

@@ -64,7 +64,7 @@ def test_a_session_is_kept_without_asking_it(kept: int, superuser: psycopg.Conne
     assert session_now() == kept
 
 
-def test_one_that_the_database_has_ended_is_replaced(
+def test_connection_ended_by_the_database_is_replaced(
     kept: int, superuser: psycopg.Connection
 ) -> None:
     superuser.execute("SELECT pg_terminate_backend(%s)", [kept])
@@ -75,7 +75,7 @@ def test_one_that_the_database_has_ended_is_replaced(
     assert session_now() != kept
 
 
-def test_one_whose_end_a_statement_has_found_is_replaced(
+def test_connection_found_ended_by_a_statement_is_replaced(
     kept: int, superuser: psycopg.Connection
 ) -> None:
     superuser.execute("SELECT pg_terminate_backend(%s)", [kept])
@@ -89,7 +89,7 @@ def test_one_whose_end_a_statement_has_found_is_replaced(
     assert session_now() != kept
 
 
-def test_one_to_which_something_else_came_is_kept(kept: int, superuser: psycopg.Connection) -> None:
+def test_connection_with_pending_notices_is_kept(kept: int, superuser: psycopg.Connection) -> None:
     with (
         psycopg.connect(
             SERVICES.postgres.superuser_url,

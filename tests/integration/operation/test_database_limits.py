@@ -311,7 +311,7 @@ def test_threads_share_a_pool_and_wait_for_it_no_longer_than_they_may(
     assert sorted(answered) == [False, False, True, True]
 
 
-def test_what_the_url_asks_for_is_kept() -> None:
+def test_options_of_the_url_are_kept() -> None:
     options = configured.DATABASES["default"]["OPTIONS"]
 
     assert options["application_name"] == "uac"

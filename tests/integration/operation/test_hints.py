@@ -58,7 +58,7 @@ def test_a_signal_wakes_who_waits_even_if_it_comes_first_and_goes_by_itself() ->
     assert 0 < int(str(hints.redis_client().ttl(f"done:{run}"))) <= hints.SIGNAL_SECONDS
 
 
-def test_one_signal_wakes_all_who_wait() -> None:
+def test_signal_wakes_all_waiting_requests() -> None:
     run = uuid.uuid4()
     waiting = [threading.Thread(target=hints.wait_done, args=(run, 3600)) for _ in range(3)]
     for one in waiting:

@@ -139,7 +139,7 @@ def content(queue: str) -> list[bytes]:
     return waiting[::-1]
 
 
-def test_what_waits_at_two_looks_is_shared_in_its_order_and_the_rest_is_left(
+def test_hints_seen_waiting_twice_are_shared_in_order(
     queues: tuple[str, str],
 ) -> None:
     first, second = queues
@@ -157,7 +157,7 @@ def test_what_waits_at_two_looks_is_shared_in_its_order_and_the_rest_is_left(
     assert content(second) == []
 
 
-def test_what_its_host_has_taken_meanwhile_is_not_missed(queues: tuple[str, str]) -> None:
+def test_hints_taken_by_their_host_meanwhile_are_not_shared(queues: tuple[str, str]) -> None:
     first, _ = queues
     push(first, "a", "b")
     waiting = take_over(queues, {})

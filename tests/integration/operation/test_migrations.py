@@ -115,18 +115,16 @@ def judged(*operations: Operation, atomic: bool = True) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("code", "operation"), BAD, ids=[f"{c} {n}" for n, (c, _) in enumerate(BAD)]
 )
-def test_what_old_servers_or_writers_would_stumble_over_is_found(
-    code: str, operation: Operation
-) -> None:
+def test_unsafe_migration_operation_is_found(code: str, operation: Operation) -> None:
     assert code in judged(operation, atomic=not isinstance(operation, AddIndexConcurrently))
 
 
 @pytest.mark.parametrize("operation", GOOD, ids=[str(number) for number, _ in enumerate(GOOD)])
-def test_what_they_do_not_notice_is_not(operation: Operation) -> None:
+def test_safe_migration_operation_passes(operation: Operation) -> None:
     assert judged(operation, atomic=not isinstance(operation, AddIndexConcurrently)) == {}
 
 
-def test_one_good_step_hides_no_bad_one() -> None:
+def test_safe_step_hides_no_unsafe_one() -> None:
     good = migrations.AddField("memoryuser", "nick", models.TextField(db_default=""))
     bad = migrations.AddField("memoryuser", "alias", models.TextField(default=""))
     thing = migrations.CreateModel(

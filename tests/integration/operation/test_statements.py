@@ -84,7 +84,7 @@ def test_every_value_is_asked_for_with_the_sql_of_the_first(workspace: Workspace
     assert written == ["once"]
 
 
-def test_what_the_queryset_says_itself_holds(user: MemoryUser) -> None:
+def test_constants_of_the_queryset_are_kept(user: MemoryUser) -> None:
     version = make_checkpoint(user)
     old, new = (make_run(version, kind=RunKind.QUERY, answer_key="k") for _ in range(2))
     make_run(version, kind=RunKind.CONSTRAINTS, answer_key="k")

@@ -80,7 +80,7 @@ def test_work_waits_from_when_a_worker_could_begin(user: MemoryUser) -> None:
     assert 3600 <= one.oldest < 3660
 
 
-def test_what_is_held_does_not_wait_and_what_waits_after_a_failure_neither(
+def test_held_and_backing_off_work_does_not_count_as_waiting(
     user: MemoryUser,
 ) -> None:
     appended(user)
@@ -110,7 +110,7 @@ def test_a_lane_waits_since_its_oldest_entry_came(user: MemoryUser) -> None:
     assert lane.due_at == newer.recorded_at
 
 
-def test_what_failed_often_is_found_with_its_error_and_tried_now(
+def test_failing_work_is_found_with_its_error_and_retried(
     user: MemoryUser,
 ) -> None:
     lane = appended(user)
@@ -127,7 +127,7 @@ def test_what_failed_often_is_found_with_its_error_and_tried_now(
     assert leases.claim(kind.work()) == lane
 
 
-def test_what_failed_less_often_is_not_stuck(user: MemoryUser) -> None:
+def test_work_below_the_failure_threshold_is_not_stuck(user: MemoryUser) -> None:
     failed(appended(user), settings.UAC_STUCK_ATTEMPTS - 1)
 
     assert stuck.found(KINDS["records"], 10) == []

@@ -95,7 +95,7 @@ def test_every_kind_of_tampering_is_found(
     assert "FAILED (1)" in report
 
 
-def test_it_can_be_narrowed_and_does_not_pass_for_nobody(lived: MemoryUser) -> None:
+def test_verify_can_be_narrowed_and_fails_for_nobody(lived: MemoryUser) -> None:
     assert "verified 1 users" in verify("--user", "ada", "--workspace", lived.workspace.name)
     assert "FAILED (2): no user matches" in verify("--user", "nobody")
 

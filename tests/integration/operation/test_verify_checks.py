@@ -285,7 +285,7 @@ REDACTED = {
 
 
 @pytest.mark.parametrize(("statement", "found"), REDACTED.items(), ids=["record", "copy"])
-def test_what_rests_on_something_redacted_is_found(
+def test_row_based_on_redacted_content_is_found(
     database: str, statement: str, found: tuple[str, str]
 ) -> None:
     tamper_with(database, statement)

@@ -152,7 +152,7 @@ def test_the_error_of_one_is_its_own(
     assert sandbox.alive
 
 
-def test_what_is_left_after_the_time_of_the_request_is_not_run(sandbox: Sandbox) -> None:
+def test_constraints_past_the_total_time_are_not_run(sandbox: Sandbox) -> None:
     loop = "def check(today):\n    while True: pass\n"
     sandbox.load({f"constraints/{name}.py": loop for name in "abc"})
     limits = Limits(wall_seconds=0.2, total_seconds=0.3)
@@ -200,7 +200,7 @@ def test_a_flood_is_stopped_early_and_quoted(sandbox: Sandbox, body: str) -> Non
     assert sandbox.alive
 
 
-def test_of_a_flood_the_gravest_are_quoted_and_the_limit_itself_is_no_flood(
+def test_most_severe_alerts_past_the_limit_are_quoted(
     sandbox: Sandbox,
 ) -> None:
     def yields(infos: int) -> str:
@@ -455,7 +455,7 @@ def test_tests_run_and_fail_one_by_one(sandbox: Sandbox) -> None:
     ]
 
 
-def test_who_prints_too_much_is_named_and_nobody_else(sandbox: Sandbox) -> None:
+def test_constraint_that_prints_too_much_is_named_alone(sandbox: Sandbox) -> None:
     """This holds however little it prints, and however soon the next one answers."""
     prints = "def check(today):\n    print('x' * {})\n    return []"
     sources = {

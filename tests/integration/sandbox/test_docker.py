@@ -326,7 +326,7 @@ def test_a_runner_that_says_nonsense_is_not_believed(
         ("b'\\0\\0\\0\\2{}' * 10 ** 6", "protocol_error"),
     ],
 )
-def test_what_is_loaded_may_take_over_the_runner_but_not_the_host(
+def test_loaded_code_may_take_over_the_runner_but_not_the_host(
     what: str, outcome: str, mine: Containers
 ) -> None:
     """Loading runs in the runner itself, so nothing that comes out of it is trusted."""
@@ -515,7 +515,7 @@ def of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "_namespace", lambda: "boot/pid:[1]")
 
 
-def test_one_that_cannot_be_removed_keeps_no_other_from_it(
+def test_container_that_cannot_be_removed_keeps_no_other_from_removal(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = APIClient.remove_container
@@ -640,7 +640,7 @@ def test_a_killed_worker_leaves_nothing_that_runs(mine: Containers) -> None:
     assert eventually(lambda: docker.reap() == 0 and mine.all() == [])
 
 
-def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
+def test_working_container_is_reaped_only_when_too_old(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = docker.ContainerChannel(docker._image(), 0)
@@ -662,7 +662,7 @@ def test_what_is_at_work_is_reaped_only_when_it_is_too_old(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_one_that_was_created_and_never_started_is_reaped(
+def test_container_never_started_is_reaped(
     elsewhere: bool, mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its worker was killed, or its engine before it could answer the worker."""

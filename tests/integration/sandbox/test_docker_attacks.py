@@ -254,7 +254,7 @@ def test_daemons_do_not_see_the_next_request(sandbox: Sandbox, mine: Containers)
                "str(os.getpid())}")  # fmt: skip
 
 
-def test_others_under_the_same_user_id_have_processes_left(
+def test_sandboxes_of_the_same_user_id_have_processes_left(
     mine: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel counts some things by user id, over all containers."""
@@ -351,7 +351,7 @@ GIGABYTE_TO = "import os\nfor _ in range(1024): os.write({}, b'x' * 2 ** 20)"
         ("raise ValueError('x' * 2 ** 25)", "user_error"),
     ],
 )
-def test_of_a_gigabyte_next_to_nothing_arrives(
+def test_gigabyte_of_output_hardly_arrives(
     sandbox: Sandbox, received: list[int], code: str, outcome: str
 ) -> None:
     with sandbox_error(outcome, infrastructure=False):
@@ -456,7 +456,7 @@ def test_an_answer_to_another_request_is_believed_by_nobody(
         assert mine.all() == []
 
 
-def test_what_is_loaded_may_close_the_protocol_and_only_ends_itself(
+def test_loaded_code_that_closes_the_protocol_only_ends_itself(
     sandbox: Sandbox, mine: Containers
 ) -> None:
     with sandbox_error("killed", infrastructure=True):

@@ -96,14 +96,14 @@ def test_a_checkout_that_only_its_owner_can_read_makes_an_image_that_works(
         docker._image.cache_clear()
 
 
-def test_it_does_not_run_as_root(client: engine.DockerClient, docker_image: str) -> None:
+def test_image_does_not_run_as_root(client: engine.DockerClient, docker_image: str) -> None:
     config = client.images.get(docker_image).attrs["Config"]
     assert config["User"] == "65534:65534"
     assert not config.get("Volumes")
     assert not config.get("ExposedPorts")
 
 
-def test_it_holds_the_package_and_none_of_the_hosts_leavings(contents: tarfile.TarFile) -> None:
+def test_image_contains_the_package_alone(contents: tarfile.TarFile) -> None:
     ours = {name for name in names(contents) if name.startswith("opt/uac/")}
     found = {Path(name).name for name in ours}
     assert {"runner.py", "protocol.py"} <= found

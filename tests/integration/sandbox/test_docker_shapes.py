@@ -91,13 +91,13 @@ def test_only_the_tmpfs_can_be_written(writable: Sandbox) -> None:
     assert seen > 500  # it did look
 
 
-def test_what_was_written_can_be_read_and_is_gone_afterwards(writable: Sandbox) -> None:
+def test_written_file_can_be_read_and_is_gone_afterwards(writable: Sandbox) -> None:
     written = "open('/tmp/a', 'w').write('x' * 1000)\nlen(open('/tmp/a').read())"
     assert value_of(writable, written) == 1000
     assert value_of(writable, "import os\nos.listdir('/tmp')") == []
 
 
-def test_one_constraint_leaves_no_file_for_the_next() -> None:
+def test_constraint_leaves_no_file_for_the_next() -> None:
     code = """\
 def check(today):
     import os
@@ -112,7 +112,7 @@ def check(today):
         assert [(result.alerts, result.error) for result in ran.results] == [((), None)] * 2
 
 
-def test_what_is_loaded_leaves_no_file() -> None:
+def test_loading_leaves_no_file() -> None:
     with docker.start(shape=WITH_TMPFS) as sandbox:
         sandbox.load({"domains/a/state.py": "open('/tmp/left', 'w').write('x')"})
         assert value_of(sandbox, "import os\nos.listdir('/tmp')") == []

@@ -59,7 +59,7 @@ def untried(findings: dict[str, CheckResult]) -> list[str]:
 
 
 @pytest.mark.usefixtures("chosen")
-def test_where_all_is_well_it_says_so(runtime: Runtime) -> None:
+def test_doctor_confirms_a_sound_host(runtime: Runtime) -> None:
     out = io.StringIO()
     with Containers() as mine:
         call_command("sandbox", "doctor", "--json", stdout=out)
@@ -70,7 +70,7 @@ def test_where_all_is_well_it_says_so(runtime: Runtime) -> None:
     assert findings[4]["found"].split()[0] == (runtime.name or "runc")
 
 
-def test_where_one_fails_the_command_does_and_says_what_to_do(
+def test_failing_check_fails_the_command_with_its_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = io.StringIO()
@@ -89,7 +89,9 @@ def test_without_an_engine_nothing_else_is_tried(monkeypatch: pytest.MonkeyPatch
     assert untried(findings) == CHECKS[2:]
 
 
-def test_who_may_not_use_the_engine_is_told_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_access_to_the_engine_is_told_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/engine.sock")
@@ -175,7 +177,7 @@ def as_root(config: dict[str, Any]) -> None:
         (as_root, ["privileges", "read-only", "users and seeds"], "user 0"),
     ],
 )
-def test_what_confines_less_than_it_should_is_found(
+def test_weak_confinement_is_found(
     change: Callable[[dict[str, Any]], None],
     checks: list[str],
     found: str,

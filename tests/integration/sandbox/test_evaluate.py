@@ -90,7 +90,7 @@ def test_a_name_of_two_domains_is_found_in_them_alone(loaded: Sandbox) -> None:
     )
 
 
-def test_what_is_printed_comes_along_as_its_tail(loaded: Sandbox) -> None:
+def test_tail_of_the_output_is_returned(loaded: Sandbox) -> None:
     evaluation = evaluate(
         loaded,
         "import os, sys\nprint('é' * 10_000)\nprint('error', file=sys.stderr)\n"
@@ -208,7 +208,7 @@ def test_each_limit_has_its_outcome(
     assert raised.error is None
 
 
-def test_what_was_printed_before_a_failure_is_kept(loaded: Sandbox) -> None:
+def test_output_before_a_failure_is_kept(loaded: Sandbox) -> None:
     assert failure(loaded, "print('so far')\n1 / 0").usage.stdout == "so far\n"
     code = "print('so far', flush=True)\nwhile True: pass"
     assert failure(loaded, code, wall_seconds=1.5).usage.stdout == "so far\n"

@@ -55,7 +55,7 @@ def keys(found: RestsOn) -> list[str]:
         ("[n.text for n in notes]", ["note-1"], [("notes", "notes", 1)]),
     ],
 )  # fmt: skip
-def test_of_one_comprehension_it_is_known_what_it_selects(
+def test_evidence_of_a_comprehension_is_its_selection(
     loaded: Sandbox, code: str, expected: Sequence[str], collections: Sequence[tuple[str, str, int]]
 ) -> None:
     found = rests_on(loaded, code)
@@ -125,7 +125,7 @@ def test_records_in_the_value_are_what_it_rests_on(
          ["t-1", "t-2", "t-3"], [TRIPS]),
     ],
 )  # fmt: skip
-def test_of_all_other_code_it_is_what_it_reads(
+def test_evidence_of_other_code_is_what_it_reads(
     loaded: Sandbox, code: str, expected: Sequence[str], collections: Sequence[tuple[str, str, int]]
 ) -> None:
     found = rests_on(loaded, code)
@@ -154,7 +154,7 @@ def test_code_without_state_is_left_as_it_is() -> None:
     assert ast.dump(tree) == before
 
 
-def test_what_is_gone_through_is_what_it_was(loaded: Sandbox) -> None:
+def test_iteration_is_unchanged_by_tracking(loaded: Sandbox) -> None:
     code = (
         "def endless():\n    yield from trips\n    while True:\n        yield trips[0]\n"
         "[n for n, t in zip(range(5), (x for x in endless()))]"
@@ -165,14 +165,14 @@ def test_what_is_gone_through_is_what_it_was(loaded: Sandbox) -> None:
         rests_on(loaded, "[t for t in len(trips)]")
 
 
-def test_what_a_query_makes_is_no_evidence(loaded: Sandbox) -> None:
+def test_records_made_by_a_query_are_no_evidence(loaded: Sandbox) -> None:
     made = "made = [Trip(key='x', name='made up')]\n"
     found = rests_on(loaded, made + "sum(1 for t in made + trips if t.name == 'made up')")
     assert "x" not in {key for columns in found.records for key in columns.keys}
     assert rests_on(loaded, made + "made").records == ()
 
 
-def test_of_many_records_the_first_are_named(sandbox: Sandbox) -> None:
+def test_evidence_names_the_first_of_many_records(sandbox: Sandbox) -> None:
     many = 'trips: list[Trip] = [Trip(key=f"t-{n}", name="x") for n in range(1500)]\n'
     state = "from domains.travel.schema import Passport, Trip\n" + many
     sandbox.load({**PROJECT, "domains/travel/state.py": state})

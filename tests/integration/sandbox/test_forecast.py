@@ -88,7 +88,7 @@ def test_only_days_on_which_something_changes_are_told(sandbox: Sandbox) -> None
     assert found.calls < 30
 
 
-def test_one_that_changes_what_it_reads_is_known_for_one_day_and_the_others_all_along(
+def test_constraint_that_changes_its_records_is_known_for_one_day(
     sandbox: Sandbox,
 ) -> None:
     sources = {"a": CHANGES_STATE, "b": REMEMBERS, "c": COUNTS}
@@ -99,14 +99,14 @@ def test_one_that_changes_what_it_reads_is_known_for_one_day_and_the_others_all_
     assert len(found["c"].changes) == 5
 
 
-def test_one_that_takes_its_process_along_leaves_the_others_alone(sandbox: Sandbox) -> None:
+def test_constraint_that_kills_its_process_leaves_others_running(sandbox: Sandbox) -> None:
     found = look_ahead(sandbox, {"a": ENDS, "b": COUNTS})
     assert found["a"].error is not None
     assert found["a"].changes == ()
     assert len(found["b"].changes) == 5
 
 
-def test_one_that_takes_long_is_known_until_some_day(sandbox: Sandbox) -> None:
+def test_slow_constraint_is_known_until_some_day(sandbox: Sandbox) -> None:
     slow = (
         HEAD
         + """\
@@ -124,7 +124,7 @@ def check(today: datetime.date) -> Iterator[Alert]:
     assert not_none(found.until) < "2027-03-01"
 
 
-def test_one_of_the_workspace_is_given_its_records(sandbox: Sandbox) -> None:
+def test_workspace_constraint_is_given_its_records(sandbox: Sandbox) -> None:
     files = {PATH: SOURCE}
     found = look_ahead(sandbox, {}, files=files, bindings=BINDINGS)["soon"]
     assert found.error is None

@@ -118,7 +118,7 @@ def test_user_code_holds_no_descriptor_of_the_protocol(loaded: Sandbox) -> None:
     assert value_of(loaded, held) == [0, 1, 2, 3]
 
 
-def test_there_is_no_network(isolated: Sandbox) -> None:
+def test_sandbox_has_no_network(isolated: Sandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
         port = server.getsockname()[1]

@@ -237,7 +237,7 @@ def test_the_runner_speaks_on_its_standard_streams_as_in_its_image() -> None:
     assert (refusal["id"], refusal["outcome"]) == (10, "protocol_error")
 
 
-def test_where_none_is_left_to_fork_from_another_one_is_started() -> None:
+def test_ended_template_is_replaced_by_another() -> None:
     with process.start() as sandbox:
         starter = process._starters[0]
         forks = Process.of(starter._process.pid)

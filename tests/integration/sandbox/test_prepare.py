@@ -72,7 +72,9 @@ ASKED: list[Callable[[Sandbox], Sized]] = [
 
 
 @pytest.mark.parametrize("ask", ASKED, ids=["constraints", "tests", "dump"])
-def test_whatever_is_asked_for_loads_it(ask: Callable[[Sandbox], Sized], sandbox: Sandbox) -> None:
+def test_any_first_request_loads_the_project(
+    ask: Callable[[Sandbox], Sized], sandbox: Sandbox
+) -> None:
     sandbox.prepare(PROJECT)
     found = ask(sandbox)
     assert not sandbox.prepared
@@ -121,7 +123,7 @@ def test_a_constraint_that_is_stopped_silences_no_other(
     assert value_of(sandbox, "len(trips)") == 3
 
 
-def test_what_cannot_be_loaded_raises_and_leaves_what_was(sandbox: Sandbox) -> None:
+def test_failed_load_raises_and_keeps_the_earlier_project(sandbox: Sandbox) -> None:
     sandbox.load(PROJECT)
     broken = {"domains/travel/state.py": STATE.replace('name="Oslo"', "name=1 / 0")}
     sandbox.prepare(broken)
@@ -135,7 +137,7 @@ def test_what_cannot_be_loaded_raises_and_leaves_what_was(sandbox: Sandbox) -> N
     assert value_of(sandbox, "len(trips)") == 3
 
 
-def test_what_a_load_looks_up_is_looked_up_anew(sandbox: Sandbox) -> None:
+def test_lookups_of_a_load_are_made_anew(sandbox: Sandbox) -> None:
     # Given what looks for a record while not all of them are there
     early = 'plans: list[Trip] = []\nearly = Ref[Passport]("p-1").get()'
     changed = STATE.replace("plans: list[Trip] = []", early).replace("Rome", "Bari")
@@ -160,7 +162,7 @@ def test_an_error_of_the_question_is_none_of_the_load(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["null", '"long"', "-1.0", "1e300", "true"])
-def test_what_is_loaded_cannot_say_how_long_that_took(seconds: str, sandbox: Sandbox) -> None:
+def test_loaded_code_cannot_forge_its_load_time(seconds: str, sandbox: Sandbox) -> None:
     line = f'{{"outcome":"ok","result":{seconds}}}'
     forging = f"import os\ntry: os.write(3, {line!r}.encode() + b'\\n')\nexcept OSError: pass\n"
     sandbox.prepare({"domains/forged/state.py": forging + "x: list[int] = [7]"})
@@ -186,7 +188,7 @@ def test_to_load_it_may_take_more_memory_than_a_question(sandbox: Sandbox) -> No
     assert not sandbox.prepared
 
 
-def test_what_a_constraint_adds_is_no_evidence_the_first_time_either(sandbox: Sandbox) -> None:
+def test_records_added_by_a_constraint_are_no_evidence(sandbox: Sandbox) -> None:
     adds = "import copy\n    trips.insert(0, copy.copy(trips[0]))"
     sandbox.prepare(speaking(a=adds, b="pass"))
     for _ in range(2):

@@ -66,7 +66,7 @@ def test_memory_has_an_end(mine: Containers, monkeypatch: pytest.MonkeyPatch) ->
     assert mine.all() == []
 
 
-def test_what_does_not_end_is_ended(mine: Containers) -> None:
+def test_endless_code_is_ended(mine: Containers) -> None:
     with docker.start() as sandbox:
         with sandbox_error("timeout"):
             sandbox.load({"domains/a/state.py": ENDLESS}, limits=Limits(wall_seconds=0.5))
@@ -86,7 +86,7 @@ def test_no_process_can_be_started_and_none_outlives_an_evaluation(mine: Contain
         assert value_of(sandbox, "1") == 1
 
 
-def test_what_a_killed_worker_leaves_is_reaped(mine: Containers, runtime: Runtime) -> None:
+def test_containers_of_a_killed_worker_are_reaped(mine: Containers, runtime: Runtime) -> None:
     with worker_at_work(mine.label, runtime.name):
         assert len(mine.running()) >= 3
     # Although they are young, running or not: their worker is known to be dead.

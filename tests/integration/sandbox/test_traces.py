@@ -114,7 +114,7 @@ def told(sandbox: Sandbox, **constraints: str) -> dict[str, tuple[str, str]]:
         "decimal.DefaultContext.prec = 2",
     ],
 )
-def test_what_a_constraint_changes_is_seen_by_no_other(sandbox: Sandbox, change: str) -> None:
+def test_changes_of_a_constraint_are_seen_by_no_other(sandbox: Sandbox, change: str) -> None:
     # Given what is told where nobody changes anything
     (expected, _) = told(sandbox)["tells"]
     # When a constraint, before or after another one, changes something
@@ -127,7 +127,7 @@ def test_what_a_constraint_changes_is_seen_by_no_other(sandbox: Sandbox, change:
     }
 
 
-def test_those_that_only_read_share_a_process(sandbox: Sandbox) -> None:
+def test_constraints_that_only_read_share_a_process(sandbox: Sandbox) -> None:
     reads = (
         HEAD
         + """
@@ -148,7 +148,7 @@ def check():
     assert len({alert.message for result in ran.results for alert in result.alerts}) == 1
 
 
-def test_where_changes_could_go_unnoticed_each_has_its_own_process(sandbox: Sandbox) -> None:
+def test_constraints_with_untraceable_changes_have_separate_processes(sandbox: Sandbox) -> None:
     counter = (
         "import itertools\nfrom domains.health.schema import Flat\ncounter = itertools.count()\n"
     )
@@ -179,7 +179,7 @@ def test_where_changes_could_go_unnoticed_each_has_its_own_process(sandbox: Sand
         ("os.close(3)", "killed"),
     ],
 )
-def test_one_that_takes_its_process_along_takes_no_other(
+def test_constraint_that_kills_its_process_takes_no_other_along(
     sandbox: Sandbox, ends: str, kind: str
 ) -> None:
     sandbox.load(

@@ -74,7 +74,7 @@ def load(sandbox: Sandbox, source: str = SOURCE, project: Mapping[str, str] = PR
     sandbox.load({PATH: source, TESTS: TEST_SOURCE})
 
 
-def test_it_gets_copies_of_what_fits_and_its_evidence_is_the_users_own(sandbox: Sandbox) -> None:
+def test_workspace_constraint_gets_copies_and_cites_the_users_records(sandbox: Sandbox) -> None:
     load(sandbox)
 
     found = run(sandbox, BINDINGS)
@@ -113,7 +113,7 @@ def test_without_bindings_only_the_projects_own_run(sandbox: Sandbox) -> None:
     assert [one.name for one in sandbox.run_tests([TESTS]).results] == [f"{TESTS}::test_soon"]
 
 
-def test_one_that_fails_harms_no_other(sandbox: Sandbox) -> None:
+def test_failing_workspace_constraint_harms_no_other(sandbox: Sandbox) -> None:
     load(sandbox, SOURCE.replace("if (trip.on", "while True: pass\n        if (trip.on"))
     other = "workspace/constraints/other.py"
     sandbox.load({other: "this is no Python", "workspace/constraints/gone.py": "raise OSError"})
@@ -149,7 +149,7 @@ def test_no_method_of_the_users_classes_stands_between(sandbox: Sandbox) -> None
     assert [alert.message for alert in result.alerts] == ["Rome by train"]
 
 
-def test_what_it_does_to_its_copies_does_not_reach_the_records(sandbox: Sandbox) -> None:
+def test_changes_of_copies_do_not_reach_the_records(sandbox: Sandbox) -> None:
     # Given one that changes what it was given, before another one that reads the same
     source = SOURCE.replace(
         "        if (trip.on", "        trip.title = 'changed'\n        if (trip.on"
@@ -210,7 +210,7 @@ def test_to_copy_records_is_no_trace_for_which_the_next_one_needs_a_process(
     assert first.message.split()[0] == second.message.split()[0]
 
 
-def test_what_one_does_to_a_record_itself_the_next_one_does_not_see(sandbox: Sandbox) -> None:
+def test_changes_of_a_record_are_not_seen_by_the_next_constraint(sandbox: Sandbox) -> None:
     # Given one that got past the policy and reaches the user's own records
     source = SOURCE.replace(
         "    for trip in trips:",
@@ -228,7 +228,7 @@ def test_what_one_does_to_a_record_itself_the_next_one_does_not_see(sandbox: San
     assert [alert.message for alert in found[other].alerts] == ["Rome by train"]
 
 
-def test_they_share_no_process_with_the_projects_own(sandbox: Sandbox) -> None:
+def test_workspace_constraints_share_no_process_with_the_projects_own(sandbox: Sandbox) -> None:
     tells = "import os\nfrom uac import Alert, info\n\ndef check() -> list[Alert]:\n"
     tells += '    return [info(str(os.getpid()), key="pid")]\n'
     own = {"constraints/one.py": tells, "constraints/two.py": tells}

@@ -101,7 +101,7 @@ def test_every_read_takes_it(api: APIClient, say: Say) -> None:
     assert api.get(f"{USER}constraints/?as_of=v1").data["results"] == []
 
 
-def test_what_was_pending_then_is_named(api: APIClient, say: Say, work: Work) -> None:
+def test_entries_pending_at_that_time_are_named(api: APIClient, say: Say, work: Work) -> None:
     """The entry came before the moment, the version that holds it after."""
     say("Rome")
     statement = {"kind": "record", **trip("Oslo", key="oslo", cost=1, on="2026-06-01")}
@@ -115,7 +115,7 @@ def test_what_was_pending_then_is_named(api: APIClient, say: Say, work: Work) ->
     assert (then["as_of"]["pending_count"], then["as_of"]["pending"]) == (1, [2])
 
 
-def test_what_was_settled_before_there_was_a_version_is_not_pending_in_it(
+def test_entry_settled_before_the_first_version_is_not_pending_in_it(
     api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     """For example, messages whose facts a model has extracted before the first checkpoint."""
@@ -129,7 +129,7 @@ def test_what_was_settled_before_there_was_a_version_is_not_pending_in_it(
     assert pending(api, waiting, settled, "v1", "2") == [[1], [], [], []]
 
 
-def test_what_was_settled_after_a_version_was_pending_in_it(
+def test_entry_settled_after_a_version_is_pending_in_it(
     api: APIClient, user: MemoryUser, say: Say
 ) -> None:
     """For example, messages that a model is working on: the version does not contain them."""
@@ -145,7 +145,7 @@ def test_what_was_settled_after_a_version_was_pending_in_it(
     assert found == [[1], [1], [1, 3], [1, 3], []]
 
 
-def test_what_was_settled_at_once_is_not_pending_as_of_itself(
+def test_entry_settled_at_once_is_not_pending_as_of_itself(
     api: APIClient, user: MemoryUser, say: Say, work: Work
 ) -> None:
     """For example, a typed entry that was rejected, and a redaction with its unread message."""
@@ -163,7 +163,7 @@ def test_what_was_settled_at_once_is_not_pending_as_of_itself(
     assert pending(api, "1", "2", "4", "5") == [[], [], [], []]
 
 
-def test_what_was_pending_before_there_was_a_version_is_named(
+def test_entries_pending_before_the_first_version_are_named(
     api: APIClient, user: MemoryUser
 ) -> None:
     said = {"kind": "message", "role": "user", "content": "I was in Oslo.", "session_id": "s"}
@@ -231,7 +231,7 @@ def test_before_the_first_version_nothing_can_be_asked(api: APIClient, user: Mem
     assert (then["version"], then["domains"], then["as_of"]["pending"]) == (None, {}, [1])
 
 
-def test_what_was_redacted_since_is_not_told(api: APIClient, user: MemoryUser, say: Say) -> None:
+def test_state_redacted_since_is_gone(api: APIClient, user: MemoryUser, say: Say) -> None:
     first = say("Rome")
     say("Oslo")
     redacted(user, first, timezone.now())
@@ -345,9 +345,7 @@ def test_an_earlier_version_is_restored_and_the_log_stays(
     assert ask(api, work, "len(trips)", as_of="v2") == 2
 
 
-def test_what_a_version_held_is_not_pending_in_it_because_it_was_undone_later(
-    api: APIClient, say: Say
-) -> None:
+def test_entry_undone_later_is_not_pending_in_its_version(api: APIClient, say: Say) -> None:
     say("Rome")
     say("Oslo")
     api.post(f"{USER}checkpoints/1/restore/", {"reopen": False})
@@ -483,7 +481,7 @@ def test_a_repeated_restore_is_done_once(api: APIClient, say: Say) -> None:
     assert [(one.status_code, one.data["version"]) for one in answers] == [(201, 3), (201, 3)]
 
 
-def test_there_is_nothing_to_restore(api: APIClient, say: Say) -> None:
+def test_restoring_the_newest_version_is_refused(api: APIClient, say: Say) -> None:
     say("Rome")
 
     assert api.post(f"{USER}checkpoints/1/restore/", {}).status_code == 409

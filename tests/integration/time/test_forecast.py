@@ -270,13 +270,13 @@ def test_a_new_version_of_which_nothing_is_foreseen_runs_daily_whatever_the_last
     assert Alert.objects.get().severity == "warning"
 
 
-def test_it_can_be_switched_off(user: MemoryUser, begin: Begin, settings: Settings) -> None:
+def test_forecasts_can_be_switched_off(user: MemoryUser, begin: Begin, settings: Settings) -> None:
     settings.UAC_FORECAST_DAYS = 0
     begin()
     assert not Forecast.objects.exists()
 
 
-def test_what_raises_on_29_february_alone_is_told_and_ends_nothing(
+def test_error_on_29_february_alone_is_forecast_and_ends_nothing(
     user: MemoryUser, begin: Begin
 ) -> None:
     begin({"home_leap": LEAP, "home_notice": NOTICE}, home="2028-03-05")
@@ -327,7 +327,7 @@ def test_only_what_reads_a_changed_record_is_looked_at_again(
     "spelling",
     ["domains . {domain} . state", "domains.\\\n    {domain}.state", "\uff44omains.{domain}.state"],
 )
-def test_what_reads_a_changed_record_is_looked_at_again_however_it_names_it(
+def test_constraint_reading_a_changed_record_is_forecast_anew(
     user: MemoryUser, settled: Work, spelling: str
 ) -> None:
     rules = {"home_notice": NOTICE.replace("domains.{domain}.state", spelling)}
@@ -341,7 +341,7 @@ def test_what_reads_a_changed_record_is_looked_at_again_however_it_names_it(
     assert due(user) == datetime.datetime(2027, 3, 3, 5, tzinfo=datetime.UTC)
 
 
-def test_what_was_foreseen_and_has_happened_is_told_no_more(
+def test_forecast_event_that_happened_is_no_longer_listed(
     user: MemoryUser, begin: Begin, settled: Work
 ) -> None:
     # Given a lease of which everything is foreseen
@@ -440,7 +440,7 @@ def test_a_clock_that_was_a_year_ahead_is_forgotten(
     assert due(user) == datetime.datetime(2027, 3, 13, 5, tzinfo=datetime.UTC)
 
 
-def test_who_sleeps_is_run_daily_where_forecasts_are_switched_off(
+def test_sleeping_user_runs_daily_once_forecasts_are_off(
     user: MemoryUser, settled: Work, settings: Settings
 ) -> None:
     with time_machine.travel(START, tick=False):
@@ -578,7 +578,7 @@ class TestTroubles:
         assert (forecast_of(user).due_at, forecast_of(user).lease_owner) == (None, "")
         assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
 
-    def test_one_that_kills_every_worker_is_given_up(
+    def test_forecast_that_kills_every_worker_fails_permanently(
         self,
         user: MemoryUser,
         work: Work,
@@ -600,7 +600,7 @@ class TestTroubles:
         assert "killed" in forecast_of(user).last_error
         assert due(user) == datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
 
-    def test_what_is_known_for_a_minute_alone_is_run_no_more_often_than_without(
+    def test_forecast_known_for_a_minute_adds_no_runs(
         self, user: MemoryUser, begin: Begin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def slow(*arguments: Any) -> list[ConstraintForecast]:
@@ -653,7 +653,7 @@ class TestTroubles:
         assert due(user) == woken + 5 * DAY
         assert Alert.objects.get().severity == "warning"
 
-    def test_what_raises_in_2031_alone_is_told_four_years_ahead(
+    def test_error_in_2031_alone_is_forecast_four_years_ahead(
         self, user: MemoryUser, begin: Begin, settings: Settings
     ) -> None:
         settings.UAC_FORECAST_DAYS = 1830
@@ -667,7 +667,7 @@ class TestTroubles:
 class TestReading:
     URL = "/v1/users/ada/forecast/"
 
-    def test_what_is_foreseen_is_told_with_days_and_records(
+    def test_forecast_events_have_days_and_records(
         self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         with time_machine.travel(START, tick=False):
@@ -692,7 +692,7 @@ class TestReading:
             settled()
         assert Alert.objects.get().fingerprint == first["fingerprint"]
 
-    def test_what_both_kinds_of_constraints_find_is_told_once_with_two_causes(
+    def test_forecast_of_both_kinds_of_constraints_is_one_event_with_two_causes(
         self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         with time_machine.travel(START, tick=False):
@@ -717,11 +717,13 @@ class TestReading:
             ]
             assert event["causes"][1]["fingerprint"] == "f" * 64
 
-    def test_where_nothing_was_foreseen_it_says_so(self, user: MemoryUser, api: APIClient) -> None:
+    def test_user_without_a_forecast_gets_an_empty_one(
+        self, user: MemoryUser, api: APIClient
+    ) -> None:
         body = api.get(self.URL).json()
         assert (body["version"], body["current"], body["events"]) == (None, False, [])
 
-    def test_it_is_not_current_after_a_newer_version(
+    def test_forecast_is_not_current_after_a_newer_version(
         self, user: MemoryUser, api: APIClient, settled: Work
     ) -> None:
         with time_machine.travel(START, tick=False):

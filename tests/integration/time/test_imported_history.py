@@ -86,7 +86,7 @@ def test_within_a_batch_a_number_is_what_was_told_up_to_it(
     assert [(one["key"], one["entries"]) for one in gone] == [("insulin", [5])]
 
 
-def test_what_was_settled_together_by_something_else_is_refused_and_never_older(
+def test_state_within_a_batch_of_another_origin_is_refused(
     api: APIClient, loaded: MemoryUser
 ) -> None:
     said = {"kind": "fact", "content": "She takes insulin."}
@@ -113,7 +113,7 @@ def test_what_was_settled_together_by_something_else_is_refused_and_never_older(
     assert [api.get(f"{USER}state/?as_of={seq}").data["version"] for seq in (5, 7)] == [1, 2]
 
 
-def test_what_was_the_case_is_told_by_the_entries_own_times(
+def test_state_at_a_time_follows_the_entries_own_times(
     api: APIClient, loaded: MemoryUser, work: Work
 ) -> None:
     def state(day: str) -> list[str]:
@@ -196,7 +196,7 @@ def test_a_field_that_was_widened_by_hand_is_as_wide_at_all_times(
     assert told["left_out"] == []
 
 
-def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
+def test_version_not_made_of_typed_entries_has_no_time_of_its_own(
     api: APIClient, loaded: MemoryUser
 ) -> None:
     rule: dict[str, Any] = {"op": "write_constraint", "name": "x"}
@@ -222,7 +222,7 @@ def test_what_something_else_than_typed_entries_has_made_has_no_time_of_its_own(
     assert "Omit by=occurred" in answer.data["detail"]
 
 
-def test_of_more_entries_than_are_told_anew_nothing_is_computed(
+def test_state_of_too_many_entries_is_refused(
     api: APIClient, loaded: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(states, "MAX_TOLD", 2)

@@ -214,7 +214,7 @@ def test_the_alert_comes_on_its_day_and_goes_when_its_cause_does(
     assert runs.count() <= len(case.said) + 4
 
 
-def test_who_is_looked_at_every_day_is_told_the_same(
+def test_daily_runs_give_the_same_alerts_as_forecasts(
     workspace: Workspace, settled: Work, settings: Settings
 ) -> None:
     settings.UAC_FORECAST_DAYS = 0

@@ -85,7 +85,7 @@ BEFORE = {**dict.fromkeys(range(1, 7), "covered"), 2: "dismissed", 3: "dismissed
         (Selection(entries=[5]), {5}),
     ],
 )
-def test_what_is_chosen_is_pending_again(
+def test_reopened_entries_are_pending_again(
     told: MemoryUser, selection: Selection, seqs: set[int]
 ) -> None:
     head = head_of(told)
@@ -108,7 +108,7 @@ def test_what_is_chosen_is_pending_again(
         assert EntryOutcome.objects.get(user=told, seq=5).reason == REMEMBERED_ANEW
 
 
-def test_it_says_which_versions_had_settled_what_is_reopened(
+def test_verdict_names_the_versions_that_had_settled_the_entries(
     user: MemoryUser, settle: Settle
 ) -> None:
     # Given a version of a fact, a message that was remembered while that was the newest, and the
@@ -146,7 +146,7 @@ def test_reopening_is_undone_by_the_return_to_the_version_before(
         rollback.restore(told, head.version, reopen=False, by="me")
 
 
-def test_what_was_remembered_together_is_reopened_together(
+def test_entries_remembered_together_are_reopened_together(
     user: MemoryUser, settle: Settle
 ) -> None:
     # Given a fact of two messages, and one that corrects it
@@ -179,7 +179,7 @@ def test_the_return_to_a_reopening_undoes_none(told: MemoryUser) -> None:
     assert "reason" not in done.checkpoint.verdict["reopened"]
 
 
-def test_what_an_earlier_version_does_not_hold_is_dismissed_and_not_covered(
+def test_entries_excluded_by_a_rollback_are_dismissed(
     told: MemoryUser,
 ) -> None:
     reopening.reopen(told, Selection(entries=[5]), by="me")
@@ -191,7 +191,7 @@ def test_what_an_earlier_version_does_not_hold_is_dismissed_and_not_covered(
     assert list(problems(told)) == []
 
 
-def test_what_a_model_settled_since_a_day(told: MemoryUser) -> None:
+def test_entries_are_selected_by_model_and_time(told: MemoryUser) -> None:
     # Given calls of two models, before what was decided
     now = timezone.now()
     EntryOutcome.objects.filter(user=told, seq__in=[1, 2]).update(
@@ -216,7 +216,7 @@ def test_nothing_is_reopened_twice(told: MemoryUser) -> None:
         reopening.reopen(told, Selection(entries=[2]), by="me")
 
 
-def test_it_is_reopened_over_the_api(api: APIClient, told: MemoryUser) -> None:
+def test_entries_are_reopened_over_the_api(api: APIClient, told: MemoryUser) -> None:
     assert api.post(REOPEN, {"entries": [3]}).status_code == 403  # it takes the scope manage
     _, text = create_key(told.workspace, "manager", scopes=[Scope.MANAGE])
     api.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")

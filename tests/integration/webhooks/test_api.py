@@ -72,7 +72,7 @@ def test_an_endpoint_is_created_and_its_secret_told_once(manager: APIClient) -> 
         ({"url": URL, "enabled": False}, "enabled", "Unknown field"),
     ],
 )
-def test_what_is_wrong_with_an_endpoint_is_told_by_field(
+def test_invalid_endpoint_is_refused_by_field(
     manager: APIClient, body: dict[str, Any], field: str, words: str
 ) -> None:
     response = manager.post("/v1/webhooks/", body)
@@ -93,7 +93,7 @@ def test_without_a_key_to_encrypt_with_the_answer_says_what_to_set(
     assert "set UAC_ENCRYPTION_KEYS" in response.data["detail"]
 
 
-def test_it_takes_the_scope_manage_to_see_or_change_anything(workspace: Workspace) -> None:
+def test_webhooks_need_the_scope_manage(workspace: Workspace) -> None:
     endpoint, _ = webhook_endpoints.create(workspace, URL)
     writer = new_client(workspace, Scope.READ, Scope.WRITE)
 
@@ -208,7 +208,9 @@ def test_a_message_is_replayed(user: MemoryUser, manager: APIClient) -> None:
     assert len(server.received) == 2
 
 
-def test_what_was_given_up_since_a_moment_is_replayed(user: MemoryUser, manager: APIClient) -> None:
+def test_messages_given_up_since_a_moment_are_replayed(
+    user: MemoryUser, manager: APIClient
+) -> None:
     made = create(manager)
     run_finds(user, finding(record("m-1")))
     Delivery.objects.update(state="given_up", settled_at=timezone.now())

@@ -132,7 +132,9 @@ def test_an_endpoint_is_told_what_it_has_asked_for(
     assert told(off) == []
 
 
-def test_what_was_grave_once_is_told_to_its_end(user: MemoryUser, endpoint_at: EndpointAt) -> None:
+def test_alert_once_above_the_threshold_is_sent_to_its_end(
+    user: MemoryUser, endpoint_at: EndpointAt
+) -> None:
     # Given an endpoint for what is critical, and an alert that is not so any more
     endpoint, _ = endpoint_at(NOWHERE, least_severity=Severity.CRITICAL)
     slight = finding(record("m-1"), severity=Severity.INFO)
@@ -160,9 +162,7 @@ def test_endpoints_of_other_workspaces_are_told_nothing(
     assert told(other) == []
 
 
-def test_of_an_alert_with_very_much_evidence_the_beginning_is_sent(
-    user: MemoryUser, endpoint_at: EndpointAt
-) -> None:
+def test_evidence_of_a_message_is_bounded(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     endpoint, _ = endpoint_at(NOWHERE)
 
     run_finds(user, finding(*(record(f"m-{number}", number) for number in range(500))))
@@ -175,7 +175,7 @@ def test_of_an_alert_with_very_much_evidence_the_beginning_is_sent(
 # -- Until it is taken -------------------------------------------------------------------------
 
 
-def test_what_fails_is_sent_again_with_the_same_id_and_body(
+def test_failed_message_is_resent_with_the_same_id_and_body(
     user: MemoryUser, endpoint_at: EndpointAt, settings: Settings
 ) -> None:
     settings.UAC_WEBHOOK_RETRY_SECONDS = LATER
@@ -299,7 +299,7 @@ def test_a_later_event_of_the_alert_waits_and_another_alert_does_not(
     assert {state for _, state in told(endpoint)} == {"delivered"}
 
 
-def test_what_is_given_up_holds_up_nothing(user: MemoryUser, endpoint_at: EndpointAt) -> None:
+def test_message_given_up_holds_up_nothing(user: MemoryUser, endpoint_at: EndpointAt) -> None:
     with receiver(answers(500), answers(200)) as server:
         endpoint, _ = endpoint_at(server.url)
         run_finds(user, finding(record("m-1")))
@@ -371,7 +371,7 @@ def test_nothing_but_errors_for_days_disables_the_endpoint(
     assert endpoint.disabled_at is not None
 
 
-def test_one_success_makes_an_endpoint_trusted_again(
+def test_success_clears_the_failures_of_an_endpoint(
     user: MemoryUser, endpoint_at: EndpointAt
 ) -> None:
     with receiver() as server:
@@ -385,7 +385,7 @@ def test_one_success_makes_an_endpoint_trusted_again(
     assert (endpoint.failing_since, endpoint.failures, endpoint.enabled) == (None, 0, True)
 
 
-def test_so_many_go_at_a_time_and_one_to_an_endpoint_that_fails(
+def test_concurrent_messages_are_limited_and_one_to_a_failing_endpoint(
     user: MemoryUser, endpoint_at: EndpointAt, settings: Settings
 ) -> None:
     settings.UAC_WEBHOOK_CONCURRENCY = 2
@@ -401,7 +401,7 @@ def test_so_many_go_at_a_time_and_one_to_an_endpoint_that_fails(
     assert delivery_attempts.claim(str(endpoint.pk)) is None
 
 
-def test_so_many_go_in_a_minute(
+def test_messages_per_minute_are_limited(
     user: MemoryUser, endpoint_at: EndpointAt, settings: Settings
 ) -> None:
     settings.UAC_WEBHOOK_PER_MINUTE = 3

@@ -148,7 +148,7 @@ def test_an_endpoint_may_be_deleted_while_events_are_written(
     assert not Delivery.objects.exists()
 
 
-def test_what_is_replayed_while_the_log_is_cleared_is_sent(
+def test_message_replayed_during_a_purge_is_sent(
     live_database: str, user: MemoryUser, endpoint_at: EndpointAt
 ) -> None:
     # Given a message of long ago that somebody replays at this moment

@@ -42,7 +42,7 @@ def post(url: str, seconds: float = 60, body: bytes = b'{"a":1}') -> Response:
     return outgoing.post(url, body, {"Content-Type": "application/json"}, seconds=seconds)
 
 
-def test_it_posts_the_body_and_tells_the_answer() -> None:
+def test_call_posts_the_body_and_returns_the_answer() -> None:
     with receiver(answers(200, b"thanks")) as server:
         answer = post(server.url)
 
@@ -83,7 +83,9 @@ def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
         (says(b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000), None, "longer than"),
     ],
 )
-def test_what_is_no_success_is_told(behaviour: Behaviour, status: int | None, error: str) -> None:
+def test_unsuccessful_answer_is_reported(
+    behaviour: Behaviour, status: int | None, error: str
+) -> None:
     with receiver(behaviour) as server:
         answer = post(server.url)
 
@@ -135,7 +137,7 @@ def test_200_and_a_body_that_ends_early_is_success() -> None:
     assert (answer.status, answer.error, answer.excerpt) == (200, "", "half")
 
 
-def test_of_a_gigabyte_the_beginning_is_read() -> None:
+def test_gigabyte_answer_is_read_in_part() -> None:
     written: list[int] = []
 
     def floods(call: Call) -> None:
@@ -263,7 +265,7 @@ def test_a_broken_certificate_is_refused(
     assert server.received == []
 
 
-def test_what_answers_a_handshake_in_plain_text_is_a_failure(trusted: Path) -> None:
+def test_plain_text_answer_to_a_handshake_is_a_failure(trusted: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer_in_plain_text() -> None:

@@ -145,7 +145,7 @@ def test_a_fresh_one_is_asked_for_although_one_is_kept(runner: Runner) -> None:
         assert use(pool, "ada") is second
 
 
-def test_what_loaded_nothing_is_not_kept(runner: Runner) -> None:
+def test_sandbox_that_loaded_nothing_is_not_kept(runner: Runner) -> None:
     with opened(runner) as pool:
         one = use(pool, "ada", keep=False)
         assert eventually(lambda: not one.alive)
@@ -175,7 +175,7 @@ def test_only_so_many_leases_are_kept(runner: Runner) -> None:
         assert pool.size["leases"] == 3
 
 
-def test_one_in_which_something_was_stopped_is_not_kept(runner: Runner) -> None:
+def test_sandbox_with_stopped_code_is_not_kept(runner: Runner) -> None:
     with opened(runner) as pool:
         with pool.lease("ada") as lease:
             lease.tree = {"a.py": "hash"}
@@ -184,7 +184,7 @@ def test_one_in_which_something_was_stopped_is_not_kept(runner: Runner) -> None:
         assert pool.counts.destroyed == {"stopped": 1}
 
 
-def test_one_that_died_meanwhile_is_not_given_out(runner: Runner) -> None:
+def test_dead_sandbox_is_not_given_out(runner: Runner) -> None:
     with opened(runner) as pool:
         pool.warm()
         assert eventually(lambda: pool.size["fresh"] == 2)
@@ -212,7 +212,7 @@ def test_after_an_error_only_what_is_sound_is_kept(
         assert eventually(lambda: fake(lease).alive is kept)
 
 
-def test_what_gets_old_is_replaced(runner: Runner) -> None:
+def test_old_sandbox_is_replaced(runner: Runner) -> None:
     with opened(runner, recycle_seconds=0.05) as pool:
         pool.warm()
         assert eventually(lambda: pool.size["fresh"] == 2)
@@ -297,9 +297,7 @@ def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
         assert eventually(lambda: [one.shape for one in runner.alive] == [DEFAULT_SHAPE] * 2)
 
 
-def test_of_many_shapes_those_asked_for_last_are_kept(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_used_shapes_are_kept(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stocks, "OTHER_KINDS", 2)
     monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.1)
     shapes = [Shape(pids=pids) for pids in range(40, 45)]
@@ -312,7 +310,7 @@ def test_of_many_shapes_those_asked_for_last_are_kept(
         )
 
 
-def test_what_was_kept_in_another_shape_is_not_used(runner: Runner) -> None:
+def test_sandbox_of_another_shape_is_not_used(runner: Runner) -> None:
     with opened(runner) as pool:
         small = use(pool, "ada")
         large = use(pool, "ada", shape=LARGE)
@@ -373,7 +371,7 @@ def test_fresh_ones_that_died_are_replaced_before_anybody_asks(
         assert pool.counts.destroyed["ended"] == 2
 
 
-def test_what_was_made_of_another_image_is_used_by_nobody(runner: Runner) -> None:
+def test_sandbox_of_another_image_is_not_used(runner: Runner) -> None:
     """It could not read the bytecode that is sent to it."""
     with opened(runner) as pool:
         kept = use(pool, "ada")
@@ -448,7 +446,7 @@ def test_slow_removal_does_not_let_containers_pile_up(
         assert most <= backlog + pools.CLEANERS + pool.limits.most + 2 * 4 + pools.STARTERS
 
 
-def test_what_cannot_be_closed_stops_nothing(
+def test_sandbox_that_cannot_be_closed_stops_nothing(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close = Fake.close
@@ -487,7 +485,7 @@ def test_a_closed_pool_keeps_nothing_and_still_serves(runner: Runner) -> None:
         assert runner.alive == []
 
 
-def test_of_a_user_who_is_forgotten_nothing_is_kept_or_given_out(runner: Runner) -> None:
+def test_sandboxes_of_a_forgotten_user_are_not_kept(runner: Runner) -> None:
     with opened(runner) as pool:
         kept, other = use(pool, "ada"), use(pool, "bob")
         assert eventually(lambda: pool.forget("ada"))
@@ -499,7 +497,7 @@ def test_of_a_user_who_is_forgotten_nothing_is_kept_or_given_out(runner: Runner)
         assert use(pool, "bob") is other
 
 
-def test_what_is_in_use_is_not_forgotten_before_it_is_over(runner: Runner) -> None:
+def test_sandbox_in_use_is_forgotten_after_its_use(runner: Runner) -> None:
     with opened(runner) as pool:
         with pool.lease("ada") as lease:
             lease.tree = {"a.py": "hash"}
