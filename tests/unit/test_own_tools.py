@@ -3,43 +3,18 @@
 import datetime
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import hypothesis
 import pytest
-import pytest_timeout
 from django.utils import timezone
 
-from tests import waiting
 from tests.conftest import UNKNOWN
 from tests.quarantine import MAX_DAYS, QUARANTINED, Quarantined
 from tests.releases import find_previous_release
 from tests.waiting import MAX_SLOWNESS, VARIABLE, eventually, polled, scaled, slowness
 
 CHECKOUT = Path(__file__).parents[2]
-
-
-def test_slowness_is_measured_once_and_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert VARIABLE in os.environ, "the plugin has measured it before any test"
-    monkeypatch.delenv(VARIABLE)
-    measured = iter((2.512, 7.0))
-    monkeypatch.setattr(waiting, "_measure_slowness", lambda: next(measured))
-
-    assert [slowness(), slowness()] == [2.51, 2.51]
-    assert os.environ[VARIABLE] == "2.51"
-    # The measurement was not made again.
-    assert list(measured) == [7.0]
-
-
-def test_the_measurement_follows_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter((100.0, 100.5, 200.0, 201.0))
-    monkeypatch.setattr(waiting, "_LOOPS", 1)
-    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
-
-    measured = [waiting._measure_slowness(), waiting._measure_slowness()]
-
-    assert measured == pytest.approx([2.5, 5.0])
 
 
 @pytest.mark.parametrize(
@@ -62,24 +37,6 @@ def test_waits_end_when_it_has_come_and_say_so_when_it_has_not() -> None:
     assert not eventually(lambda: False, seconds=0)
     with pytest.raises(AssertionError, match="not within 0 s; last seen: 'nothing'"):
         polled(lambda: "nothing", lambda seen: False, seconds=0)
-
-
-def test_a_test_has_as_much_more_time_as_the_machine_is_slower(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[float] = []
-
-    def set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
-        asked.append(settings.timeout)
-        return True
-
-    monkeypatch.setattr(pytest_timeout, "pytest_timeout_set_timer", set_timer)
-    monkeypatch.setenv(VARIABLE, "2.50")
-    settings = pytest_timeout.Settings(900.0, "signal", False, False)
-
-    request.config.hook.pytest_timeout_set_timer(item=request.node, settings=settings)
-
-    assert asked == [2250.0]
 
 
 def test_no_property_has_a_deadline_and_all_draw_as_the_profile_does(

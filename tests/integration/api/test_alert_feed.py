@@ -132,9 +132,7 @@ def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
 
 
 @pytest.mark.django_db
-def test_of_many_entries_the_first_are_named_and_all_are_counted(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_first_rejected_entries_are_named_and_all_counted(api: APIClient, user: MemoryUser) -> None:
     entries = reject(user, 23)
 
     (rejected,) = feed(api, "after=0")["rejected"]
@@ -196,7 +194,7 @@ def test_a_users_feed_and_a_key_for_certain_users_tell_of_their_entries_alone(
     "filters",
     ["state=open", "severity=critical", "kind=finding", "constraint=constraints/allergy.py"],
 )
-def test_where_a_filter_narrows_the_alerts_no_entries_are_told(
+def test_filtered_feed_has_no_rejected_entries(
     api: APIClient, user: MemoryUser, filters: str
 ) -> None:
     reject(user)
@@ -270,7 +268,7 @@ def test_a_waiting_request_is_answered_with_rejected_entries(
         ("after=0&state=gone", "state"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(api: APIClient, query: str, field: str) -> None:
+def test_invalid_parameter_is_refused_by_name(api: APIClient, query: str, field: str) -> None:
     response = api.get(f"/v1/alerts/?{query}")
 
     assert response.status_code == 400
@@ -287,7 +285,7 @@ def test_what_makes_no_sense_is_refused_by_name(api: APIClient, query: str, fiel
         ("wait=1", "wait"),
     ],
 )
-def test_what_the_feed_and_the_list_do_not_share_is_refused_by_name(
+def test_parameter_of_list_or_feed_alone_is_refused_by_name(
     api: APIClient, user: MemoryUser, query: str, field: str
 ) -> None:
     for path in ("/v1/alerts/", "/v1/users/ada/alerts/"):
@@ -381,7 +379,7 @@ def test_a_lost_signal_costs_time_alone(
 
 
 @pytest.mark.django_db
-def test_where_nothing_happens_the_wait_ends(
+def test_wait_without_events_ends(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alert_events, "LOOK_SECONDS", 3600.0)
@@ -405,7 +403,7 @@ def test_without_redis_the_wait_goes_on(
 
 
 @pytest.mark.django_db
-def test_one_waiting_request_too_many_is_answered_at_once(
+def test_waiting_request_past_the_limit_is_answered_at_once(
     api: APIClient, user: MemoryUser, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.UAC_MAX_WAIT_SECONDS = 3600.0

@@ -120,7 +120,7 @@ def test_a_snooze_that_makes_no_sense_is_refused(
     assert alert.events.count() == 1
 
 
-def test_what_is_resolved_cannot_be_snoozed_and_what_holds_can_be_taken_back(
+def test_resolved_alert_cannot_be_snoozed_but_reopened(
     api: APIClient, user: MemoryUser, alert: Alert
 ) -> None:
     api.post(f"/v1/alerts/{alert.pk}/resolve/", {"reason": "done"})

@@ -119,7 +119,7 @@ def test_the_same_numbers_are_the_same_and_others_take_its_place(
     assert [one["id"] for one in listed] == [other.data["id"]]
 
 
-def test_one_that_goes_on_is_cancelled_once(manager: APIClient, judged: str, work: Work) -> None:
+def test_running_backtest_is_cancelled_once(manager: APIClient, judged: str, work: Work) -> None:
     answer = manager.post(f"{BACKTESTS}{judged}/cancel/")
     assert (answer.status_code, answer.data["state"]) == (200, "cancelled")
     again = manager.post(f"{BACKTESTS}{judged}/cancel/")
@@ -129,7 +129,7 @@ def test_one_that_goes_on_is_cancelled_once(manager: APIClient, judged: str, wor
     assert manager.get(f"{BACKTESTS}{judged}/").data["state"] == "cancelled"
 
 
-def test_who_may_not_manage_starts_and_cancels_nothing(api: APIClient, judged: str) -> None:
+def test_backtests_need_the_scope_manage(api: APIClient, judged: str) -> None:
     for path in (OF_VERSION, f"{BACKTESTS}{judged}/cancel/", "/v1/users/ada/backtests/"):
         answer = api.post(path, {})
         assert answer.status_code == 403
@@ -159,7 +159,7 @@ def test_bad_numbers_name_the_field(
     assert Backtest.objects.count() == 1
 
 
-def test_what_did_not_pass_is_not_backtested(api: APIClient, manager: APIClient) -> None:
+def test_refused_version_is_not_backtested(api: APIClient, manager: APIClient) -> None:
     api.post(f"{URL}?wait=0", {**LEASE, "source": SOURCE.replace("< today", "<= today")})
     assert "being checked" in manager.post(OF_VERSION, {}).json()["detail"]
     tasks.work("versions", version_pk())

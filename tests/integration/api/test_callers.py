@@ -73,9 +73,7 @@ def test_an_optional_field_that_is_empty_is_not_given(
         assert answer.json() == api.post(path, body).json()
 
 
-def test_what_the_caller_wrote_is_kept_with_its_empty_values(
-    api: APIClient, user: MemoryUser
-) -> None:
+def test_empty_values_within_data_are_kept(api: APIClient, user: MemoryUser) -> None:
     data: dict[str, Any] = {"to": "", "with": [], "notes": None, "more": {}}
     record = {"kind": "record", "type": "Trip", "data": data, "metadata": {"x": None}}
     assert api.post(ENTRIES, record).status_code == 202

@@ -131,7 +131,7 @@ def test_an_early_return_is_refused_with_its_line(query: Query) -> None:
     assert (answer.data["error"]["path"], answer.data["error"]["line"]) == ("<query>", 2)
 
 
-def test_what_is_printed_is_bounded_and_comes_with_the_value(query: Query) -> None:
+def test_output_is_bounded_and_returned_with_the_value(query: Query) -> None:
     answer = query(f"print('x' * 100_000)\n{SUM}")
 
     assert answer.data["value"] == 2100

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 DIFF = "/v1/users/ada/diff/?since=v1"
 
 
-def test_one_too_many_is_to_come_back_and_another_workspace_is_answered(
+def test_computation_past_the_limit_is_refused_and_other_workspaces_answered(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_checkpoint(user)
@@ -45,7 +45,7 @@ DOWNLOADS = (
 )
 
 
-def test_who_reads_downloads_slowly_leaves_threads_to_others(
+def test_slow_downloads_leave_threads_to_others(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "DOWNLOADS", free_slots(slots.DOWNLOADS, 4))
@@ -124,7 +124,7 @@ def test_a_workspace_leaves_places_to_others() -> None:
         assert admitted
 
 
-def test_who_sends_large_bodies_slowly_leaves_threads_to_others(
+def test_slow_uploads_leave_threads_to_others(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = {"kind": "message", "role": "user", "content": "x" * parsers.BUFFERED_BYTES}

@@ -140,7 +140,7 @@ def test_other_scripts_and_code_are_within_it(
     assert len(ENCODING.encode(found["text"])) <= 1.15 * 4000
 
 
-def test_of_a_long_text_the_sentences_that_matter_are_kept_whole(
+def test_relevant_sentences_of_a_long_text_are_kept_whole(
     user: MemoryUser, context: Context
 ) -> None:
     answer = "My brother keeps the spare key for the boathouse in the blue teapot."

@@ -31,7 +31,7 @@ TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "data": {"to": "Ro
 MESSAGE = {"kind": "message", "role": "user", "content": "I fly to Rome on Monday."}
 
 
-def test_one_entry_is_logged_and_numbered(api: APIClient, user: MemoryUser) -> None:
+def test_entry_is_logged_and_numbered(api: APIClient, user: MemoryUser) -> None:
     response = api.post(URL, MESSAGE)
 
     assert response.status_code == 202
@@ -176,7 +176,7 @@ def test_a_record_that_widens_a_field_says_so_and_names_the_constraints_to_check
     assert answer["constraints_to_check"] == ["length"]
 
 
-def test_of_many_widened_fields_each_constraint_is_parsed_once(
+def test_constraints_are_parsed_once_for_many_widened_fields(
     user: MemoryUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {f"of_{field}": field for field in ("days", "to", "cost")}
@@ -205,7 +205,7 @@ def test_of_many_widened_fields_each_constraint_is_parsed_once(
     assert sorted(parsed) == sorted(files.values())
 
 
-def test_what_is_redacted_of_a_batch_is_passed_over_in_what_others_have_widened(
+def test_redacted_entries_of_a_batch_are_skipped_in_widenings(
     api: APIClient, user: MemoryUser, work: Callable[[], None]
 ) -> None:
     api.post(URL, {"entries": [{**TRIP, "key": "a"}]})

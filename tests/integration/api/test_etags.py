@@ -30,7 +30,7 @@ def address_of(kind: str, manager: APIClient) -> tuple[str, dict[str, Any], dict
 
 
 @pytest.mark.parametrize("kind", ["user", "constraint", "webhook"])
-def test_what_changed_meanwhile_is_not_overwritten(
+def test_object_changed_meanwhile_is_not_overwritten(
     manager: APIClient, user: MemoryUser, kind: str
 ) -> None:
     with override_settings(UAC_ENCRYPTION_KEYS=[Fernet.generate_key().decode()]):
@@ -52,7 +52,7 @@ def test_what_changed_meanwhile_is_not_overwritten(
 
 
 @pytest.mark.parametrize("kind", ["user", "webhook"])
-def test_what_changed_meanwhile_is_not_deleted(
+def test_object_changed_meanwhile_is_not_deleted(
     manager: APIClient, user: MemoryUser, kind: str
 ) -> None:
     with override_settings(UAC_ENCRYPTION_KEYS=[Fernet.generate_key().decode()]):
@@ -99,7 +99,7 @@ class TestAConstraintOfAUser:
     def worded(self, written: dict[str, str], word: str) -> dict[str, str]:
         return {**written, "source": written["source"].replace("ended on", word)}
 
-    def test_what_changed_meanwhile_is_neither_overwritten_nor_deleted(
+    def test_constraint_changed_meanwhile_is_neither_overwritten_nor_deleted(
         self, api: APIClient, written: dict[str, str], work: Callable[[], None]
     ) -> None:
         etag = api.get(self.ADDRESS)["ETag"]
@@ -121,7 +121,7 @@ class TestAConstraintOfAUser:
         work()
         assert api.get(self.ADDRESS).status_code == 404
 
-    def test_of_two_that_were_written_over_the_same_the_gate_takes_the_first(
+    def test_gate_accepts_the_first_of_two_concurrent_writes(
         self, api: APIClient, written: dict[str, str], work: Callable[[], None]
     ) -> None:
         etag = api.get(self.ADDRESS)["ETag"]

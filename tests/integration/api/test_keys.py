@@ -116,7 +116,7 @@ def test_a_user_of_another_workspace_is_not_there(
         ("context/", {"query": "Rome"}),
     ],
 )
-def test_that_it_is_there_elsewhere_takes_the_database_no_other_work(
+def test_row_of_another_workspace_takes_the_same_statements_as_none(
     user: MemoryUser,
     stranger: APIClient,
     monkeypatch: pytest.MonkeyPatch,
@@ -350,7 +350,7 @@ def test_a_key_for_certain_users_stays_one_in_the_admin(bob: MemoryUser) -> None
     assert (key.name, key.user_pks) == ("device of bob", [bob.pk])
 
 
-def test_what_another_key_wrote_is_not_told_to_one_for_certain_users(
+def test_restricted_key_is_not_shown_answers_to_another_key(
     api: APIClient, bob: MemoryUser, of_bob: APIClient
 ) -> None:
     entry = {"kind": "message", "content": "x"}

@@ -169,7 +169,7 @@ def test_the_document_is_served_without_a_key() -> None:
     assert json.loads(response.content)["openapi"].startswith("3.")
 
 
-def test_it_is_made_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_document_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     client = APIClient()
     first = client.get("/v1/openapi.json")
 
@@ -182,7 +182,7 @@ def test_it_is_made_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.json()["openapi"].startswith("3.")
 
 
-def test_who_has_it_is_not_sent_it_again() -> None:
+def test_unchanged_document_is_not_sent_again() -> None:
     client = APIClient()
     first = client.get("/v1/openapi.json")
 

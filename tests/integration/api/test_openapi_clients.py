@@ -168,7 +168,7 @@ def test_no_schema_is_named_like_one_of_its_fields(document: dict[str, Any]) -> 
     assert alike == []
 
 
-def test_what_linters_ask_for_is_there(document: dict[str, Any]) -> None:
+def test_document_satisfies_linters(document: dict[str, Any]) -> None:
     assert document["servers"]
     assert document["info"]["license"]
     assert document["info"]["contact"]

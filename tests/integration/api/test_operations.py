@@ -63,7 +63,7 @@ def test_a_run_that_was_done_just_now_is_not_cancelled(run: Run) -> None:
     assert run.outcome == RunOutcome.OK
 
 
-def test_what_nobody_asked_for_is_not_cancelled(api: APIClient, run: Run) -> None:
+def test_run_of_the_server_is_not_cancelled(api: APIClient, run: Run) -> None:
     own = queue(run.user, RunKind.CONSTRAINTS, RunTrigger.DAILY, checkpoint=run.user.head)
 
     assert api.post(f"/v1/runs/{own.pk}/cancel/").status_code == 409

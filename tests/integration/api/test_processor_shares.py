@@ -45,7 +45,7 @@ def waited(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[float]
     return waited
 
 
-def test_what_exceeds_the_share_is_refused_and_does_nothing(
+def test_request_past_the_share_is_refused_and_does_nothing(
     api: APIClient, other: APIClient, workspace: Workspace
 ) -> None:
     assert other.get("/v1/users/eve/manifest/").status_code == 200

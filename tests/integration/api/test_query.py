@@ -232,7 +232,7 @@ def test_a_day_is_asked_for_however_it_is_written(answered: Ask) -> None:
 
 
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59+00:00", "9999-12-31T23:59:59Z"])
-def test_where_the_calendar_ends_there_is_no_moment(
+def test_moment_past_the_calendar_is_refused(
     api: APIClient, ask: Ask, user: MemoryUser, at: str
 ) -> None:
     for code in ("1", "today", "now"):

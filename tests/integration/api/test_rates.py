@@ -43,7 +43,7 @@ def parameters(header: str, name: str) -> dict[str, int]:
     return {key: int(value) for key, value in (part.split("=") for part in item.split(";")[1:])}
 
 
-def test_what_is_too_much_is_refused_and_told_when_to_come_back(
+def test_request_past_the_rate_is_refused_with_retry_after(
     api: APIClient, user: MemoryUser, workspace: Workspace
 ) -> None:
     allow(workspace, writes_per_minute=3)
@@ -69,7 +69,7 @@ def test_what_is_too_much_is_refused_and_told_when_to_come_back(
     assert (str(workspace.public_id), "writes_per_minute", 1) in set(refusals.counters())
 
 
-def test_who_comes_back_then_is_served(
+def test_request_after_retry_after_is_served(
     api: APIClient, user: MemoryUser, workspace: Workspace
 ) -> None:
     allow(workspace, writes_per_minute=30)
@@ -188,7 +188,7 @@ def test_a_rate_that_is_raised_holds_at_once(
     assert api.get("/v1/users/").status_code == 200
 
 
-def test_what_the_server_says_holds_where_nothing_is_chosen(
+def test_workspace_without_rates_inherits_the_servers(
     api: APIClient, user: MemoryUser, settings: Settings
 ) -> None:
     settings.UAC_READS_PER_MINUTE = 2

@@ -85,9 +85,7 @@ def test_from_the_library_to_an_alert_and_back(
     assert (listed["applies"], listed["reasons"]) == (False, ["the constraint is disabled"])
 
 
-def test_who_may_only_write_approves_nothing(
-    api: APIClient, manager: APIClient, passed: None
-) -> None:
+def test_approval_needs_the_scope_manage(api: APIClient, manager: APIClient, passed: None) -> None:
     for answer in (
         api.post(f"{URL}lease_end/versions/1/approve/"),
         api.patch(f"{URL}lease_end/", {"percentage": 100}),
@@ -105,7 +103,7 @@ def test_who_may_only_write_approves_nothing(
     assert version.created_by not in ("", version.approved_by)
 
 
-def test_who_may_only_read_writes_nothing(workspace: Workspace) -> None:
+def test_key_that_may_only_read_writes_nothing(workspace: Workspace) -> None:
     reader = new_client(workspace, Scope.READ)
 
     assert reader.post(URL, LEASE).status_code == 403
@@ -113,9 +111,7 @@ def test_who_may_only_read_writes_nothing(workspace: Workspace) -> None:
     assert not WorkspaceConstraint.objects.exists()
 
 
-def test_what_is_refused_says_what_and_where(
-    api: APIClient, manager: APIClient, work: Work
-) -> None:
+def test_refusal_names_what_and_where(api: APIClient, manager: APIClient, work: Work) -> None:
     api.post(f"{URL}?wait=0", {**LEASE, "source": SOURCE.replace("< today", "<= today")})
     work()
 

@@ -229,7 +229,7 @@ def test_an_entry_with_other_names_is_told_the_nearest_that_is_taken(
     ],
     ids=brief,
 )
-def test_of_what_is_near_to_no_entry_only_the_fields_are_told(
+def test_body_unlike_an_entry_gets_field_errors_alone(
     api: APIClient, refused: Refused, body: dict[str, Any]
 ) -> None:
     response = api.post(ENTRIES, body)
@@ -271,7 +271,7 @@ CHECKPOINTS = "/v1/users/ada/checkpoints/"
     ],
     ids=brief,
 )
-def test_what_belongs_elsewhere_is_told_where(
+def test_misplaced_field_is_refused_with_its_place(
     api: APIClient, refused: Refused, path: str, body: Any, field: str | None, words: str
 ) -> None:
     response = api.post(path, body)

@@ -174,7 +174,7 @@ def all_taken(api: APIClient, work: Work, entries: list[dict[str, Any]]) -> None
     assert {(entry["state"], entry["reason"]) for entry in settled} == {("covered", None)}
 
 
-def test_what_loses_nothing_widens_the_field(api: APIClient, user: MemoryUser, work: Work) -> None:
+def test_lossless_value_widens_the_field(api: APIClient, user: MemoryUser, work: Work) -> None:
     steps: list[dict[str, Any]] = [
         {"n": 1, "later": None, "many": [], "text": "x"},
         {"n": 1.5, "later": 7, "many": ["x"]},
