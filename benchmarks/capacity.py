@@ -101,7 +101,7 @@ OPERATIONS: dict[str, tuple[str, str, Callable[[int], Any]]] = {
     "query": ("POST", "query/?wait=30", lambda n: {"code": f"len(purchases) + {n}"}),
     "search": ("POST", "search/", lambda n: {"query": f"tea {n}", "top_k": 10}),
     "list": ("GET", "entries/?page_size=50", lambda n: None),
-    "feed": ("GET", "../../alerts/?after=0", lambda n: None),
+    "feed": ("GET", "../../events/?after=0", lambda n: None),
 }
 
 

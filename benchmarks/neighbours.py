@@ -106,7 +106,7 @@ def large_differences(client: Client, number: int) -> None:
 
 def long_polls(client: Client, number: int) -> None:
     """Wait for events that never come; there are more callers than waiting slots."""
-    _, answer = client.get("alerts/?after=0&wait=20")
+    _, answer = client.get("events/?after=0&wait=20")
     if not answer.get("waited"):
         time.sleep(1.0)
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from django.urls import URLPattern, path, re_path, register_converter
 from django.urls.converters import StringConverter
+from rest_framework.routers import SimpleRouter
 
-from memory.alerts.api import alert_actions, alerts, paused, webhooks
+from memory.alerts.api import alerts, events, paused, webhooks
 from memory.constraints.api import (
     backtests,
     constraints,
@@ -40,15 +41,30 @@ register_converter(UserIdConverter, "user")
 register_converter(LastUserIdConverter, "last_user")
 
 USER = "users/<user:user_id>/"
-WEBHOOK = "webhooks/<uuid:endpoint_id>/"
-CONSTRAINT = "constraints/<str:name>/"
-BACKTEST = "backtests/<uuid:backtest_id>/"
-ALERT = "alerts/<uuid:alert_id>/"
 VERSION = f"{USER}checkpoints/<int:version>/"
-DELIVERY = f"{WEBHOOK}deliveries/<uuid:delivery_id>/"
-RUN = "runs/<uuid:run_id>/"
+CONSTRAINT_VERSIONS = "constraints/<str:name>/versions"
+
+router = SimpleRouter(use_regex_path=False)
+router.register("alerts", alerts.Alerts, "alert")
+router.register("backtests", backtests.Backtests, "backtest")
+router.register("constraint-library", library_constraints.ConstraintLibrary, "library-constraint")
+router.register("constraints", workspace_constraints.WorkspaceConstraints, "workspace-constraint")
+router.register(CONSTRAINT_VERSIONS, workspace_constraints.ConstraintVersions, "constraint-version")
+router.register("paused-constraints", paused.PausedConstraints, "paused-constraint")
+router.register("runs", runs.Runs, "run")
+router.register("webhooks", webhooks.Webhooks, "webhook")
+router.register("webhooks/<uuid:endpoint_id>/deliveries", webhooks.Deliveries, "delivery")
 
 ENDPOINTS = [
+    *(one for one in router.urls if isinstance(one, URLPattern)),
+    path(
+        f"{CONSTRAINT_VERSIONS}/<int:number>/backtests/",
+        backtests.VersionBacktests.as_view(),
+        name="backtest-version",
+    ),
+    path("constraint-precision/", paused.Precisions.as_view(), name="constraint-precision"),
+    path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
+    path("events/", events.Events.as_view(), name="events"),
     path("openapi.json", document.Document.as_view(), name="openapi"),
     path("users/", api.Users.as_view(), name="users"),
     path(USER, api.User.as_view(), name="user"),
@@ -89,79 +105,10 @@ ENDPOINTS = [
         constraints.RunConstraint.as_view(),
         name="run-constraint",
     ),
-    path(f"{USER}alerts/", alerts.UserAlertList.as_view(), name="user-alerts"),
+    path(f"{USER}alerts/", alerts.UserAlerts.as_view({"get": "list"}), name="user-alerts"),
+    path(f"{USER}events/", events.UserEvents.as_view(), name="user-events"),
     path(f"{USER}backtests/", backtests.UserBacktests.as_view(), name="user-backtests"),
     path(f"{USER}runs/", runs.UserRuns.as_view(), name="user-runs"),
-    path("erasures/<uuid:erasure_id>/", erasures.OneErasure.as_view(), name="erasure"),
-    path("alerts/", alerts.AlertList.as_view(), name="alerts"),
-    path(ALERT, alerts.OneAlert.as_view(), name="alert"),
-    path(f"{ALERT}acknowledge/", alert_actions.Acknowledge.as_view(), name="acknowledge"),
-    path(f"{ALERT}resolve/", alert_actions.Resolve.as_view(), name="resolve"),
-    path(f"{ALERT}snooze/", alert_actions.Snooze.as_view(), name="snooze"),
-    path(f"{ALERT}reopen/", alert_actions.Reopen.as_view(), name="reopen"),
-    path(f"{ALERT}feedback/", alert_actions.Feedback.as_view(), name="feedback"),
-    path("paused-constraints/", paused.PausedConstraints.as_view(), name="paused-constraints"),
-    path("paused-constraints/<uuid:paused_id>/resume/", paused.Resume.as_view(), name="resume"),
-    path("constraint-precision/", paused.Precisions.as_view(), name="constraint-precision"),
-    path(
-        "constraints/",
-        workspace_constraints.WorkspaceConstraints.as_view(),
-        name="workspace-constraints",
-    ),
-    path(
-        CONSTRAINT,
-        workspace_constraints.OneWorkspaceConstraint.as_view(),
-        name="workspace-constraint",
-    ),
-    path(
-        f"{CONSTRAINT}coverage/",
-        workspace_constraints.ConstraintCoverage.as_view(),
-        name="workspace-constraint-coverage",
-    ),
-    path(
-        f"{CONSTRAINT}versions/",
-        workspace_constraints.ConstraintVersions.as_view(),
-        name="workspace-constraint-versions",
-    ),
-    path(
-        f"{CONSTRAINT}versions/<int:number>/",
-        workspace_constraints.ConstraintVersion.as_view(),
-        name="workspace-constraint-version",
-    ),
-    path(
-        f"{CONSTRAINT}versions/<int:number>/approve/",
-        workspace_constraints.ApproveVersion.as_view(),
-        name="approve-version",
-    ),
-    path(
-        f"{CONSTRAINT}versions/<int:number>/backtests/",
-        backtests.VersionBacktests.as_view(),
-        name="backtest-version",
-    ),
-    path("backtests/", backtests.Backtests.as_view(), name="backtests"),
-    path(BACKTEST, backtests.OneBacktest.as_view(), name="backtest"),
-    path(f"{BACKTEST}cancel/", backtests.CancelBacktest.as_view(), name="cancel-backtest"),
-    path(
-        "constraint-library/",
-        library_constraints.ConstraintLibrary.as_view(),
-        name="constraint-library",
-    ),
-    path(
-        "constraint-library/<str:name>/",
-        library_constraints.OneLibraryConstraint.as_view(),
-        name="library-constraint",
-    ),
-    path(RUN, runs.OneRun.as_view(), name="run"),
-    path(f"{RUN}cancel/", runs.CancelRun.as_view(), name="cancel-run"),
-    path(f"{RUN}retry/", runs.RetryRun.as_view(), name="retry-run"),
-    path("webhooks/", webhooks.Endpoints.as_view(), name="webhooks"),
-    path(WEBHOOK, webhooks.Endpoint.as_view(), name="webhook"),
-    path(f"{WEBHOOK}rotate-secret/", webhooks.RotateSecret.as_view(), name="rotate-secret"),
-    path(f"{WEBHOOK}test/", webhooks.SendTest.as_view(), name="test-webhook"),
-    path(f"{WEBHOOK}replay/", webhooks.ReplayGivenUp.as_view(), name="replay-given-up"),
-    path(f"{WEBHOOK}deliveries/", webhooks.Deliveries.as_view(), name="deliveries"),
-    path(DELIVERY, webhooks.OneDelivery.as_view(), name="delivery"),
-    path(f"{DELIVERY}replay/", webhooks.ReplayDelivery.as_view(), name="replay-delivery"),
 ]
 
 

@@ -368,8 +368,9 @@ def _alerts(tour: Tour, user: dict[str, Any]) -> None:
     feed = {"after": "0"}
     tour.until(
         "rejected entry, and value set aside",
-        lambda: all(tour.ask("GET", "alerts/", query=feed)[name] for name in ENTRY_EVENTS),
+        lambda: all(tour.ask("GET", "events/", query=feed)[name] for name in ENTRY_EVENTS),
     )
+    tour.ask("GET", "users/{user_id}/events/", query=feed, **user)
     (paused,) = tour.until(
         "paused constraint", lambda: tour.ask("GET", "paused-constraints/")["results"]
     )

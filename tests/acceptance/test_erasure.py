@@ -118,7 +118,7 @@ def test_nothing_is_left_of_a_person(
         staff_look_at(system, person)
         polled(lambda: len(llm.requests), bool)
         polled(lambda: hook.received, bool)
-    before = client.get("alerts/?after=0")[1]["results"]
+    before = client.get("events/?after=0")[1]["results"]
     planted = dump_of(system)
     missing = [name for name in PLANTED if f"{CANARY}-{name}" not in planted]
     assert not missing, " ".join(missing)
@@ -151,7 +151,7 @@ def test_nothing_is_left_of_a_person(
     # Everybody who keeps a copy of the alerts is notified.
     told = [
         (alert["id"], event["kind"])
-        for alert in client.get("alerts/?after=0")[1]["results"]
+        for alert in client.get("events/?after=0")[1]["results"]
         for event in alert["events"]
     ]
     assert told == [(alert["id"], "erased") for alert in before]

@@ -143,7 +143,7 @@ def test_web_ends_while_requests_wait_and_what_it_acknowledged_is_there(
 
     def wait() -> None:
         with suppress(OSError, ValueError):  # its connection ends with the process
-            manager.get("alerts/?after=now&wait=120")
+            manager.get("events/?after=now&wait=120")
 
     threads = [threading.Thread(target=target, daemon=True) for target in (write, write, wait)]
     for thread in threads:

@@ -54,7 +54,7 @@ def feed(manager: Client) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     after = 0
     while True:
-        page = ok(manager.get(f"alerts/?after={after}"))
+        page = ok(manager.get(f"events/?after={after}"))
         if not page["results"]:
             return dict(found)
         for alert in page["results"]:

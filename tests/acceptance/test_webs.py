@@ -107,7 +107,7 @@ def test_two_web_processes_are_one_server(
     status, body = there.client.request("PUT", "users/ada/constraints/late/?wait=100", LATE)
     assert status == 200 or there.client.finished(body["id"])["outcome"] == "ok", body
     with ThreadPoolExecutor() as threads:
-        alerts = "alerts/?after=0&wait=25"
+        alerts = "events/?after=0&wait=25"
         heard = threads.submit(polled, lambda: here.client.get(alerts)[1]["results"], bool)
         there.log(task("b", days=9))
     assert [alert["evidence"][0]["key"] for alert in heard.result()] == ["b"]

@@ -57,7 +57,7 @@ class Load:
 
     def wait(self, number: int) -> None:
         """Wait for alerts; there are none, so nothing ends the wait early."""
-        self.send("wait", (200,), "GET", f"alerts/?after=now&wait={WAIT_SECONDS}")
+        self.send("wait", (200,), "GET", f"events/?after=now&wait={WAIT_SECONDS}")
 
     def compute(self, number: int) -> None:
         # 202: the query waits for a sandbox worker, which is replaced, too, and is done later.

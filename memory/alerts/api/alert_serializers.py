@@ -6,7 +6,6 @@ from rest_framework import serializers
 
 from memory.alerts import entry_events
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertFeedback, Verdict
-from memory.kernel.http.pages import PageSerializer
 from memory.kernel.http.serializers import DayStartField, StrictSerializer
 from memory.kernel.http.stored import AlertEventDetailField, EvidenceField
 from memory.kernel.texts import MAX_REASON
@@ -161,12 +160,6 @@ class AlertThenSerializer(AlertSerializer):
 
     class Meta(AlertSerializer.Meta):
         fields = [*AlertSerializer.Meta.fields, "state_then"]
-
-
-class AlertPageSerializer(PageSerializer):
-    """A page of alerts; with `as_of`, of those that were live at that point in time."""
-
-    results = AlertThenSerializer(many=True)
 
 
 class NoteSerializer(StrictSerializer):

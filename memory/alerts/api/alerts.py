@@ -1,39 +1,38 @@
-"""`/v1/alerts/` and `/v1/users/{user_id}/alerts/`: alert lists, and the event feed."""
+"""`/v1/alerts/`, `/v1/users/{user_id}/alerts/`: alerts, and actions on an alert."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import django_filters
-from django.db.models import Q, QuerySet, prefetch_related_objects
-from drf_spectacular.utils import (
-    OpenApiParameter,
-    PolymorphicProxySerializer,
-    extend_schema,
-    extend_schema_view,
-)
-from rest_framework import generics, serializers
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from memory.alerts import alert_events, entry_events
+from memory.alerts import alert_events, feedback, lifecycle
 from memory.alerts.api.alert_serializers import (
     AlertDetailSerializer,
-    AlertFeedSerializer,
-    AlertPageSerializer,
     AlertSerializer,
     AlertThenSerializer,
+    GiveFeedbackSerializer,
+    NoteSerializer,
+    ReasonSerializer,
+    SnoozeSerializer,
 )
-from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, found_by
+from memory.alerts.models.alerts import Alert, Judge, Verdict, found_by
 from memory.kernel import instants
-from memory.kernel.http import waiting
+from memory.kernel.http import operations
 from memory.kernel.http.authentication import principal_of
-from memory.kernel.http.errors import Incompatible
+from memory.kernel.http.errors import as_conflict
 from memory.kernel.http.filters import PAGING, StrictView
+from memory.kernel.http.serializers import validated
 from memory.kernel.http.user_scope import UserScopedView
 
-# Parameters that the alert list accepts but the event feed does not.
-LIST_ONLY = (*PAGING, "as_of")
 OPEN_THEN = OpenApiParameter(
     "as_of",
     {"type": "string", "format": "day-or-moment"},
@@ -42,194 +41,139 @@ OPEN_THEN = OpenApiParameter(
     " (2026-03-01), in their current form, each with `state_then`. For a whole workspace, a day or"
     " a time without a UTC offset is interpreted in the workspace's time zone.",
 )
-AFTER = OpenApiParameter(
-    "after",
-    str,
-    description="Return the events after this event number in the workspace's feed: 0 for all"
-    " events, `now` for future events only, otherwise the `next` value from the last response.",
-)
-FEED_WAIT = OpenApiParameter(
-    "wait", float, description="Seconds to wait for an event; requires `after`."
-)
-FEED = extend_schema(
-    parameters=[OPEN_THEN, AFTER, FEED_WAIT],
-    responses=PolymorphicProxySerializer(
-        component_name="AlertsOrFeed",
-        serializers=[AlertPageSerializer, AlertFeedSerializer],
-        resource_type_field_name=None,
-        many=False,
-    ),
-)
 
 
 class AlertFilter(django_filters.FilterSet):
-    """Filters for alert lists."""
+    """Filters for alerts."""
 
     constraint = django_filters.CharFilter(
         method="by_constraint", label="Only alerts raised by the constraint with this path."
     )
 
-    def by_constraint(self, found: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
-        """Select the alerts that constraint `path` raises or, for the feed, has ever raised."""
-        ever = "after" in (self.data or {})
-        return found.filter(found_by(path, ever=ever))
+    def by_constraint(self, alerts: QuerySet[Alert], _: str, path: str) -> QuerySet[Alert]:
+        """Select the alerts that the constraint `path` raises."""
+        return alerts.filter(found_by(path))
 
     class Meta:
         model = Alert
         fields = ["state", "severity", "kind", "constraint"]
 
 
-@extend_schema_view(get=FEED)
-class AlertList(StrictView, generics.ListAPIView[Alert]):
-    """List the workspace's alerts, newest first; with `after`, the events after that event number.
-
-    The filters apply to alerts and to events alike. With `after` and no filters, events about
-    entries that were rejected or had values set aside are included.
-    """
+@extend_schema_view(
+    list=extend_schema(parameters=[OPEN_THEN], responses=AlertThenSerializer(many=True)),
+    retrieve=extend_schema(description="Return one alert with its history."),
+)
+class Alerts(StrictView, viewsets.ReadOnlyModelViewSet[Alert]):
+    """List the workspace's alerts, newest first."""
 
     certain_users = True
     queryset = Alert.objects.none()
-    serializer_class = AlertSerializer
+    lookup_url_kwarg = "alert_id"
+    lookup_value_converter = "uuid"
     filterset_class = AlertFilter
-    list_parameters = (*LIST_ONLY, "after", "wait")
+    list_parameters = (*PAGING, "as_of")
     ordering = ["-opened_at", "id"]
 
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return a page of alerts, or of the feed."""
-        asked = request.query_params
-        if not {"after", "wait"} & asked.keys():
-            return super().list(request, *args, **kwargs)
-        found = self.get_queryset()  # comes first, since a missing user must cause a 404
-        if "after" not in asked:
-            raise Incompatible("wait", "`wait` requires `after`, such as `after=now&wait=25`.")
-        for name in LIST_ONLY:
-            if name in asked:
-                raise Incompatible(
-                    name, f"`after` cannot be combined with `{name}`: omit one of them."
-                )
-        workspace = principal_of(request).workspace
-        page, waited = alert_events.wait_for(
-            workspace,
-            _after(request, alert_events.newest(workspace)),
-            self.filter_queryset(found),
-            None if self.has_filter() else alert_events.select_entry_events(self.reach()),
-            waiting.seconds(request, default=0),
-        )
-        answer = {
-            "results": _news(found, page.events),
-            "rejected": _entries(page.events, AlertEventKind.REJECTED),
-            "set_aside": _entries(page.events, AlertEventKind.SET_ASIDE),
-            "next": page.next,
-            "waited": waited,
-        }
-        return Response(AlertFeedSerializer(answer).data)
-
-    def has_filter(self) -> bool:
-        """Return whether the request filters the alerts."""
-        asked = self.request.query_params
-        return any(asked.get(name) for name in self.filterset_class.base_filters)
-
-    def reach(self) -> Q:
-        """Return a condition that selects the users whose entries the feed includes."""
-        return principal_of(self.request).reach("user")
-
     def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts in the caller's workspace; for the feed, include erased users'."""
-        found = _visible(self, erased="after" in self.request.query_params)
-        return self.live_then(found, lambda: principal_of(self.request).workspace.time_zone)
-
-    def live_then(self, found: QuerySet[Alert], zone: Callable[[], str]) -> QuerySet[Alert]:
-        """If the request has `as_of`, select only the alerts that were live at that time."""
-        if "as_of" not in self.request.query_params:
-            return found
-        try:
-            moment = instants.span_in(zone(), self.request.query_params["as_of"]).last
-        except instants.BadMoment as error:
-            raise ValidationError({"as_of": [str(error)]}) from None
-        return alert_events.live_at(found, moment)
+        """Return the alerts in the caller's workspace."""
+        reach = principal_of(self.request).reach("user")
+        alerts = with_run(Alert.objects.listed().filter(reach, user__erased_at=None))
+        if self.action == "list":
+            return live_then(self.request, alerts, principal_of(self.request).workspace.time_zone)
+        return alerts.prefetch_related("events", "feedback")
 
     def get_serializer_class(self) -> type[serializers.Serializer[Any]]:
-        """Return the serializer for current alerts or, with `as_of`, for past ones."""
-        if "as_of" in self.request.query_params:
-            return AlertThenSerializer
-        return AlertSerializer
+        """Return the serializer for one alert, or for current or past alerts."""
+        if self.action != "list":
+            return AlertDetailSerializer
+        return AlertThenSerializer if "as_of" in self.request.query_params else AlertSerializer
+
+    @operations.write({200: AlertDetailSerializer}, request=NoteSerializer)
+    @action(detail=True, methods=["post"])
+    def acknowledge(self, request: Request, alert_id: str) -> Response:
+        """Acknowledge the alert; 409 if it is resolved."""
+        return self.change(lifecycle.acknowledge, validated(NoteSerializer, request.data))
+
+    @operations.write({200: AlertDetailSerializer}, request=SnoozeSerializer)
+    @action(detail=True, methods=["post"])
+    def snooze(self, request: Request, alert_id: str) -> Response:
+        """Snooze the alert until a given time, or until it changes; 409 if it is resolved."""
+        with timezone.override(ZoneInfo(self.get_object().user.time_zone)):
+            fields = validated(SnoozeSerializer, request.data)
+        return self.change(lifecycle.snooze, {"until": None, **fields})
+
+    @operations.write({200: AlertDetailSerializer}, request=NoteSerializer)
+    @action(detail=True, methods=["post"])
+    def reopen(self, request: Request, alert_id: str) -> Response:
+        """Undo an acknowledgement, a snooze, or a manual resolution.
+
+        409 if the alert is already open, or if its finding no longer exists.
+        """
+        return self.change(lifecycle.reopen, validated(NoteSerializer, request.data))
+
+    @operations.write({200: AlertDetailSerializer}, request=GiveFeedbackSerializer)
+    @action(detail=True, methods=["post"])
+    def feedback(self, request: Request, alert_id: str) -> Response:
+        """Mark the alert as useful or wrong, whether it is live or resolved.
+
+        The product gives one verdict per alert, and may change it. 409 if the alert reports that a
+        constraint failed or was paused.
+        """
+        fields = validated(GiveFeedbackSerializer, request.data)
+        given = {**fields, "verdict": Verdict(fields["verdict"]), "judge": Judge.PRODUCT}
+        return self.change(feedback.give, given)
+
+    @operations.write({200: AlertDetailSerializer}, request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def resolve(self, request: Request, alert_id: str) -> Response:
+        """Resolve the alert; 409 if it is already resolved.
+
+        No new alert is opened as long as the constraint's finding stays unchanged. To resolve an
+        alert about a paused constraint, resume the constraint.
+        """
+        return self.change(lifecycle.resolve, validated(ReasonSerializer, request.data))
+
+    def change(self, step: Callable[..., object], fields: Mapping[str, Any]) -> Response:
+        """Apply `step` to the alert on the caller's behalf; return a response with the alert."""
+
+        def write() -> Alert:
+            alert = self.get_object()
+            try:
+                with as_conflict(lifecycle.AlertNotOpen, feedback.FeedbackRefused):
+                    step(alert, actor=str(principal_of(self.request)), **fields)
+            except lifecycle.SnoozeRefused as error:
+                raise serializers.ValidationError({"until": [str(error)]}) from None
+            return alert
+
+        self.once(write)
+        return Response(self.get_serializer(self.get_object()).data)
 
 
-class UserAlertList(UserScopedView, AlertList):
-    """List one user's alerts, newest first; with `after`, the events after that event number.
-
-    With `after` and no filters, events about the user's entries are included.
-    """
+class UserAlerts(UserScopedView, Alerts):
+    """List one user's alerts, newest first."""
 
     def get_queryset(self) -> QuerySet[Alert]:
         """Return the user's alerts."""
         user = self.memory_user()
-        return self.live_then(
-            with_run(Alert.objects.listed().filter(user=user)), lambda: user.time_zone
-        )
-
-    def reach(self) -> Q:
-        """Return a condition that selects only the user in the URL."""
-        return super().reach() & Q(user__user_id=self.kwargs["user_id"])
+        alerts = with_run(Alert.objects.listed().filter(user=user))
+        return live_then(self.request, alerts, user.time_zone)
 
 
-class OneAlert(StrictView, generics.RetrieveAPIView[Alert]):
-    """Return one alert with its history."""
-
-    certain_users = True
-    queryset = Alert.objects.none()
-    serializer_class = AlertDetailSerializer
-    lookup_url_kwarg = "alert_id"
-
-    def get_queryset(self) -> QuerySet[Alert]:
-        """Return the alerts in the caller's workspace."""
-        return _visible(self).prefetch_related("events", "feedback")
-
-
-def _after(request: Request, newest: int) -> int:
-    """Parse `?after=`; raises ValidationError unless it is `now` or a valid event number."""
+def live_then(request: Request, alerts: QuerySet[Alert], time_zone: str) -> QuerySet[Alert]:
+    """If the request has `as_of`, select only the alerts that were live at that time."""
+    if "as_of" not in request.query_params:
+        return alerts
     try:
-        return alert_events.number(request.query_params["after"], newest)
-    except ValueError as error:
-        raise ValidationError({"after": [str(error)]}) from None
+        moment = instants.span_in(time_zone, request.query_params["as_of"]).last
+    except instants.BadMoment as error:
+        raise ValidationError({"as_of": [str(error)]}) from None
+    return alert_events.live_at(alerts, moment)
 
 
-def _news(found: QuerySet[Alert], events: Sequence[AlertEvent]) -> list[Alert]:
-    """Return these events' alerts in their current state, ordered by their newest event."""
-    by_alert: dict[Any, list[AlertEvent]] = {}
-    for event in (event for event in events if event.alert_id is not None):
-        by_alert[event.alert_id] = [*by_alert.pop(event.alert_id, ()), event]
-    alerts = found.in_bulk(by_alert)
-    for key, alert in alerts.items():
-        alert.news = by_alert[key]  # type: ignore[attr-defined]
-    return [alerts[key] for key in by_alert if key in alerts]
-
-
-def _entries(events: Sequence[AlertEvent], kind: AlertEventKind) -> list[dict[str, Any]]:
-    """Return descriptions of the events of this kind, which report entries."""
-    found = [event for event in events if event.kind == kind]
-    named = entry_events.named_by(found)
-    prefetch_related_objects(found, "user")
-    return [
-        {
-            "seq": event.seq,
-            "at": event.at,
-            "user_id": event.person.user_id,
-            **entry_events.describe(event, named[event.pk]),
-        }
-        for event in found
-    ]
-
-
-def _visible(view: generics.GenericAPIView[Alert], *, erased: bool = False) -> QuerySet[Alert]:
-    found = Alert.objects.listed().filter(principal_of(view.request).reach("user"))
-    return with_run(found if erased else found.filter(user__erased_at=None))
-
-
-def with_run(found: QuerySet[Alert]) -> QuerySet[Alert]:
+def with_run(alerts: QuerySet[Alert]) -> QuerySet[Alert]:
     """Also load the users, last runs and duplicates that a response shows."""
     return (
-        found.select_related("user", "last_run")
+        alerts.select_related("user", "last_run")
         .defer("user__metadata", "last_run__input", "last_run__output", "last_run__stdout")
         .prefetch_related("duplicates")
     )

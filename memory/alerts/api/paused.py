@@ -4,7 +4,8 @@ from typing import Any
 
 import django_filters
 from django.db.models import QuerySet
-from rest_framework import generics, serializers
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -58,40 +59,36 @@ class PausedConstraintFilter(django_filters.FilterSet):
         fields = ["user_id", "constraint", "resumed"]
 
 
-class _PausedView(StrictView, generics.GenericAPIView[PausedConstraint]):
+class PausedConstraints(
+    StrictView, mixins.ListModelMixin, viewsets.GenericViewSet[PausedConstraint]
+):
+    """List the constraints that were paused for being too noisy, most recently paused first."""
+
     certain_users = True
     queryset = PausedConstraint.objects.none()
     serializer_class = PausedConstraintSerializer
+    lookup_url_kwarg = "paused_id"
+    lookup_value_converter = "uuid"
+    filterset_class = PausedConstraintFilter
+    ordering = ["-paused_at", "id"]
 
     def get_queryset(self) -> QuerySet[PausedConstraint]:
         """Return the paused constraints in the caller's workspace."""
         reach = principal_of(self.request).reach("user")
         return PausedConstraint.objects.filter(reach, user__erased_at=None).select_related("user")
 
-
-class PausedConstraints(_PausedView, generics.ListAPIView[PausedConstraint]):
-    """List the constraints that were paused for being too noisy, most recently paused first."""
-
-    filterset_class = PausedConstraintFilter
-    ordering = ["-paused_at", "id"]
-
-
-class Resume(_PausedView):
-    """Resume a paused constraint."""
-
-    lookup_url_kwarg = "paused_id"
-
     @operations.write({200: PausedConstraintSerializer}, request=ReasonSerializer)
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, paused_id: str) -> Response:
         """Resume the constraint and run it; 409 if it is no longer paused."""
         reason = validated(ReasonSerializer, request.data)["reason"]
 
-        def do() -> PausedConstraint:
+        def resume() -> PausedConstraint:
             actor = str(principal_of(request))
             with as_conflict(paused_constraints.NotPaused):
                 return paused_constraints.resume(self.get_object(), actor=actor, reason=reason)
 
-        self.once(do)
+        self.once(resume)
         return Response(self.get_serializer(self.get_object()).data)
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import django_filters
 from django.db.models import QuerySet
 from django.urls import reverse
-from drf_spectacular.utils import extend_schema_field
-from rest_framework import generics, serializers
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -256,37 +257,34 @@ class BacktestFilter(django_filters.FilterSet):
         fields = ["constraint", "state", "user_id"]
 
 
-class _BacktestView(StrictView, generics.GenericAPIView[Backtest]):
+@extend_schema_view(
+    retrieve=extend_schema(
+        description="Return one backtest with its progress, its results and its findings."
+    )
+)
+class Backtests(StrictView, viewsets.ReadOnlyModelViewSet[Backtest]):
+    """List the backtests in the workspace, newest first."""
+
     certain_users = True
+    scopes = {"cancel": Scope.MANAGE}
     queryset = Backtest.objects.none()
-    serializer_class: type[BacktestSerializer] = BacktestDetailSerializer
     lookup_url_kwarg = "backtest_id"
+    lookup_value_converter = "uuid"
+    filterset_class = BacktestFilter
+    ordering = ["-created_at", "id"]
 
     def get_queryset(self) -> QuerySet[Backtest]:
         """Return the backtests in the caller's workspace."""
         visible = Backtest.objects.filter(principal_of(self.request).reach("user", "workspace"))
         return visible.select_related("version", "user").defer("version__source", "version__tests")
 
-
-class Backtests(_BacktestView, generics.ListAPIView[Backtest]):
-    """List the backtests in the workspace, newest first."""
-
-    serializer_class = BacktestSerializer
-    filterset_class = BacktestFilter
-    ordering = ["-created_at", "id"]
-
-
-class OneBacktest(_BacktestView, generics.RetrieveAPIView[Backtest]):
-    """Return one backtest with its progress, its results and its findings."""
-
-
-class CancelBacktest(_BacktestView):
-    """Cancel a running backtest."""
-
-    scopes = {"post": Scope.MANAGE}
+    def get_serializer_class(self) -> type[BacktestSerializer]:
+        """Return the serializer for one backtest, or for a list."""
+        return BacktestSerializer if self.action == "list" else BacktestDetailSerializer
 
     @operations.write({200: BacktestDetailSerializer}, request=None)
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, backtest_id: str) -> Response:
         """Cancel the backtest and keep its findings so far; requires the scope `manage`.
 
         409 if the backtest has already ended.
@@ -365,5 +363,5 @@ class UserBacktests(UserScopedView):
 
 def _started(backtest: Backtest) -> Response:
     """Return the 201 response for a started backtest, with the backtest's URL."""
-    location = reverse("backtest", args=[backtest.pk])
+    location = reverse("backtest-detail", args=[backtest.pk])
     return operations.created(BacktestDetailSerializer(backtest).data, location)

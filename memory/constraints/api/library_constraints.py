@@ -1,15 +1,16 @@
 """`/v1/constraint-library/`: the constraints that ship with the server."""
 
 from django.http import Http404
-from rest_framework import serializers
+from drf_spectacular.helpers import forced_singular_serializer
+from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from memory.constraints import constraint_library
 from memory.constraints.api.workspace_constraint_serializers import describe_library
-from memory.constraints.api.workspace_constraints import WorkspaceView
 from memory.constraints.constraint_library import LibraryConstraint
 from memory.kernel.http import operations
+from memory.kernel.http.filters import StrictView
 from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 
 
@@ -36,34 +37,29 @@ class LibraryConstraintDetailSerializer(LibraryConstraintSerializer):
     tests = serializers.CharField()
 
 
-class ConstraintLibrary(WorkspaceView):
+class ConstraintLibrary(StrictView, viewsets.ViewSet):
     """The constraint library that ships with the server."""
 
     certain_users = True
+    lookup_url_kwarg = "name"
 
     @operations.read(
+        forced_singular_serializer(LibraryPageSerializer),  # type: ignore[no-untyped-call]
+        PAGE,
         operation_id="constraint_library_list",
-        responses=LibraryPageSerializer,
-        parameters=PAGE,
     )
-    def get(self, request: Request) -> Response:
+    def list(self, request: Request) -> Response:
         """List the constraints in the library that ships with the server."""
         page = page_of(request, constraint_library.names(), lambda name: (name,))
-        found = map(constraint_library.read, page["results"])
-        results = [LibraryConstraintSerializer(one).data for one in found]
+        constraints = map(constraint_library.read, page["results"])
+        results = [LibraryConstraintSerializer(one).data for one in constraints]
         return Response({**page, "results": results})
 
-
-class OneLibraryConstraint(WorkspaceView):
-    """One constraint in the constraint library."""
-
-    certain_users = True
-
-    @operations.read(responses=LibraryConstraintDetailSerializer)
-    def get(self, request: Request, name: str) -> Response:
+    @operations.read(LibraryConstraintDetailSerializer)
+    def retrieve(self, request: Request, name: str) -> Response:
         """Return the library constraint with its source and tests."""
         try:
-            found = constraint_library.read(name)
+            constraint = constraint_library.read(name)
         except KeyError:
             raise Http404(describe_library()) from None
-        return Response(LibraryConstraintDetailSerializer(found).data)
+        return Response(LibraryConstraintDetailSerializer(constraint).data)

@@ -7,7 +7,8 @@ from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.http import Http404
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
-from rest_framework import generics, serializers
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -47,9 +48,6 @@ CONFLICT: Mapping[Any, OpenApiResponse] = {
 
 class WorkspaceView(StrictView):
     """Base class for views of the caller's workspace."""
-
-    # For each method, its scope if it isn't the default.
-    scopes: Mapping[str, Scope] = {}
 
     def constraint(self) -> WorkspaceConstraint:
         """Return the constraint in the URL; raises Http404 if it does not exist."""
@@ -96,12 +94,16 @@ def with_alerts(request: Request, found: Collection[WorkspaceConstraint]) -> Non
         constraint.alerts = counts.get(constraint.path, 0)  # type: ignore[attr-defined]
 
 
-class WorkspaceConstraints(StrictView, generics.ListAPIView[WorkspaceConstraint]):
+class WorkspaceConstraints(
+    WorkspaceView, mixins.ListModelMixin, viewsets.GenericViewSet[WorkspaceConstraint]
+):
     """List the workspace constraints."""
 
-    costly = ("post",)
+    costly = ("create",)
+    scopes = {"partial_update": Scope.MANAGE}
     queryset = WorkspaceConstraint.objects.none()
     serializer_class = WorkspaceConstraintSerializer
+    lookup_field = "name"
     ordering = ["name"]
 
     def get_queryset(self) -> QuerySet[WorkspaceConstraint]:
@@ -119,7 +121,7 @@ class WorkspaceConstraints(StrictView, generics.ListAPIView[WorkspaceConstraint]
         [waiting.WAIT],
         request=NewWorkspaceConstraintSerializer,
     )
-    def post(self, request: Request) -> Response:
+    def create(self, request: Request) -> Response:
         """Create a constraint with its first version, which is then checked.
 
         The constraint does not run for any user yet. 409 if the workspace has a different
@@ -129,7 +131,7 @@ class WorkspaceConstraints(StrictView, generics.ListAPIView[WorkspaceConstraint]
         given = validated(NewWorkspaceConstraintSerializer, request.data)
         principal = principal_of(request)
 
-        def create() -> WorkspaceConstraint:
+        def write() -> WorkspaceConstraint:
             try:
                 return workspace_constraints.create(principal.workspace, **given, by=str(principal))
             except workspace_constraints.BadConstraint as error:
@@ -144,21 +146,15 @@ class WorkspaceConstraints(StrictView, generics.ListAPIView[WorkspaceConstraint]
                     ) from None
                 return constraint
 
-        constraint = self.once(create)
+        constraint = self.once(write)
         _await(constraint.versions.order_by("number")[0], limit)
-        location = reverse("workspace-constraint", args=[constraint.name])
+        location = reverse("workspace-constraint-detail", args=[constraint.name])
         return operations.created(_detail(request, constraint.name), location)
-
-
-class OneWorkspaceConstraint(WorkspaceView):
-    """One workspace constraint."""
-
-    scopes = {"patch": Scope.MANAGE}
 
     @operations.read(
         operation_id="constraint_retrieve", responses=WorkspaceConstraintDetailSerializer
     )
-    def get(self, request: Request, name: str) -> Response:
+    def retrieve(self, request: Request, name: str) -> Response:
         """Return the constraint with its versions."""
         self.constraint()
         return Response(_detail(request, name))
@@ -168,7 +164,7 @@ class OneWorkspaceConstraint(WorkspaceView):
         [etags.IF_MATCH],
         request=ConstraintChangeSerializer,
     )
-    def patch(self, request: Request, name: str) -> Response:
+    def partial_update(self, request: Request, name: str) -> Response:
         """Enable or disable the constraint, or change its rollout percentage or description.
 
         Affected users' alerts are updated soon afterwards, a few users at a time. Requires the
@@ -183,67 +179,6 @@ class OneWorkspaceConstraint(WorkspaceView):
 
         self.once(change)
         return Response(_detail(request, name))
-
-
-class ConstraintVersions(WorkspaceView):
-    """The versions of a workspace constraint."""
-
-    costly = ("post",)
-
-    @operations.write({201: VersionDetailSerializer}, [waiting.WAIT], request=NewVersionSerializer)
-    def post(self, request: Request, name: str) -> Response:
-        """Create the next version, which is then checked; without changes, return the newest."""
-        limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
-        given = validated(NewVersionSerializer, request.data)
-        by = str(principal_of(request))
-        constraint = self.constraint()
-
-        def propose() -> WorkspaceConstraintVersion:
-            try:
-                return workspace_constraints.propose(constraint, by=by, **given)
-            except workspace_constraints.BadConstraint as error:
-                raise _refused(error) from None
-
-        version = self.once(propose)
-        _await(version, limit)
-        location = reverse("workspace-constraint-version", args=[name, version.number])
-        return operations.created(VersionDetailSerializer(version).data, location)
-
-
-class ConstraintVersion(WorkspaceView):
-    """One version of a workspace constraint."""
-
-    @operations.read(responses=VersionDetailSerializer)
-    def get(self, request: Request, name: str, number: int) -> Response:
-        """Return the version with its source and each check's findings."""
-        return Response(VersionDetailSerializer(self.version(number)).data)
-
-
-class ApproveVersion(WorkspaceView):
-    """Approve a version of a workspace constraint."""
-
-    scopes = {"post": Scope.MANAGE}
-
-    @operations.write({200: WorkspaceConstraintDetailSerializer}, request=None)
-    def post(self, request: Request, name: str, number: int) -> Response:
-        """Approve a version that passed its checks, which makes it live.
-
-        The version may be older than the live version. 409 if the version has not passed its
-        checks, or if there are users with a project but none of the version's backtests has
-        finished; a version that was approved before needs no backtest. Requires the scope `manage`.
-        """
-        by, version = str(principal_of(request)), self.version(number)
-
-        def approve() -> WorkspaceConstraint:
-            with as_conflict(workspace_constraints.NotApprovable):
-                return workspace_constraints.approve(version, by=by)
-
-        self.once(approve)
-        return Response(_detail(request, name))
-
-
-class ConstraintCoverage(WorkspaceView):
-    """The number of users that a workspace constraint applies to."""
 
     @operations.read(
         responses={200: ConstraintCoverageSerializer, **CONFLICT},
@@ -261,7 +196,8 @@ class ConstraintCoverage(WorkspaceView):
             ),
         ],
     )
-    def get(self, request: Request, name: str) -> Response:
+    @action(detail=True)
+    def coverage(self, request: Request, name: str) -> Response:
         """Count the users that the constraint applies to, and the reasons that exclude the others.
 
         409 if the version declares no shape that can be compared with a project.
@@ -275,6 +211,57 @@ class ConstraintCoverage(WorkspaceView):
         except ShapeError as error:
             raise Conflict(f"Version {version.number}: {error}.") from None
         return Response(ConstraintCoverageSerializer(found).data)
+
+
+class ConstraintVersions(WorkspaceView, viewsets.GenericViewSet[WorkspaceConstraintVersion]):
+    """The versions of a workspace constraint."""
+
+    costly = ("create",)
+    scopes = {"approve": Scope.MANAGE}
+    lookup_url_kwarg = "number"
+    lookup_value_converter = "int"
+
+    @operations.write({201: VersionDetailSerializer}, [waiting.WAIT], request=NewVersionSerializer)
+    def create(self, request: Request, name: str) -> Response:
+        """Create the next version, which is then checked; without changes, return the newest."""
+        limit = waiting.seconds(request, default=JUDGING_WAIT_SECONDS)
+        given = validated(NewVersionSerializer, request.data)
+        by = str(principal_of(request))
+        constraint = self.constraint()
+
+        def propose() -> WorkspaceConstraintVersion:
+            try:
+                return workspace_constraints.propose(constraint, by=by, **given)
+            except workspace_constraints.BadConstraint as error:
+                raise _refused(error) from None
+
+        version = self.once(propose)
+        _await(version, limit)
+        location = reverse("constraint-version-detail", args=[name, version.number])
+        return operations.created(VersionDetailSerializer(version).data, location)
+
+    @operations.read(responses=VersionDetailSerializer)
+    def retrieve(self, request: Request, name: str, number: int) -> Response:
+        """Return the version with its source and each check's findings."""
+        return Response(VersionDetailSerializer(self.version(number)).data)
+
+    @operations.write({200: WorkspaceConstraintDetailSerializer}, request=None)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, name: str, number: int) -> Response:
+        """Approve a version that passed its checks, which makes it live.
+
+        The version may be older than the live version. 409 if the version has not passed its
+        checks, or if there are users with a project but none of the version's backtests has
+        finished; a version that was approved before needs no backtest. Requires the scope `manage`.
+        """
+        by, version = str(principal_of(request)), self.version(number)
+
+        def write() -> WorkspaceConstraint:
+            with as_conflict(workspace_constraints.NotApprovable):
+                return workspace_constraints.approve(version, by=by)
+
+        self.once(write)
+        return Response(_detail(request, name))
 
 
 def _detail(request: Request, name: str) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from memory.kernel.workspaces import find_key, reach
 if TYPE_CHECKING:
     # Imported for type checking only, because at run time `rest_framework.views` imports this
     # module through the settings.
+    from collections.abc import Mapping
+
     from django.db.models import Q
     from rest_framework.request import Request
     from rest_framework.views import APIView
@@ -145,10 +147,11 @@ def handler_name(request: Request, view: APIView) -> str:
 def scope_of(request: Request, view: APIView) -> Scope:
     """Return the scope that a request requires.
 
-    A view may set `reads_only` to declare that its POST only reads, or set an operation's scope in
-    `scopes`.
+    A view may set `reads_only` to declare that its POST only reads, `scope` for all operations, or
+    `scopes` for single ones.
     """
-    named: Scope | None = getattr(view, "scopes", {}).get(handler_name(request, view))
+    scopes: Mapping[str, Scope] = getattr(view, "scopes", {})
+    named = scopes.get(handler_name(request, view)) or getattr(view, "scope", None)
     if named is not None:
         return named
     reads = request.method in SAFE_METHODS or getattr(view, "reads_only", False)

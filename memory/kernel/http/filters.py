@@ -20,8 +20,6 @@ from memory.kernel.http.serializers import MAX_NAMED, choose_one_of
 
 # The admin's pages are left alone.
 API_PATHS = ("/v1/", "/mem0/")
-# Without a value, this parameter still asks for the feed of events, from now on.
-FEED = "after"
 PAGING = (Pagination.cursor_query_param, Pagination.page_size_query_param)
 
 
@@ -36,7 +34,7 @@ def drop_empty_parameters(
     def handle(request: HttpRequest) -> HttpResponseBase:
         if request.method != "DELETE" and request.path.startswith(API_PATHS):
             given = request.GET.copy()
-            for name in [name for name, value in given.items() if not value and name != FEED]:
+            for name in [name for name, value in given.items() if not value]:
                 del given[name]
             request.GET = given  # type: ignore[assignment]
         return get_response(request)

@@ -27,12 +27,13 @@ _BLANK, _NULL = {"$ref": f"{_SCHEMAS}BlankEnum"}, {"$ref": f"{_SCHEMAS}NullEnum"
 READ = ("get", "head")
 # The first part of a path → what is below it.
 TAGS: Mapping[str, str] = {
-    "alerts": "Alerts of all users, and the feed of their events.",
+    "alerts": "Alerts of all users.",
     "backtests": "Constraints run over the history of users.",
     "constraint-library": "Constraints that come with the server.",
     "constraint-precision": "How useful the alerts of each constraint were.",
     "constraints": "Constraints for all users of a workspace.",
     "erasures": "The progress of erasures of users.",
+    "events": "What happens to alerts and entries, in order.",
     "paused-constraints": "Constraints that raised too many alerts.",
     "runs": "Queries, questions, proposals and imports that are or were executed.",
     "users": "Users, what is known about them, and questions about it.",

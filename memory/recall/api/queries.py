@@ -192,7 +192,7 @@ def summarize_evidence(run: Run) -> dict[str, Any] | None:
         records.append({**one, **named})
         room -= len(named["keys"])
     is_whole = evidence["count"] <= EVIDENCE_NAMED - room
-    more = None if is_whole else reverse("run", args=[run.pk])
+    more = None if is_whole else reverse("run-detail", args=[run.pk])
     shown = {name: value for name, value in evidence.items() if name != "set_aside"}
     return {**shown, "records": records, "more": more}
 

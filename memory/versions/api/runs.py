@@ -10,7 +10,8 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse
-from rest_framework import generics, serializers, status
+from rest_framework import generics, mixins, serializers, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -130,13 +131,14 @@ class UserRuns(UserScopedView, generics.ListAPIView[Run]):
         return with_version(Run.objects.filter(user=self.memory_user())).defer("output", "input")
 
 
-class OneRun(StrictView, generics.RetrieveAPIView[Run]):
+class Runs(StrictView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
     """Return the run with the `id` from a 202 response."""
 
     certain_users = True
     queryset = Run.objects.none()
     serializer_class = RunSerializer
     lookup_url_kwarg = "run_id"
+    lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Run]:
         """Return the runs in the caller's workspace."""
@@ -144,47 +146,35 @@ class OneRun(StrictView, generics.RetrieveAPIView[Run]):
             Run.objects.filter(principal_of(self.request).reach("user"), user__erased_at=None)
         )
 
-
-class _ChangedRun(OneRun):
-    """Base class for views that perform an action on a run."""
-
-    http_method_names = ["post", "options"]
-
-    def change(self, step: Callable[[Run], None]) -> Response:
-        """Apply `step` to the run; return a response with the run."""
-
-        def do() -> Run:
-            run = self.get_object()
-            with as_conflict(runs.NotToBeCancelled, runs.NotToBeRetried):
-                step(run)
-            return run
-
-        self.once(do)
-        run = self.get_object()
-        return Response(RunSerializer(run).data) if run.status == RunStatus.DONE else under_way(run)
-
-
-class CancelRun(_ChangedRun):
-    """Cancel a run that a caller requested."""
-
     @operations.write({200: RunSerializer}, operation_id="runs_cancel", request=None)
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, run_id: str) -> Response:
         """Cancel a query, question, proposal or import; the run has no further effect.
 
         409 if the run is done, or if the server started it.
         """
         return self.change(lambda run: runs.cancel(run, by=str(principal_of(request))))
 
-
-class RetryRun(_ChangedRun):
-    """Retry a run that failed permanently."""
-
     @operations.write(
         {202: RunSerializer, 200: RunSerializer}, operation_id="runs_retry", request=None
     )
-    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, run_id: str) -> Response:
         """Retry a run that failed permanently (`abandoned`); 409 for any other run."""
         return self.change(runs.retry)
+
+    def change(self, step: Callable[[Run], None]) -> Response:
+        """Apply `step` to the run; return a response with the run."""
+
+        def write() -> Run:
+            run = self.get_object()
+            with as_conflict(runs.NotToBeCancelled, runs.NotToBeRetried):
+                step(run)
+            return run
+
+        self.once(write)
+        run = self.get_object()
+        return Response(RunSerializer(run).data) if run.status == RunStatus.DONE else under_way(run)
 
 
 class MomentSerializer(StrictSerializer):
@@ -254,7 +244,7 @@ def wait_for(run: Run, limit: float) -> Run:
 
 def under_way(run: Run) -> Response:
     """Return the 202 response for an unfinished run."""
-    return operations.accepted(RunSerializer(run).data, reverse("run", args=[run.pk]))
+    return operations.accepted(RunSerializer(run).data, reverse("run-detail", args=[run.pk]))
 
 
 def known_state(user: MemoryUser, asked: Mapping[str, Any]) -> tuple[Known, Checkpoint]:

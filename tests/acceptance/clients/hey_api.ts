@@ -20,7 +20,7 @@ async function main(): Promise<void> {
   const decided = present(decision.data, decision.error);
   if (!("accepted" in decided)) throw new Error("the gate did not finish");
   await api.usersEntriesCreate({ path, body: amoxicillin });
-  const alerts = await api.usersAlertsList({ path, query: { after: "0", wait: 30 } });
+  const alerts = await api.usersEventsList({ path, query: { after: "0", wait: 30 } });
   const feed = present(alerts.data, alerts.error);
   const alert = present(feed.results[0], feed);
   const entry = await api.usersEntriesRetrieve({ path: { ...path, seq: 5 } });

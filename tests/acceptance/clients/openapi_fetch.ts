@@ -25,11 +25,10 @@ async function main(): Promise<void> {
   const decided = present(decision.data, decision.error);
   if (!("accepted" in decided)) throw new Error("the gate did not finish");
   await client.POST("/v1/users/{user_id}/entries", { params: { path }, body: amoxicillin });
-  const alerts = await client.GET("/v1/users/{user_id}/alerts", {
+  const alerts = await client.GET("/v1/users/{user_id}/events", {
     params: { path, query: { after: "0", wait: 30 } },
   });
   const feed = present(alerts.data, alerts.error);
-  if (!("rejected" in feed)) throw new Error("this is no feed");
   const alert = present(feed.results[0], feed);
   const entry = await client.GET("/v1/users/{user_id}/entries/{seq}", {
     params: { path: { ...path, seq: 5 } },

@@ -5,11 +5,11 @@ import os
 
 from ua_c_server_client import AuthenticatedClient
 from ua_c_server_client.api.users import (
-    users_alerts_list,
     users_constraints_update,
     users_create,
     users_entries_create,
     users_entries_retrieve,
+    users_events_list,
     users_query_create,
     users_search_create,
     users_state_records,
@@ -77,7 +77,7 @@ decision = users_constraints_update.sync(
 assert isinstance(decision, Decision), decision
 amoxicillin = record("health", "Medication", {"name": "Amoxicillin", "drug_class": "penicillin"})
 assert isinstance(users_entries_create.sync(USER, client=client, body=amoxicillin), Appended)
-feed = users_alerts_list.sync(USER, client=client, after="0", wait=30)
+feed = users_events_list.sync(USER, client=client, after="0", wait=30)
 assert isinstance(feed, AlertFeed), feed
 [alert] = feed.results
 entry = users_entries_retrieve.sync(USER, 5, client=client)

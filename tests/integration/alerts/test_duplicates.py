@@ -114,7 +114,7 @@ def test_finding_of_both_constraints_is_one_alert_with_two_causes(
         own().fingerprint,
         ours().fingerprint,
     ]
-    [news] = api.get("/v1/alerts/", {"after": "0"}).data["results"]
+    [news] = api.get("/v1/events/", {"after": "0"}).data["results"]
     assert [event["kind"] for event in news["events"]] == ["opened"]
     assert api.get(f"/v1/alerts/{shown['id']}/").data["causes"] == shown["causes"]
     duplicate = Alert.objects.get(user=user, constraint=OURS)
@@ -434,7 +434,7 @@ def test_a_constraint_that_finds_it_no_longer_is_no_cause(api: APIClient, user: 
     path = "/v1/users/ada/alerts/"
     assert api.get(path, {"constraint": OURS}).data["results"] == []
     # Subscribers to this constraint learn that it no longer finds it.
-    [news] = api.get(path, {"constraint": OURS, "after": "0"}).data["results"]
+    [news] = api.get("/v1/users/ada/events/", {"constraint": OURS, "after": "0"}).data["results"]
     assert [event["kind"] for event in news["events"]] == ["opened", "changed"]
 
 
@@ -448,7 +448,7 @@ def test_subscriber_of_a_constraint_sees_its_findings_end(
     after = "0"
     for findings, existing in (([own(), ours()], BOTH), ([ours()], [OURS])):
         run_finds(user, *findings, existing=existing)
-        news = api.get("/v1/alerts/", {"constraint": path, "after": after}).data
+        news = api.get("/v1/events/", {"constraint": path, "after": after}).data
         copy |= {one["id"]: one["state"] for one in news["results"]}
         after = str(news["next"])
 

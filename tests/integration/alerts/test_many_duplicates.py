@@ -88,9 +88,9 @@ def test_findings_are_looked_up_among_the_callers_alerts_alone(
         run_finds(user, own(), ours(), own(ASPIRIN))
     alert = Alert.objects.listed().get(user=user, duplicates__constraint=OURS)
 
-    for more in ({}, {"after": "0"}):
+    for path in ("/v1/alerts/?", "/v1/events/?after=0&"):
         with CaptureQueriesContext(connection) as asked:
-            found = api.get("/v1/alerts/", {"constraint": OURS, **more}).data["results"]
+            found = api.get(f"{path}constraint={OURS}").data["results"]
         assert [one["id"] for one in found] == [str(alert.pk)]
         statements = [one["sql"] for one in asked.captured_queries if OURS in one["sql"]]
         assert statements

@@ -148,7 +148,7 @@ def test_two_workspaces_may_have_users_of_the_same_id(api: APIClient, user: Memo
 
 
 # A key for certain users sees only a part of these lists.
-LISTS = ("/v1/users", "/v1/alerts", "/v1/backtests", "/v1/paused-constraints")
+LISTS = ("/v1/users", "/v1/alerts", "/v1/backtests", "/v1/events", "/v1/paused-constraints")
 
 
 # -- Keys for certain users ----------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_key_for_certain_users_reads_and_writes_of_them(
     assert of_bob.post("/v1/users/bob/entries/", said).status_code == 202
     assert of_bob.patch("/v1/users/bob/", {"metadata": {"n": 1}}).status_code == 200
     assert [row["user_id"] for row in of_bob.get("/v1/users/").data["results"]] == ["bob"]
-    assert of_bob.get("/v1/alerts/?after=0").data["results"] == []
+    assert of_bob.get("/v1/events/?after=0").data["results"] == []
     assert of_bob.get("/v1/constraint-library/").status_code == 200
     assert of_bob.post("/v1/users/bob/merge/", {"from": "ada"}).status_code == 404
     ada = of_bob.post("/v1/users/ada/entries/", said)

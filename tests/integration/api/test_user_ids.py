@@ -107,7 +107,7 @@ def test_an_id_with_a_slash_cannot_be_taken_for_an_endpoint(api: APIClient) -> N
     routes = [str(one.pattern) for one in urlpatterns if isinstance(one, URLPattern)]
     served = {match[1] for route in routes if (match := below.match(route))}
     # Besides those of the agents' server
-    assert served | {"mcp", "events"} == set(USER_ENDPOINTS)
+    assert served | {"mcp"} == set(USER_ENDPOINTS)
 
     for name in USER_ENDPOINTS:
         assert api.post("/v1/users/", {"user_id": f"ada/{name}"}).status_code == 400

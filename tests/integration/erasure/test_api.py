@@ -76,10 +76,10 @@ def test_from_the_request_on_there_is_no_such_user(api: APIClient, user: MemoryU
         assert api.post(f"{USER}{part}/", body).status_code == 404, part
     assert api.patch(USER, {"metadata": {"a": 1}}).status_code == 404
     assert api.delete(WHY).status_code == 404
-    feed = api.get("/v1/alerts/?after=0").json()
+    feed = api.get("/v1/events/?after=0").json()
     assert feed["results"] == []
     finish(user)
-    (alert,) = api.get("/v1/alerts/?after=0").json()["results"]
+    (alert,) = api.get("/v1/events/?after=0").json()["results"]
     assert [event["kind"] for event in alert["events"]] == ["erased"]
     assert (alert["id"], alert["message"], alert["state"]) == (
         *(str(planted["Alert"].pk), "", "resolved"),

@@ -37,7 +37,7 @@ def test_from_the_moment_it_is_asked_for_nothing_is_told_or_sent(
 
     told.refresh_from_db()
     assert (told.state, told.payload) == ("given_up", "")
-    answer = api.get("/v1/alerts/?after=0").data
+    answer = api.get("/v1/events/?after=0").data
     assert (answer["rejected"], answer["next"]) == ([], 1)
 
 

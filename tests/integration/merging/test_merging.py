@@ -234,7 +234,7 @@ def test_what_was_rejected_there_is_rejected_here_and_told_of_both(
     merged(user, anon)
     work()
 
-    rejected = api.get("/v1/alerts/?after=0").data["rejected"]
+    rejected = api.get("/v1/events/?after=0").data["rejected"]
     named = [(one["user_id"], [entry["seq"] for entry in one["entries"]]) for one in rejected]
     assert named == [("anon-123", [1]), ("ada", [1])]
     assert sound(user, anon)

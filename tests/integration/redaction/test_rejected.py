@@ -69,7 +69,7 @@ def test_a_message_that_waits_is_written_anew_without_the_entry(
     assert entries_in(delivery) == [second]
     # A worker that is sending it at the moment sends it again.
     assert (delivery.state, delivery.token) == ("pending", sending + 1)
-    (rejected,) = api.get("/v1/alerts/?after=0").data["rejected"]
+    (rejected,) = api.get("/v1/events/?after=0").data["rejected"]
     assert [entry["seq"] for entry in rejected["entries"]] == [second]
     assert (rejected["count"], rejected["more"]) == (2, 1)
 
