@@ -110,7 +110,7 @@ def _close(user: MemoryUser, merged: MemoryUser, by: str) -> Merge:
     merged.merged_into = user
     merged.constraints_due_at = merged.constraints_changed_at = None
     merged.save(update_fields=["merged_into", "constraints_due_at", "constraints_changed_at"])
-    hint("merges", row.pk)
+    hint("merges", row.pk, workspace_pk=user.workspace_id)
     return row
 
 
@@ -277,7 +277,7 @@ def _settle(
     if kept:
         EntryOutcome.objects.bulk_create(kept)
         if lanes.recount(user.pk):
-            hint("structure", user.pk)
+            hint("structure", user.pk, workspace_pk=user.workspace_id)
 
 
 def _stays(entry: LogEntry, outcome: EntryOutcome) -> bool:

@@ -158,17 +158,17 @@ def interrupt(user_pk: int) -> None:
     Lane.objects.filter(user=user_pk).update(**leases.REVOKED, hinted_at=None)
 
 
-def begin_again(user_pk: int, seq: int) -> None:
-    """Make both lanes start over at entry `seq`, as some entries from there on are pending again.
+def begin_again(user: MemoryUser, seq: int) -> None:
+    """Make both lanes start over at entry `seq`: some entries from there on are pending again.
 
     A worker that holds a lane has read data that is now outdated, so its writes are rejected. The
     caller must have locked the user's row.
     """
-    interrupt(user_pk)
-    Lane.objects.filter(user=user_pk).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))
+    interrupt(user.pk)
+    Lane.objects.filter(user=user).update(cursor_seq=Least("cursor_seq", Value(seq - 1)))
     now = timezone.now()
-    Lane.objects.filter(user=user_pk, user__merged_into=None, name=LaneName.RECORDS).update(
+    Lane.objects.filter(user=user, user__merged_into=None, name=LaneName.RECORDS).update(
         due_at=now, run_after=now
     )
-    recount(user_pk)
-    hint("records", user_pk, user_pk=user_pk)
+    recount(user.pk)
+    hint("records", user.pk, workspace_pk=user.workspace_id, user_pk=user.pk)

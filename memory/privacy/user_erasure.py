@@ -131,7 +131,7 @@ def _begin(user: MemoryUser, by: str, reason: str, now: datetime.datetime) -> No
     )
     _make_nameless(user, now)
     _interrupt(user, now)
-    hint("erasures", str(row.pk))
+    hint("erasures", str(row.pk), workspace_pk=user.workspace_id)
     told = str(user.public_id)
     transaction.on_commit(lambda: logger.info("erasure_asked", erased_user=told), robust=True)
 

@@ -141,7 +141,7 @@ def reopen(user: MemoryUser, selection: Selection, *, by: str, reason: str = "")
             )
             for seq in facts
         )
-        lanes.begin_again(locked.pk, min(one.seq for one in chosen))
+        lanes.begin_again(locked, min(one.seq for one in chosen))
     return Reopening([one.seq for one in chosen], sorted(facts), checkpoint)
 
 

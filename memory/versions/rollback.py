@@ -269,4 +269,4 @@ def _undo_outcomes(target: Checkpoint, restored: Mapping[str, Any]) -> None:
         undone.update(outcome=Outcome.DISMISSED, reason=_undone_by(target, restored))
         return
     undone.delete()
-    lanes.begin_again(target.user_id, first)
+    lanes.begin_again(target.user, first)

@@ -37,6 +37,12 @@ from memory.versions.models.runs import (
 # seconds, and never more often than every MIN_WAIT_SECONDS.
 WAIT_SECONDS = 5.0
 MIN_WAIT_SECONDS = 0.2
+# The columns that change during a run; requests waiting for the run reload them.
+CHANGING = (
+    *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
+    *("attempts", "started_at", "finished_at"),
+)
+_CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,16 +300,6 @@ def wait(run: Run, seconds: float) -> None:
         run.refresh_from_db(fields=("status", "outcome", "output", "error"))
         if run.status != RunStatus.DONE and time.monotonic() - asked < MIN_WAIT_SECONDS:
             time.sleep(MIN_WAIT_SECONDS)
-
-
-# The columns that change during a run; requests waiting for the run reload them.
-CHANGING = (
-    *("status", "outcome", "output", "error", "stdout", "runner", "timings", "memory_bytes"),
-    *("attempts", "started_at", "finished_at"),
-)
-
-
-_CHANGED = Statement(lambda: Run.objects.filter(pk=Parameter("pk")).order_by(), *CHANGING)
 
 
 def wait_for(run: Run, limit: float) -> Run:

@@ -192,5 +192,5 @@ def _reopen(user: MemoryUser, seqs: Collection[int]) -> list[int]:
     reopened = sorted(again.values_list("seq", flat=True))
     if reopened:
         again.delete()
-        lanes.begin_again(user.pk, reopened[0])
+        lanes.begin_again(user, reopened[0])
     return reopened
