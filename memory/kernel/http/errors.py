@@ -60,12 +60,6 @@ class Incompatible(Unprocessable):
         self.errors = {field: [detail]}
 
 
-class Gone(exceptions.APIException):
-    """The content existed but is no longer available because it was redacted (410)."""
-
-    status_code = status.HTTP_410_GONE
-
-
 class Unavailable(exceptions.APIException):
     """The content is temporarily unavailable (503)."""
 
@@ -73,6 +67,16 @@ class Unavailable(exceptions.APIException):
     problem = ""
     # In seconds; the framework sends it as `Retry-After`.
     wait = 1
+
+
+class Refusal(exceptions.APIException):
+    """A rule of the server refused the request, with a status and a kind of problem of its own."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(str(refused))
+        self.status_code = refused.status
+        self.problem = refused.problem
+        self.wait = Unavailable.wait if refused.status == Unavailable.status_code else None
 
 
 class PayloadTooLarge(exceptions.APIException):
@@ -146,13 +150,13 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     """Turn a view's exception into problem details, or return None to leave it to Django (500)."""
     match error:
         case Refused():
-            error = _answer_to(error)
+            error = Refusal(error)
         case RequestDataTooBig():
             error = PayloadTooLarge()
         case LimitExceeded():
             error = OverLimit(error)
         case MemoryUser.DoesNotExist() | DatabaseError() if is_erased(error):
-            error = _answer_to(Erased())
+            error = Refusal(Erased())
         case Error() if timeouts.is_unavailable(error):
             error = Unavailable(of_database(error))
     # Imported here to avoid a cycle: through the settings, `rest_framework.views` imports modules
@@ -172,18 +176,6 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         response.data["limit"] = error.limit
     response.content_type = CONTENT_TYPE
     return response
-
-
-def _answer_to(refusal: Refused) -> exceptions.APIException:
-    answers: Mapping[int, type[exceptions.APIException]] = {
-        404: exceptions.NotFound,
-        409: Conflict,
-        410: Gone,
-        503: Unavailable,
-    }
-    error = answers[refusal.status](str(refusal))
-    error.problem = refusal.problem  # type: ignore[attr-defined] # the others have it, too
-    return error
 
 
 def of_database(error: Error) -> str:

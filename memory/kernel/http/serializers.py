@@ -2,9 +2,9 @@
 
 import datetime
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
@@ -102,10 +102,7 @@ class StrictSerializer(serializers.Serializer[Any]):
     A string must be a JSON string, a boolean true or false, and so on; strings are kept unchanged.
     An empty value (null, "", [] or {}) counts as not given if the field is optional and does not
     itself accept that value: agents' frameworks send one for every argument that they leave out.
-    `other_names` maps field names in other APIs to ours.
     """
-
-    other_names: ClassVar[Mapping[str, str]] = {}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields, which keep whitespace and whose errors list the valid choices."""
@@ -132,9 +129,7 @@ class StrictSerializer(serializers.Serializer[Any]):
                 {"non_field_errors": [f"Send an object, not {_json_name(data)}."]}
             )
         if unknown := sorted(set(data) - set(self.fields)):
-            raise serializers.ValidationError(
-                unknown_fields(unknown, list(self.fields), self.other_names)
-            )
+            raise serializers.ValidationError(unknown_fields(unknown, list(self.fields)))
         data = {
             name: value
             for name, value in data.items()
@@ -214,24 +209,14 @@ def choose_one_of(choices: Iterable[str]) -> str:
     return f"Choose one of {', '.join(choices)}."
 
 
-def unknown_fields(
-    unknown: list[str], known: list[str], other_names: Mapping[str, str] | None = None
-) -> dict[str, list[str]]:
+def unknown_fields(unknown: list[str], known: list[str]) -> dict[str, list[str]]:
     """Return errors for a body's unknown fields, up to `MAX_NAMED` of them, keyed by field name."""
     errors = {}
     for name in unknown[:MAX_NAMED]:
-        meant = name_meant(name, known, other_names or {})
-        here = f" (did you mean {meant}?)" if meant else ""
-        errors[name[:100]] = [f"Unknown field{here}; this body accepts: {', '.join(known)}."]
+        similar = difflib.get_close_matches(name[:100].strip().lower(), known, n=1, cutoff=0.8)
+        hint = f" (did you mean {similar[0]}?)" if similar else ""
+        errors[name[:100]] = [f"Unknown field{hint}; this body accepts: {', '.join(known)}."]
     return errors
-
-
-def name_meant(name: str, known: Collection[str], other_names: Mapping[str, str]) -> str | None:
-    """Return the known field name that an unknown name was probably meant to be, if any."""
-    name = name[:100].strip().lower()
-    if other_names.get(name) in known:
-        return other_names[name]
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.8)), None)
 
 
 def _mismatch(field: serializers.Field[Any, Any, Any, Any], value: Any) -> str | None:

@@ -7,24 +7,21 @@ from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
 from memory.kernel.http.serializers import (
-    MAX_NAMED,
     DayStartField,
     LabelField,
     ObjectField,
     StrictSerializer,
-    name_meant,
 )
 from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.texts import MAX_REASON
 from memory.log import entry_log
-from memory.log.api.nearest import OTHER_NAMES, RECORD_FIELDS, entry_meant, written
 from memory.log.models.entries import EntryKind, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.project import EditError, names
-from memory.project.edits import OPERATIONS
 
 MAX_TEXT = 1_000_000
 APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
+RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
 PROPOSE = "/v1/users/{user_id}/checkpoints/"
 IMPOSSIBLE_TIME = "Send a valid date and time, such as 2026-05-02T14:30:00+02:00."
 STATES = {
@@ -41,8 +38,6 @@ class NewEntrySerializer(StrictSerializer):
     A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
     have `domain`, `collection`, `key` and `retired`.
     """
-
-    other_names = OTHER_NAMES
 
     kind = serializers.ChoiceField(
         choices=APPENDED_KINDS,
@@ -134,34 +129,9 @@ class NewEntrySerializer(StrictSerializer):
 
     def draft(self, entry: Any) -> entry_log.Draft:
         """Turn an entry into a draft for the log; raises ValidationError if it is invalid."""
-        try:
-            values = self.run_validation(entry)
-        except serializers.ValidationError as error:
-            raise serializers.ValidationError(self._advised(error.detail, entry)) from None
+        values = self.run_validation(entry)
         record = {name: values.pop(name) for name in RECORD_FIELDS if name in values}
         return entry_log.Draft(data=record or None, **values)
-
-    def _advised(self, errors: Any, entry: Any) -> Any:
-        """Add advice to an entry's errors: the nearest valid entry, or where to propose an edit."""
-        if not isinstance(entry, dict):
-            return errors
-        advice = []
-        if entry.get("op") in OPERATIONS:
-            advice.append(f'Propose an edit with POST {PROPOSE} and the body {{"edits": [{{…}}]}}.')
-        unknown = [name for name in entry if name not in self.fields][:MAX_NAMED]
-        meant = {name: name_meant(name, self.fields, self.other_names) for name in unknown}
-        nearest = entry_meant(entry, meant)
-        if nearest not in (None, entry) and self._is_valid(nearest):
-            advice.append(f"Write {written(nearest)}")
-        first = "op" if "op" in errors else next(iter(errors))
-        return {**errors, first: [*errors[first], *advice]}
-
-    def _is_valid(self, entry: Any) -> bool:
-        try:
-            self.run_validation(entry)
-        except serializers.ValidationError:
-            return False
-        return True
 
 
 class EntrySerializer(serializers.ModelSerializer[LogEntry]):

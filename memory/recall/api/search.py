@@ -77,6 +77,13 @@ class SearchSerializer(StrictSerializer):
     )
     explain = serializers.BooleanField(default=False, help_text="Explain the rank of each hit.")
 
+    def to_internal_value(self, data: Any) -> Any:
+        """Validate the fields; `include` may be a list, as the name suggests."""
+        match data:
+            case {"include": [name]}:
+                data = {**data, "include": name}
+        return super().to_internal_value(data)
+
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields plus `in`, which can't be declared because it's a Python keyword."""
         fields = super().get_fields()

@@ -150,7 +150,7 @@ def test_a_redacted_source_is_still_named_and_not_told(api: APIClient, say: Say)
         ({"query": "x", "in": "facts"}, "in"),
         ({"query": "x", "explain": "yes"}, "explain"),
         ({"query": "x", "include": "everything"}, "include"),
-        ({"query": "x", "include": ["history"]}, "include"),
+        ({"query": "x", "include": ["history", "everything"]}, "include"),
         ({"query": "x", "filters": {"colour": "red"}}, "filters"),
         ({"query": "x", "filters": ["red"]}, "filters"),
         ({"query": "x", "limit": 5}, "limit"),

@@ -76,7 +76,7 @@ class TestRecords:
         query = "Does the server web have the ssh port 22?"  # which entry 1 says
 
         hits = search(query, include="history")
-        (first,) = search(query, include="history", top_k=1)
+        (first,) = search(query, include=["history"], top_k=1)
 
         assert told(hits) == [(2, "current", None), (1, "replaced", 2)]
         assert (hits[1]["replaced_by"], hits[1]["retired_by"]) == (2, None)

@@ -1,6 +1,5 @@
 """Bodies with a bad field: each is refused with the field's name and what it should be."""
 
-import json
 from typing import Any
 
 import pytest
@@ -164,87 +163,18 @@ SAID = {"kind": "message", "content": "I fly to Rome."}
 
 
 @pytest.mark.parametrize(
-    ("body", "field", "nearest"),
+    ("body", "words"),
     [
-        # names of edits and of other APIs
-        ({"op": "record", "type": "Trip", "data": DATA}, "op", RECORD),
-        ({"op": "add", "type": "Trip", "data": DATA}, "op", RECORD),
-        ({"op": "add", "domain": "travel", "class_name": "Trip", "fields": DATA, "sources": [1]},
-         "class_name", {"kind": "record", "domain": "travel", "type": "Trip", "data": DATA}),
-        ({"op": "retire", "type": "Trip", "key": "rome"}, "op",
-         {"kind": "record", "type": "Trip", "key": "rome", "retired": True}),
-        ({"op": "message", "text": "I fly to Rome."}, "op", SAID),
-        ({"op": "log", "text": "I fly to Rome."}, "op", SAID),
-        ({"type": "message", "text": "I fly to Rome."}, "text", SAID),
-        ({"type": "fact", "content": "I fly to Rome."}, "kind", {**SAID, "kind": "fact"}),
-        ({"kind": "message", "text": "I fly to Rome."}, "text", SAID),
-        ({"kind": "message", "Content": "I fly to Rome."}, "Content", SAID),
-        ({"text": "I fly to Rome.", "date": "2026-05-01T10:00:00Z"}, "date",
-         {**SAID, "occurred_at": "2026-05-01T10:00:00Z"}),
-        ({"content": "I fly to Rome."}, "kind", SAID),
-        ({"role": "user", "content": "I fly to Rome."}, "kind", {**SAID, "role": "user"}),
-        ({**SAID, "source": "me"}, "source", SAID),
-        # a record that is not quite one
-        ({"type": "Trip", "data": DATA}, "kind", RECORD),
-        ({"kind": "record", "class": "Trip", "payload": DATA}, "class", RECORD),
-        ({"kind": "record", "type": "trip", "data": DATA}, "type", RECORD),
-        ({"kind": "Trip", "data": DATA, "type": "Trip"}, "kind", RECORD),
-        ({"kind": "record", "type": "Trip", **DATA}, "on", RECORD),
-        ({"type": "Trip", "date": "2026-05-02", "id": 5}, "date",
-         {"kind": "record", "type": "Trip", "data": {"date": "2026-05-02", "id": 5}}),
-        ({**SAID, "type": "Trip", "data": DATA}, "type", SAID),
-        ({"kind": "message", "type": "Trip", "data": DATA}, "type", RECORD),
-        ({**RECORD, "content": "I fly to Rome."}, "content", RECORD),
-        ({**RECORD, "ocurred_at": "2026-05-01T10:00:00Z"}, "ocurred_at",
-         {**RECORD, "occurred_at": "2026-05-01T10:00:00Z"}),
-    ],
-    ids=brief,
-)  # fmt: skip
-def test_an_entry_with_other_names_is_told_the_nearest_that_is_taken(
-    api: APIClient, user: MemoryUser, body: dict[str, Any], field: str, nearest: dict[str, Any]
-) -> None:
-    errors = api.post(ENTRIES, body).json()["errors"]
-    in_a_list = api.post(ENTRIES, {"entries": [nearest, body]}).json()["errors"]["entries"]["1"]
-
-    assert errors == in_a_list
-    assert field in errors
-    (told,) = [words for of_field in errors.values() for words in of_field if words[:6] == "Write "]
-    assert json.loads(told.removeprefix("Write ")) == nearest
-    assert not LogEntry.objects.exists()
-    assert api.post(ENTRIES, nearest).status_code == 202
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"op": "add"},
-        {"kind": "record", "typ": 5},
-        {"data": DATA},
-        {"kind": "message", "type": "Trip"},
-        {**RECORD, "type": "no name", "x": 1},
-        {"text": ""},
-        {"text": 5},
-        {"op": ["add"], "kind": {}, "type": [], "data": 5},
-        {**SAID, "occurred_at": "soon"},
+        ({**SAID, "Content ": "I fly to Rome."}, "did you mean content?"),
+        ({**RECORD, "ocurred_at": "2026-05-01T10:00:00Z"}, "did you mean occurred_at?"),
+        ({"op": "add", "type": "Trip", "data": DATA}, "this body accepts: kind, "),
     ],
     ids=brief,
 )
-def test_body_unlike_an_entry_gets_field_errors_alone(
-    api: APIClient, refused: Refused, body: dict[str, Any]
+def test_an_unknown_name_is_told_the_known_ones(
+    api: APIClient, refused: Refused, body: dict[str, Any], words: str
 ) -> None:
-    response = api.post(ENTRIES, body)
-
-    refused(response, 400)
-    assert "Write {" not in str(response.json()["errors"])
-
-
-def test_a_long_entry_is_told_in_short(api: APIClient, refused: Refused) -> None:
-    data = {f"field_{number}": "x" * 100 for number in range(1000)}
-
-    response = api.post(ENTRIES, {"op": "add", "type": "Trip", "data": data})
-
-    refused(response, 400, 'Write {"kind": "record", "type": "Trip", "data": {"field_0"')
-    assert len(response.content) < 2000
+    refused(api.post(ENTRIES, body), 400, words)
 
 
 EDIT = {"op": "note", "text": "x", "sources": [1]}
@@ -257,7 +187,6 @@ CHECKPOINTS = "/v1/users/ada/checkpoints/"
         (ENTRIES, [SAID], None, '{"entries": [{"kind": "record"'),
         (ENTRIES, "I fly to Rome.", None, '{"kind": "message", "content": "I fly to Rome."}'),
         (ENTRIES, {"edits": [EDIT]}, "edits", "POST /v1/users/{user_id}/checkpoints/"),
-        (ENTRIES, EDIT, "op", "POST /v1/users/{user_id}/checkpoints/"),
         (
             ENTRIES,
             {"messages": [{"role": "user", "content": "x"}]},
