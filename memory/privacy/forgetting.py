@@ -464,14 +464,17 @@ def _forget_requests(user: MemoryUser, seqs: Collection[int], emptied: Collectio
     instead of restoring what was redacted.
     """
     keys = IdempotencyKey.objects.filter(user=user).exclude(fingerprint="")
-    # `reference` is the request's result: entry numbers, or an id such as a run's.
+    # The reference is to the written row, such as a run, or holds the numbers of entries as JSON.
     wrote = [
         key.pk
         for key in keys.only("reference")
-        if (isinstance(key.reference, list) and not set(seqs).isdisjoint(key.reference))
-        or (isinstance(key.reference, str) and key.reference in emptied)
+        if key.reference.get("pk") in emptied or _names(key.reference.get("json"), seqs)
     ]
     IdempotencyKey.objects.filter(pk__in=wrote).update(fingerprint="")
+
+
+def _names(written: Any, seqs: Collection[int]) -> bool:
+    return isinstance(written, list) and not set(seqs).isdisjoint(written)
 
 
 def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
