@@ -5,6 +5,8 @@ from pkgutil import iter_modules
 
 from django.contrib import admin
 
+from memory.admin.tables import register_tables
+
 admin.site.site_title = "UaC"
 admin.site.site_header = "UaC: User as Code"
 admin.site.index_title = "People's memories"
@@ -12,6 +14,7 @@ admin.site.index_title = "People's memories"
 admin.site.site_url = None
 admin.site.enable_nav_sidebar = False
 
-# Each module registers its screens.
+# Each module registers its screens; the remaining models get one that derives from their columns.
 for module in iter_modules(__path__, f"{__name__}."):
     import_module(module.name)
+register_tables()

@@ -1,25 +1,26 @@
 """Admin screens for alert events: a single alert's history and the whole feed."""
 
+from collections.abc import Mapping
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
 from memory.admin.base import ReadOnlyAdmin, ReadOnlyInline
-from memory.admin.columns import badge_column, column
+from memory.admin.columns import column, content_column
 from memory.admin.display import NOTHING, facts, inline, lines, shortened
 from memory.admin.links import entry_pages, link, link_to_entries_of
 from memory.alerts import entry_events
-from memory.alerts.models.alerts import Alert, AlertEvent, EventCounter
+from memory.alerts.models.alerts import Alert, AlertEvent
 
 
 class _Step:
     """Columns shared by the event list and the history on an alert's page."""
 
-    step = badge_column("kind", "step", "kind")
-    by_run = column("run", link, "run")
+    labels: Mapping[str, str] = {"kind": "step"}
 
-    @admin.display(description="detail")
+    @content_column("detail")
     def details(self, event: AlertEvent) -> str:
         return facts(event.detail) or NOTHING
 
@@ -29,8 +30,8 @@ class AlertEventInline(_Step, ReadOnlyInline[AlertEvent, Alert]):
 
     model = AlertEvent
     verbose_name_plural = "history"
-    fields = ["at", "step", "actor", "by_run", "details"]
-    readonly_fields = ["step", "by_run", "details"]
+    fields = ["at", "kind", "actor", "run", "details"]
+    readonly_fields = ["kind", "run", "details"]
     ordering = ["seq"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
@@ -41,7 +42,7 @@ class AlertEventInline(_Step, ReadOnlyInline[AlertEvent, Alert]):
 class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     """The event feed: events about alerts and entries, newest first."""
 
-    list_display = ["at", "seq", "step", "actor_name", "about", "details"]
+    list_display = ["at", "seq", "kind", "actor", "about", "details"]
     list_filter = ["kind", "workspace"]
     list_select_related = ["alert"]
     search_fields = ["alert__user__user_id", "user__user_id", "actor"]
@@ -49,22 +50,21 @@ class AlertEventAdmin(_Step, ReadOnlyAdmin[AlertEvent]):
     ordering = ["-pk"]  # newest row first: sorting a million rows by time would be slow
     when_empty = "No alerts have been opened and no entries have been rejected yet."
     fields = [
-        *("seq", "about", "user_link", "step", "at", "actor", "by_run", "details", "named_entries"),
+        *("seq", "about", "user_link", "kind", "at", "actor", "run", "details", "named_entries"),
     ]
 
-    actor_name = column("actor", inline, "actor", "actor")
-    user_link = column("person", link, "user")
+    user_link = column("person", link, "user", plain=True)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AlertEvent]:
         return super().get_queryset(request).defer("entries")
 
-    @admin.display(description="about")
+    @content_column("about")
     def about(self, event: AlertEvent) -> str:
         if event.alert is None:
             return link_to_entries_of(event)
         return link(event.alert, shortened(str(event.alert)))
 
-    @admin.display(description="entries")
+    @content_column("entries")
     def named_entries(self, event: AlertEvent) -> str:
         named = entry_events.named_by([event]).get(event.pk, ())
         pages = entry_pages(event.person, [one.seq for one in named])
@@ -81,18 +81,3 @@ def _why(named: entry_events.Named) -> str:
     if isinstance(named, entry_events.Rejected):
         return named.reason
     return f"set aside: {', '.join(named.fields)}"
-
-
-@admin.register(EventCounter)
-class EventCounterAdmin(ReadOnlyAdmin[EventCounter]):
-    """Each workspace's newest event number."""
-
-    list_display = ["workspace_name", "last_seq"]
-    list_display_links = ["last_seq"]
-    list_select_related = ["workspace"]
-    search_fields = ["workspace__name"]
-    search_help_text = "Search by workspace."
-    when_empty = "No alert has been opened yet."
-    fields = ["workspace_name", "last_seq"]
-
-    workspace_name = column("workspace", link, "workspace", "workspace__name")

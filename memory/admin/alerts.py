@@ -16,7 +16,7 @@ from memory.admin.actions import NotedActionForm, ask, note_of, report, staff_of
 from memory.admin.alert_events import AlertEventInline
 from memory.admin.alert_evidence import show_constraint, show_records
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import badge_column, column, row_column
+from memory.admin.columns import content_column, plain_column, row_column
 from memory.admin.display import (
     badge,
     counted,
@@ -72,8 +72,10 @@ def _verdicts(verdict: Verdict) -> Subquery:
 class AlertAdmin(ReadOnlyAdmin[Alert]):
     """Alerts, with their evidence traced back to the messages in the log."""
 
+    labels = {"last_run": "last reported by"}
+
     list_display = [
-        *("level", "headline", "standing", "user_link", "rule_name", "verdicts", "opened_at")
+        *("level", "headline", "standing", "user", "rule_name", "verdicts", "opened_at")
     ]
     action_form = NotedActionForm
     action_note = "Reason (kept in the history)"
@@ -82,7 +84,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         "state",
         "severity",
         "kind",
-        ("opened_at", admin.DateFieldListFilter),
+        "opened_at",
         "user__workspace",
     ]
     list_select_related = ["user"]
@@ -94,9 +96,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     asking = ["resolve"]
     when_empty = "No constraint has raised an alert yet."
     fieldsets = [
-        section(None, ("level", "standing", "user_link", "opened_here")),
+        section(None, ("level", "standing", "user", "opened_here")),
         section("Evidence", "evidence_tree"),
-        section("Constraint", "rule", "found_also", "run_link", "ran_in"),
+        section("Constraint", "rule", "found_also", "last_run", "ran_in"),
         section("Feedback", "judged", "verdicts"),
         section(
             "Other times (UTC)",
@@ -108,11 +110,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     ]
     inlines = [AlertEventInline]
 
-    standing = badge_column("state", "state", BY_STATE)
-    user_link = column("user", link, "user", "user__user_id")
+    standing = row_column(
+        lambda alert: badge(alert.state, alert.get_state_display()), "state", BY_STATE, plain=True
+    )
     evidence_tree = row_column(show_records, "records")
     rule = row_column(show_constraint, "source")
-    run_link = column("last_run", link, "last reported by")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
         return (
@@ -142,11 +144,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def subtitle_of(self, alert: Alert) -> str:
         return super().subtitle_of(alert) if masking.is_hidden() else alert.message
 
-    @admin.display(description="message", ordering="message")
+    @content_column("message", "message")
     def headline(self, alert: Alert) -> str:
         return inline(shortened(alert.message, 500))
 
-    @admin.display(description="severity", ordering=BY_SEVERITY)
+    @plain_column("severity", BY_SEVERITY)
     def level(self, alert: Alert) -> str:
         badges: list[str] = [badge(alert.severity, alert.get_severity_display())]
         if alert.kind != AlertKind.FINDING:
@@ -156,17 +158,17 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             badges.append(sandbox_badge(runner))
         return format_html_join(" ", "{}", ((one,) for one in badges))
 
-    @admin.display(description="opened")
+    @plain_column("opened")
     def opened_here(self, alert: Alert) -> str:
         return local_time(alert.opened_at, alert.user)
 
-    @admin.display(description="useful")
+    @plain_column("useful")
     def verdicts(self, alert: Alert) -> str:
         """Show how precise the alert's constraint has been in the alert's workspace."""
         useful = getattr(alert, "useful_verdicts", None) or 0
         return in_words(Precision(useful, getattr(alert, "wrong_verdicts", None) or 0))
 
-    @admin.display(description="verdicts on this alert")
+    @content_column("verdicts on this alert")
     def judged(self, alert: Alert) -> str:
         return lines(
             format_html(
@@ -179,20 +181,20 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             for one in alert.feedback.all()
         )
 
-    @admin.display(description="constraint", ordering="constraint")
+    @content_column("constraint", "constraint")
     def rule_name(self, alert: Alert) -> str:
         return format_html_join(
             ", ", "{}", ((inline(rule_of(one.constraint)),) for one in alert.causes)
         )
 
-    @admin.display(description="also reported by")
+    @content_column("also reported by")
     def found_also(self, alert: Alert) -> str:
         return lines(
             format_html("{}: {}", inline(one.constraint), inline(one.message))
             for one in alert.causes[1:]
         )
 
-    @admin.display(description="executed in")
+    @plain_column("executed in")
     def ran_in(self, alert: Alert) -> str:
         return sandbox(alert.last_run.runner if alert.last_run else "")
 

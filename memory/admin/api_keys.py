@@ -12,6 +12,7 @@ from django.utils.html import format_html
 
 from memory.admin.actions import report
 from memory.admin.base import MemoryAdmin
+from memory.admin.columns import plain_column
 from memory.admin.display import NOTHING, badge, counted
 from memory.admin.filters import presence_filter
 from memory.kernel.models.users import MemoryUser
@@ -146,7 +147,7 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             return False
         return super().has_change_permission(request, obj) and access.sees_content(request.user)
 
-    @admin.display(description="state")
+    @plain_column("state")
     def standing(self, key: ApiKey) -> str:
         if key.revoked_at:
             return badge("revoked")
@@ -154,19 +155,19 @@ class ApiKeyAdmin(MemoryAdmin[ApiKey]):
             return badge("expired")
         return badge("valid")
 
-    @admin.display(description="prefix", ordering="prefix")
+    @plain_column("prefix", "prefix")
     def starts_with(self, key: ApiKey) -> str:
         """Show the key's prefix, which isn't secret."""
         return f"uac_{key.prefix}_…"
 
-    @admin.display(description="scopes")
+    @plain_column("scopes")
     def may(self, key: ApiKey) -> str:
         scopes = ", ".join(key.scopes)
         if key.user_pks is None:
             return scopes
         return f"{scopes}; only for {counted(len(key.user_pks), 'user')}"
 
-    @admin.display(description="replaces")
+    @plain_column("replaces")
     def replaced(self, key: ApiKey) -> str:
         return self.starts_with(key.replaces) if key.replaces else NOTHING
 

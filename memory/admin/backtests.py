@@ -15,14 +15,13 @@ from django.views.decorators.http import require_GET
 
 from memory.admin.actions import staff_of
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import column
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import (
     NOTHING,
     badge,
     counted,
     inline,
     lines,
-    preformatted,
     record_name,
     shortened,
 )
@@ -49,7 +48,7 @@ _LISTED = 200
 class BacktestAdmin(ReadOnlyAdmin[Backtest]):
     """Backtests of constraints over users' histories."""
 
-    list_display = ["name", "how_far", "on", "workspace", "created_by_whom", "created_at"]
+    list_display = ["name", "how_far", "on", "workspace", "created_by", "created_at"]
     list_filter = ["state", "workspace"]
     list_select_related = ["workspace", "version__constraint", "user"]
     search_fields = ["constraint", "user__user_id"]
@@ -70,15 +69,11 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         section("Users without a result", "problems"),
         section(
             "Work status",
-            *("created_by_whom", "created_at", "started_at", "finished_at", "attempts"),
-            *("run_after", "error"),
+            *("created_by", "created_at", "started_at", "finished_at", "attempts"),
+            *("run_after", "last_error"),
             collapsed=True,
         ),
     ]
-
-    workspace = column("workspace", link, "workspace", "workspace__name")
-    created_by_whom = column("created_by", inline, "created by", "created_by")
-    error = column("last_error", preformatted, "last error")
 
     class Media:
         """The script that updates the displayed progress while the backtest runs."""
@@ -121,13 +116,13 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         approve = ["approve"] if able and row.state == BacktestState.FINISHED else []
         return [*approve, "start_again"]
 
-    @admin.display(description="backtest", ordering="constraint")
+    @content_column("backtest", "constraint")
     def name(self, backtest: Backtest) -> str:
         if backtest.version is not None:
             return str(backtest.version)
         return inline(f"{backtest.constraint} of {backtest.user}")
 
-    @admin.display(description="constraint")
+    @content_column("constraint")
     def of_what(self, backtest: Backtest) -> str:
         if backtest.version is not None:
             return link(backtest.version)
@@ -136,7 +131,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         source = link_to_key(Blob, key, backtest.constraint)
         return format_html("{} of {}", source, link(backtest.user))
 
-    @admin.display(description="state", ordering="state")
+    @plain_column("state", "state")
     def how_far(self, backtest: Backtest) -> SafeString:
         shown = badge(backtest.state, backtest.get_state_display())
         done, of = _users(backtest)
@@ -145,7 +140,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         bar = format_html('<progress value="{}" max="{}"></progress>', done, of)
         return format_html("{} {} {} of {}", shown, bar, done, counted(of, "user"))
 
-    @admin.display(description="state")
+    @plain_column("state")
     def progress(self, backtest: Backtest) -> SafeString:
         """Show the state; while the backtest runs, a script keeps the progress up to date."""
         if backtest.state not in GOING_ON:
@@ -161,24 +156,24 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             _so_far(backtest),
         )
 
-    @admin.display(description="users")
+    @plain_column("users")
     def on(self, backtest: Backtest) -> str:
         of = getattr(backtest, "of_users", 0)
         if backtest.version_id is None:
             return counted(of, "user")
         return f"applies to {of} of {counted(backtest.looked_at, 'user')}"
 
-    @admin.display(description="conclusion")
+    @content_column("conclusion")
     def concluded(self, backtest: Backtest) -> str:
         return inline(backtest_reports.conclusion(backtest))
 
-    @admin.display(description="period")
+    @plain_column("period")
     def period(self, backtest: Backtest) -> str:
         since = _summary(backtest)["since"]
         began = f", with history since {since:%Y-%m-%d}" if since else ""
         return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
 
-    @admin.display(description="alerts")
+    @plain_column("alerts")
     def fired(self, backtest: Backtest) -> str:
         found = _summary(backtest)
         more = f" (and {found['left_out']:,} more that were not kept)" if found["left_out"] else ""
@@ -187,7 +182,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         known = counted(found["done"] - found["failed"], "user")
         return f"{alerts}{more}, for {found['fired']} of {known}{sample}"
 
-    @admin.display(description="by severity")
+    @plain_column("by severity")
     def severities(self, backtest: Backtest) -> SafeString | str:
         by_severity = _summary(backtest)["by_severity"]
         return lines(
@@ -195,7 +190,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             for severity in sorted(Severity.values, key=severity_rank, reverse=True)
         )
 
-    @admin.display(description="by month")
+    @plain_column("by month")
     def months(self, backtest: Backtest) -> SafeString | str:
         by_month = _summary(backtest)["by_month"]
         if not by_month:
@@ -208,11 +203,11 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
         )
         return format_html('<table class="chart">{}</table>', bars)
 
-    @admin.display(description="still open at the end of the period")
+    @plain_column("still open at the end of the period")
     def still_open(self, backtest: Backtest) -> str:
         return counted(_summary(backtest)["open"], "alert")
 
-    @admin.display(description="users with the most alerts")
+    @plain_column("users with the most alerts")
     def most(self, backtest: Backtest) -> SafeString | str:
         rows = backtest.users.filter(alert_count__gt=0).select_related("user").defer("findings")
         return lines(
@@ -220,7 +215,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             for row in rows.order_by("-alert_count", "user__user_id")[: backtest_reports.NAMED]
         )
 
-    @admin.display(description="alerts, earliest first")
+    @content_column("alerts, earliest first")
     def findings(self, backtest: Backtest) -> SafeString | str:
         findings = backtest_reports.findings_of(backtest)
         shown = findings[:_LISTED]
@@ -244,7 +239,7 @@ class BacktestAdmin(ReadOnlyAdmin[Backtest]):
             rows.append(f"and {counted(len(findings) - _LISTED, 'more alert')}")
         return lines(rows)
 
-    @admin.display(description="problems")
+    @content_column("problems")
     def problems(self, backtest: Backtest) -> SafeString | str:
         found = _summary(backtest)
         rows: list[SafeString | str] = [

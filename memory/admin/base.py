@@ -1,12 +1,16 @@
 """Base classes for the admin screens: visible rows, masked content, audited actions and views."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.utils import NotRelationField, get_model_from_relation
+from django.contrib.admin.utils import (
+    NotRelationField,
+    flatten_fieldsets,
+    get_model_from_relation,
+)
 from django.contrib.admin.utils import get_fields_from_path as fields_of_path
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import AdminSplitDateTime
@@ -21,8 +25,8 @@ from django.utils.safestring import SafeString
 
 from memory.admin import masking
 from memory.admin.actions import audit_action, note_of
-from memory.admin.columns import column
-from memory.admin.display import NOTHING, badge, counted, inline, preformatted, shortened, visible
+from memory.admin.columns import FieldColumn, columns_of, content_column, is_plain, plain_column
+from memory.admin.display import NOTHING, badge, counted, inline, shortened, visible
 from memory.admin.filters import OwnChoicesFilter, WorkFilter
 from memory.admin.links import list_url, page_url
 from memory.admin.paging import BoundedPaginator
@@ -30,7 +34,7 @@ from memory.admin.steady_lists import SteadyChangeList, keep_rows
 from memory.alerts.models.alerts import PausedConstraint
 from memory.kernel.models.leased import LeasedWork
 from memory.kernel.models.pauses import Pause
-from memory.kernel.models.users import MemoryUser
+from memory.kernel.models.privacy import masked_columns, owner_paths, workspace_path
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.texts import MAX_REASON
 from memory.kernel.work.kinds import KINDS
@@ -80,6 +84,9 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     asking: Collection[str] = ()
     dangerous: Collection[str] = ()
 
+    # The labels of fields, where they differ from the fields' names.
+    labels: Mapping[str, str] = {}
+
     empty_value_display = NOTHING
     list_per_page = 50
     list_max_show_all = 200
@@ -99,10 +106,13 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         return access.seen_by(request.user, super().get_queryset(request))
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Limit filter choices to visible rows; for models that hold work, add a status filter."""
+        """Limit choices to visible rows; add filters by workspace and, for work, by status."""
+        filters: list[Any] = list(super().get_list_filter(request))
+        path = workspace_path(self.model)
+        if path is not None and path not in ("pk", *filters):
+            filters.append(path)
         is_work = any(kind.model is self.model for kind in KINDS.values())
-        own = [self._own_choices(one) for one in super().get_list_filter(request)]
-        return [*own, *([WorkFilter] if is_work else [])]
+        return [*map(self._own_choices, filters), *([WorkFilter] if is_work else [])]
 
     def _own_choices(self, chosen: Any) -> Any:
         name, kind = chosen if isinstance(chosen, list | tuple) else (chosen, None)
@@ -140,28 +150,46 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         names = super().get_list_display(request)
-        return names if access.sees_content(request.user) else masking.masked(self, names)
+        return columns_of(self, names, hide=not access.sees_content(request.user), brief=True)
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
         """Make the same columns link to the row's page, whether or not they are masked."""
         names = super().get_list_display_links(request, list_display)
-        if names is None or access.sees_content(request.user):
-            return names
-        return masking.masked(self, names)
+        wanted = {str(name) for name in names or ()}
+        return names and [name for name in list_display if str(name) in wanted]
+
+    def get_list_select_related(self, request: HttpRequest) -> Any:
+        """Add the rows that a list links to."""
+        chosen = super().get_list_select_related(request)
+        fields = {field.name for field in self.opts.concrete_fields if field.is_relation}
+        linked = [name for name in self.list_display if name in fields]
+        return [*chosen, *linked] if isinstance(chosen, list | tuple) else linked or chosen
 
     def get_readonly_fields(self, request: HttpRequest, obj: Row | None = None) -> Any:
         names = super().get_readonly_fields(request, obj)
         if access.sees_content(request.user):
             return names
         fields = [field.name for field in self.opts.concrete_fields if field.editable]
-        return [*(names or ()), *(name for name in fields if not masking.is_open(self.model, name))]
+        return [*(names or ()), *(name for name in fields if not is_plain(self, name))]
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
         """Exclude hidden fields from search, since the results would reveal them."""
-        names = list(super().get_search_fields(request))
+        names = list(super().get_search_fields(request)) or self._owner_names()
         if access.sees_content(request.user):
             return names
         return [name for name in names if not self._tells_content(name.lstrip("^=@"))]
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        changes = super().get_changelist_instance(request)
+        if not self.search_fields:
+            noun = "user id" if owner_paths(self.model) else "workspace"
+            changes.search_help_text = f"Search by {noun}."
+        return changes
+
+    def _owner_names(self) -> list[str]:
+        users = [f"{path}__user_id" for path in owner_paths(self.model)]
+        workspace = workspace_path(self.model)
+        return users or ([f"{workspace}__name"] if workspace else [])
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Reject URL filters on hidden fields, since the results would reveal them."""
@@ -190,9 +218,7 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
                 field = model._meta.pk if name == "pk" else model._meta.get_field(name)
             except FieldDoesNotExist:
                 return False  # a suffix such as `exact`, or a lookup that Django rejects
-            if field.name in masking.content_fields(model):
-                return True
-            if model is MemoryUser and field.name == "metadata":
+            if field.name in masked_columns(model):
                 return True
             if not field.is_relation:
                 return False
@@ -250,12 +276,37 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
         obj: Row | None = None,
     ) -> HttpResponse:
         """Show a row's page with its actions and an escaped heading; audit the view."""
-        if not access.sees_content(request.user):
-            masking.mask_page(self, context)
+        hide, page = not access.sees_content(request.user), context["adminform"]
+        shown = {str(name) for name in page.readonly_fields}
+        editable = set(flatten_fieldsets(page.fieldsets)) - shown
+        for screen, part in [
+            (self, page),
+            *((rows.opts, rows) for rows in context["inline_admin_formsets"] or ()),
+        ]:
+            part.fieldsets = [
+                (
+                    title,
+                    {
+                        **options,
+                        "fields": columns_of(
+                            screen,
+                            options["fields"],
+                            hide=hide,
+                            brief=False,
+                            editable=editable if screen is self else (),
+                        ),
+                    },
+                )
+                for title, options in part.fieldsets
+            ]
+            stand_ins = [
+                one for one in flatten_fieldsets(part.fieldsets) if isinstance(one, FieldColumn)
+            ]
+            part.readonly_fields = [*part.readonly_fields, *stand_ins]
+        context["list_url"] = list_url(self.model)
         if obj is not None:
             allowed = self.get_actions(request)
             context["subtitle"] = visible(self.subtitle_of(obj))
-            context["list_url"] = list_url(self.model)
             context["action_note"] = self.action_note
             context["dangerous"] = self.dangerous
             context["max_reason"] = MAX_REASON
@@ -273,8 +324,12 @@ class MemoryAdmin(admin.ModelAdmin[Row]):
     ) -> HttpResponse:
         response = super().history_view(request, object_id, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data:
-            response.context_data["title"] = "Change history"
-            self._note_view(request, response.context_data["object"], "history")
+            row = response.context_data["object"]
+            response.context_data |= {
+                "title": "Change history",
+                "subtitle": visible(self.subtitle_of(row)),
+            }
+            self._note_view(request, row, "history")
         return response
 
     def _note_view(self, request: HttpRequest, row: Row, what: str) -> None:
@@ -360,25 +415,11 @@ class ReadOnlyAdmin(MemoryAdmin[Row]):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Row | None:
-        """Return the row with its text fields hidden or escaped for display; it is never saved."""
-        row = super().get_object(request, object_id, from_field)
-        content = () if access.sees_content(request.user) else masking.content_fields(self.model)
-        for field in self.opts.concrete_fields if row else ():
-            if not isinstance(field, models.CharField | models.TextField):
-                continue  # other types of fields may be large and deferred
-            value = getattr(row, field.attname)
-            if isinstance(value, str) and value:  # an empty field has nothing to hide
-                is_hidden = field.name in content
-                setattr(row, field.attname, masking.HIDDEN if is_hidden else visible(value))
-        return row
-
 
 class ReadOnlyInline(admin.TabularInline[Row, Parent]):
     """Rows that only the server writes, shown on the page of the row that they belong to."""
 
+    labels: Mapping[str, str] = {}
     extra = 0
     can_delete = False
 
@@ -397,11 +438,11 @@ class PausedAdmin(ReadOnlyAdmin[Paused]):
     def actions_for(self, row: Paused) -> Collection[str]:
         return [] if row.resumed_at else ["resume"]
 
-    @admin.display(description="state", ordering="resumed_at")
+    @plain_column("state", "resumed_at")
     def standing(self, row: Paused) -> str:
         return badge("resolved", "resumed") if row.resumed_at else badge("paused")
 
-    @admin.display(description="reason", ordering="reason")
+    @content_column("reason", "reason")
     def why(self, row: Paused) -> str:
         return inline(shortened(row.reason))
 
@@ -410,8 +451,6 @@ class WorkAdmin(ReadOnlyAdmin[Work]):
     """A screen for requested work, which stays due until it is done."""
 
     actions = ["try_now"]
-
-    error = column("last_error", preformatted, "last error")
 
     def actions_for(self, row: Work) -> Collection[str]:
         return self.actions if getattr(row, "due_at", None) is not None else []

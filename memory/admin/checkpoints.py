@@ -4,11 +4,10 @@ from collections.abc import Collection
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Func, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import Func, IntegerField, QuerySet
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Length
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.defaultfilters import filesizeformat
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
@@ -17,7 +16,7 @@ from django.views.decorators.http import require_GET
 
 from memory.admin.actions import ask, note_of, staff_of
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import column, row_column
+from memory.admin.columns import column, content_column, plain_column, row_column
 from memory.admin.diffs import show_files, show_records
 from memory.admin.display import (
     NOTHING,
@@ -32,7 +31,7 @@ from memory.admin.display import (
     source,
 )
 from memory.admin.edits import edit_title, show_edits
-from memory.admin.links import link, link_to_alert, link_to_key, link_to_list, links_to_entries
+from memory.admin.links import link, link_to_alert, link_to_list, links_to_entries
 from memory.admin.llm import show_attempts
 from memory.admin.masking import content
 from memory.admin.project import project_url, show_project
@@ -43,7 +42,7 @@ from memory.project.values import RecordId
 from memory.staff import access
 from memory.versions import history, rollback
 from memory.versions.checkpoints import Redacted
-from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint
+from memory.versions.models.checkpoints import Blob, Checkpoint
 from memory.versions.models.runs import Run
 
 # Maximum number of items shown in each list on a rollback's confirmation page; the rest are only
@@ -59,14 +58,14 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
 
     list_display = [
         "version_name",
-        "user_link",
+        "user",
         "came_from",
         "changes",
         "seen",
         "kind_of_sandbox",
         "created_at",
     ]
-    list_filter = ["origin", ("created_at", admin.DateFieldListFilter), "user__workspace"]
+    list_filter = ["origin", "created_at", "user__workspace"]
     list_select_related = ["user"]
     search_fields = ["user__user_id"]
     search_help_text = "Search by user id."
@@ -77,7 +76,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
     fieldsets = [
         section(
             None,
-            *("user_link", "version_name", "parent_link", "children_links", "came_from", "changes"),
+            *("user", "version_name", "parent_link", "children_links", "came_from", "changes"),
             "created_at",
         ),
         section("Gate", "checks", "counts", "checked_in"),
@@ -87,10 +86,9 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         section("The project", "files"),
     ]
 
-    user_link = column("user", link, "user", "user__user_id")
     checks = column("verdict", gate, "checks")
     all_edits = column("edits", show_edits, "edits")
-    attempts = row_column(show_attempts, "calls")
+    attempts = row_column(show_attempts, "calls", plain=True)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Checkpoint]:
         return (
@@ -141,29 +139,29 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         messages.success(request, told)
         return None
 
-    @admin.display(description="version", ordering="version")
+    @plain_column("version", "version")
     def version_name(self, checkpoint: Checkpoint) -> str:
         return f"v{checkpoint.version}"
 
-    @admin.display(description="origin", ordering="origin")
+    @plain_column("origin", "origin")
     def came_from(self, checkpoint: Checkpoint) -> str:
         return checkpoint.get_origin_display()
 
-    @admin.display(description="entries considered", ordering="seen_seq")
+    @plain_column("entries considered", "seen_seq")
     def seen(self, checkpoint: Checkpoint) -> str:
         return f"up to #{checkpoint.seen_seq}"
 
-    @admin.display(description="built on")
+    @plain_column("built on")
     def parent_link(self, checkpoint: Checkpoint) -> str:
         return _version(checkpoint.parent)
 
-    @admin.display(description="next")
+    @plain_column("next")
     def children_links(self, checkpoint: Checkpoint) -> str:
         return lines(
             _version(child) for child in checkpoint.children.order_by("version").defer(*HEAVY)
         )
 
-    @admin.display(description="changes")
+    @content_column("changes")
     def changes(self, checkpoint: Checkpoint) -> str:
         counts = checkpoint.verdict.get("counts", {})
         changed = ", ".join(
@@ -182,7 +180,7 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         more = f" and {counted(number - 1, 'more edit')}" if number > 1 else ""
         return format_html("{}{}", edit_title(first), more)
 
-    @admin.display(description="work")
+    @plain_column("work")
     def counts(self, checkpoint: Checkpoint) -> str:
         counts = checkpoint.verdict.get("counts", {})
         files = ", ".join(
@@ -192,44 +190,44 @@ class CheckpointAdmin(ReadOnlyAdmin[Checkpoint]):
         )
         return f"files: {files or NOTHING}; {durations(checkpoint.verdict.get('timings', {}))}"
 
-    @admin.display(description="executed in")
+    @plain_column("executed in")
     def kind_of_sandbox(self, checkpoint: Checkpoint) -> str:
         return sandbox_badge(checkpoint.verdict.get("runner", ""))
 
-    @admin.display(description="executed in")
+    @plain_column("executed in")
     def checked_in(self, checkpoint: Checkpoint) -> str:
         return sandbox(checkpoint.verdict.get("runner", ""))
 
-    @admin.display(description="entries cited")
+    @content_column("entries cited")
     def cited(self, checkpoint: Checkpoint) -> str:
         seqs = {seq for edit in checkpoint.edits for seq in edit.get("sources", [])}
         return links_to_entries(checkpoint.user, seqs)
 
-    @admin.display(description="entries settled")
+    @plain_column("entries settled")
     def settled(self, checkpoint: Checkpoint) -> str:
         number = checkpoint.outcomes.count()
         return link_to_list(
             EntryOutcome, counted(number, "outcome"), checkpoint__id__exact=checkpoint.pk
         )
 
-    @admin.display(description="runs")
+    @plain_column("runs")
     def runs(self, checkpoint: Checkpoint) -> str:
         number = checkpoint.runs.count()
         return link_to_list(Run, counted(number, "run"), checkpoint__id__exact=checkpoint.pk)
 
-    @admin.display(description="records")
+    @content_column("records")
     def record_changes(self, checkpoint: Checkpoint) -> SafeString | str:
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_records(checkpoint.parent, checkpoint)
 
-    @admin.display(description="files, side by side")
+    @content_column("files, side by side")
     def file_changes(self, checkpoint: Checkpoint) -> SafeString | str:
         if checkpoint.user.redacting_since is not None:
             return REDACTING
         return show_files(checkpoint.parent, checkpoint)
 
-    @admin.display(description="files")
+    @content_column("files")
     def files(self, checkpoint: Checkpoint) -> SafeString | str:
         number = counted(len(checkpoint.tree), "file")
         return format_html('<a href="{}">Browse {}</a>', project_url(checkpoint.pk), number)
@@ -290,69 +288,33 @@ def _ask_to_restore(request: HttpRequest, checkpoint: Checkpoint) -> TemplateRes
 class BlobAdmin(ReadOnlyAdmin[Blob]):
     """Project files, identified by their hashes."""
 
-    list_display = ["short_hash", "user_link", "size"]
+    list_display = ["short_hash", "user", "size"]
     list_filter = ["user__workspace"]
     list_select_related = ["user"]
     search_fields = ["=hash", "user__user_id"]
     search_help_text = "Search by full hash or user id."
     ordering = ["-id"]
     when_empty = "No project has a file yet."
-    fields = ["user_link", "used_as", "hash", "size", "shown"]
-
-    user_link = column("user", link, "user", "user__user_id")
+    fields = ["user", "used_as", "hash", "size", "shown"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Blob]:
         return super().get_queryset(request).defer("content").annotate(characters=Length("content"))
 
-    @admin.display(description="hash", ordering="hash")
+    @content_column("hash", "hash")
     def short_hash(self, blob: Blob) -> str:
         return blob.hash[:12]
 
-    @admin.display(description="paths in the newest version")
+    @content_column("paths in the newest version")
     def used_as(self, blob: Blob) -> str:
         head = blob.user.head
         tree = head.tree if head else {}
         return lines(inline(name) for name in sorted(tree) if tree[name] == blob.hash)
 
-    @admin.display(description="characters")
+    @plain_column("characters")
     def size(self, blob: Blob) -> str:
         characters = getattr(blob, "characters", 0)
         return TOLD if characters is None else f"{characters:,}"
 
-    @admin.display(description="content")
+    @content_column("content")
     def shown(self, blob: Blob) -> str:
         return TOLD if blob.content is None else source(blob.content)
-
-
-@admin.register(Bytecode)
-class BytecodeAdmin(ReadOnlyAdmin[Bytecode]):
-    """Compiled project files."""
-
-    list_display = ["file", "user_link", "source_file", "image_digest", "size"]
-    list_filter = ["user__workspace"]
-    list_select_related = ["user"]
-    search_fields = ["path", "user__user_id"]
-    search_help_text = "Search by path or user id."
-    ordering = ["-id"]
-    when_empty = "No file has been compiled yet."
-    fields = ["user_link", "file", "source_file", "image_digest", "size"]
-
-    file = column("path", inline, "file", "path")
-    user_link = column("user", link, "user", "user__user_id")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Bytecode]:
-        blob = Blob.objects.filter(user=OuterRef("user"), hash=OuterRef("source_hash"))
-        return (
-            super()
-            .get_queryset(request)
-            .defer("code")
-            .annotate(bytes=Length("code"), blob_id=Subquery(blob.values("pk")[:1]))
-        )
-
-    @admin.display(description="compiled from")
-    def source_file(self, bytecode: Bytecode) -> str:
-        return link_to_key(Blob, getattr(bytecode, "blob_id", None), bytecode.source_hash[:12])
-
-    @admin.display(description="size")
-    def size(self, bytecode: Bytecode) -> str:
-        return filesizeformat(getattr(bytecode, "bytes", 0))

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from memory.admin.actions import ask, confirmed_reason, staff_of
 from memory.admin.base import WorkAdmin, section
-from memory.admin.columns import column
+from memory.admin.columns import column, content_column, plain_column
 from memory.admin.display import badge, counted, inline, lines
 from memory.admin.filters import UnderWayFilter
 from memory.admin.links import link
@@ -95,11 +95,11 @@ def _question(request: HttpRequest, users: list[MemoryUser], action: str) -> Tem
 class UserErasureAdmin(WorkAdmin[UserErasure]):
     """Erasure records: who requested them, why, and how many rows were erased."""
 
-    list_display = ["created_at", "user_name", "workspace", "how_far", "wanted_by"]
+    list_display = ["created_at", "user_name", "workspace", "how_far", "by"]
     list_display_links = ["created_at", "user_name"]
     list_filter = [
         UnderWayFilter,
-        ("created_at", admin.DateFieldListFilter),
+        "created_at",
         "user__workspace",
     ]
     list_select_related = ["user__workspace"]
@@ -112,24 +112,23 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
     fieldsets = [
         section(None, "user_name", "workspace", "how_far", "by", "reason", "created_at"),
         section("What was deleted", "finished_at", "log", "numbers"),
-        section("Work status", "waits_for", "attempts", "run_after", "error", collapsed=True),
+        section("Work status", "waits_for", "attempts", "run_after", "last_error", collapsed=True),
     ]
 
-    workspace = column("user.workspace", link, "workspace", "user__workspace__name")
-    wanted_by = column("by", inline, "by", "by")
+    workspace = column("user.workspace", link, "workspace", "user__workspace__name", plain=True)
 
-    @admin.display(description="user")
+    @plain_column("user")
     def user_name(self, row: UserErasure) -> str:
         """Show the user's public id, which also identifies the user in backups."""
         return inline(str(row.user.public_id))
 
-    @admin.display(description="state", ordering="due_at")
+    @plain_column("state", "due_at")
     def how_far(self, row: UserErasure) -> str:
         if row.due_at is None:
             return badge("done")
         return badge("failing") if row.last_error else badge("working", "under way")
 
-    @admin.display(description="the log")
+    @plain_column("the log")
     def log(self, row: UserErasure) -> str:
         """Show the log's length and its newest hash, which verifies the whole log."""
         return lines(
@@ -139,14 +138,14 @@ class UserErasureAdmin(WorkAdmin[UserErasure]):
             ]
         )
 
-    @admin.display(description="rows")
+    @content_column("rows")
     def numbers(self, row: UserErasure) -> str:
         return lines(
             inline(f"{name.replace('_', ' ')}: {number}")
             for name, number in sorted(row.counts.items())
         )
 
-    @admin.display(description="waiting for these sandbox hosts")
+    @content_column("waiting for these sandbox hosts")
     def waits_for(self, row: UserErasure) -> str:
         """List the hosts that have not yet confirmed that they hold no data about the user."""
         return lines(map(inline, row.hosts))

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from memory.admin import masking
 from memory.admin.base import ReadOnlyAdmin
-from memory.admin.columns import column, row_column
+from memory.admin.columns import content_column, plain_column, row_column
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -19,7 +19,6 @@ from memory.admin.display import (
     facts,
     inline,
     lines,
-    preformatted,
     rule_of,
     shortened,
 )
@@ -131,7 +130,7 @@ class DailyFilter(PresenceFilter):
 class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     """Forecasts: which alerts will open, change and resolve if nothing changes but the clock."""
 
-    list_display = ["computed_at", "user_link", "next_change", "known_until", "runs"]
+    list_display = ["computed_at", "user", "next_change", "known_until", "runs"]
     list_display_links = ["computed_at"]
     list_filter = [DailyFilter, "user__workspace"]
     list_select_related = ["user"]
@@ -140,14 +139,12 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
     ordering = ["next_change", "id"]
     when_empty = "There is no forecast yet."
     fields = [
-        *("user_link", "version", "computed_at", "start", "horizon_days", "known_until"),
+        *("user", "version", "computed_at", "start", "horizon_days", "known_until"),
         *("next_change", "wakes_at", "runs", "events", "unforeseen", "took"),
-        *("due_at", "attempts", "run_after", "error"),
+        *("due_at", "attempts", "run_after", "last_error"),
     ]
 
-    user_link = column("user", link, "user", "user__user_id")
-    version = row_column(of_version, "version")
-    error = column("last_error", preformatted, "last error")
+    version = row_column(of_version, "version", plain=True)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
         return super().get_queryset(request).defer("results", "timeline")
@@ -163,22 +160,22 @@ class ForecastAdmin(ReadOnlyAdmin[Forecast]):
             forecast.__dict__["_told"] = events, alerts
         return forecast
 
-    @admin.display(description="runs", ordering="needs_daily")
+    @plain_column("runs", "needs_daily")
     def runs(self, forecast: Forecast) -> str:
         return "daily" if forecast.needs_daily else "as forecast"
 
-    @admin.display(description="forecast")
+    @content_column("forecast")
     def events(self, forecast: Forecast) -> SafeString | str:
         told, alerts = forecast.__dict__["_told"]
         rows = [event(one, alerts) for one in told[:LISTED]]
         more = len(told) - len(rows)
         return lines([*rows, counted(more, "more event")] if more else rows)
 
-    @admin.display(description="constraints without a complete forecast")
+    @content_column("constraints without a complete forecast")
     def unforeseen(self, forecast: Forecast) -> SafeString | str:
         return lines(unforeseen(forecast))
 
-    @admin.display(description="took")
+    @plain_column("took")
     def took(self, forecast: Forecast) -> str:
         if not forecast.timings:
             return NOTHING

@@ -7,8 +7,8 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from memory.admin.base import ReadOnlyAdmin
-from memory.admin.columns import column, row_column
-from memory.admin.display import badge, inline, pretty, sandbox_badge
+from memory.admin.columns import plain_column, row_column
+from memory.admin.display import badge, sandbox_badge
 from memory.admin.links import link_to_list
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.work import hosts
@@ -28,8 +28,10 @@ def state_of(host: SandboxHost) -> SafeString:
 class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
     """Sandbox workers, and the sandboxes they keep ready."""
 
+    labels = {"name": "host", "report": "report on the sandboxes"}
+
     list_display = [
-        "host",
+        "name",
         "state",
         "seen_at",
         "started_at",
@@ -45,24 +47,22 @@ class SandboxHostAdmin(ReadOnlyAdmin[SandboxHost]):
         "No sandbox worker is running, so changes are not checked, queries are not answered and"
         " no alerts are raised."
     )
-    fields = ["host", "state", "seen_at", "started_at", "threads", "said", "executed"]
+    fields = ["name", "state", "seen_at", "started_at", "threads", "report", "executed"]
 
-    host = column("name", inline, "host", "name")
-    state = row_column(state_of, "state", "seen_at")
-    said = column("report", pretty, "report on the sandboxes")
+    state = row_column(state_of, "state", "seen_at", plain=True)
 
-    @admin.display(description="runner")
+    @plain_column("runner")
     def kind_of_sandbox(self, host: SandboxHost) -> str:
         return sandbox_badge(str(host.report.get("runner", "")))
 
-    @admin.display(description="ready")
+    @plain_column("ready")
     def ready(self, host: SandboxHost) -> Any:
         return host.report.get("fresh")
 
-    @admin.display(description="kept for users")
+    @plain_column("kept for users")
     def resident(self, host: SandboxHost) -> Any:
         return host.report.get("leases")
 
-    @admin.display(description="runs")
+    @plain_column("runs")
     def executed(self, host: SandboxHost) -> SafeString:
         return link_to_list(Run, "executed runs", host__exact=host.name)

@@ -8,10 +8,9 @@ from django.http import HttpRequest
 
 from memory.admin.actions import report
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import beginning, column
-from memory.admin.display import badge, preformatted
+from memory.admin.columns import plain_column
+from memory.admin.display import badge
 from memory.admin.filters import presence_filter
-from memory.admin.links import link
 from memory.kernel.models.users import Lane
 from memory.log import lanes
 
@@ -22,12 +21,12 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
 
     list_display = [
         "work",
-        "user_link",
+        "user",
         "standing",
         "due_at",
         "run_after",
         "attempts",
-        "trouble",
+        "last_error",
     ]
     list_display_links = ["work"]
     list_filter = [
@@ -42,25 +41,19 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
     actions = ["try_now"]
     when_empty = "There are no users yet."
     fieldsets = [
-        section(
-            None, "user_link", "work", "standing", "due_at", "waiting", "waiting_since", "done_to"
-        ),
-        section("Attempts", "attempts", "run_after", "error"),
+        section(None, "user", "work", "standing", "due_at", "waiting", "waiting_since", "done_to"),
+        section("Attempts", "attempts", "run_after", "last_error"),
         section("Worker", "lease_owner", "lease_expires_at", "token", "hinted_at"),
     ]
-
-    user_link = column("user", link, "user", "user__user_id")
-    trouble = column("last_error", beginning, "last error")
-    error = column("last_error", preformatted, "last error")
 
     def actions_for(self, row: Lane) -> Collection[str]:
         return ["try_now"] if row.due_at else []
 
-    @admin.display(description="work", ordering="name")
+    @plain_column("work", "name")
     def work(self, lane: Lane) -> str:
         return lane.get_name_display()
 
-    @admin.display(description="state")
+    @plain_column("state")
     def standing(self, lane: Lane) -> str:
         if lane.lease_owner:
             return badge("running", "in progress")
@@ -68,7 +61,7 @@ class LaneAdmin(ReadOnlyAdmin[Lane]):
             return badge("idle")
         return badge("failing") if lane.attempts else badge("waiting")
 
-    @admin.display(description="processed up to")
+    @plain_column("processed up to")
     def done_to(self, lane: Lane) -> str:
         return f"#{lane.cursor_seq}"
 

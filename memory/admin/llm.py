@@ -13,14 +13,13 @@ from django.utils.safestring import SafeString
 
 from memory.admin import paging
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import beginning, column, row_column
+from memory.admin.columns import content_column, plain_column, row_column
 from memory.admin.display import (
     NOTHING,
     badge,
     counted,
     inline,
     lines,
-    preformatted,
     pretty,
     visible,
 )
@@ -29,7 +28,7 @@ from memory.admin.rows import heavy, rows_for
 from memory.kernel import encryption
 from memory.kernel.models.workspaces import Workspace
 from memory.llm import llm_calls, track_records
-from memory.llm.models import LlmCall, LlmOutcome, LlmSpending
+from memory.llm.models import LlmCall, LlmSpending
 from memory.llm.track_records import TrackRecord
 from memory.staff.access import PROMPTS
 from memory.versions.models.checkpoints import Checkpoint
@@ -134,10 +133,10 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     list_display = [
         "name",
         "workspace",
-        "user_link",
+        "user",
         "model",
         "ended",
-        "trouble",
+        "error",
         "tokens",
         "price",
         "took",
@@ -148,7 +147,7 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         "purpose",
         "outcome",
         ModelFilter,
-        ("started_at", admin.DateFieldListFilter),
+        "started_at",
     ]
     list_select_related = ["workspace", "user"]
     search_fields = ["=id", "=work", "=prompt_hash", "user__user_id"]
@@ -156,23 +155,18 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
     ordering = ["-started_at"]
     when_empty = "No language model has been called yet."
 
-    name = row_column(str, "call", "purpose")
-    user_link = column("user", link, "user", "user__user_id")
-    trouble = column("error", beginning, "error")
-    failure = column("error", preformatted, "error")
-    run_link = column("run", link, "run")
-    lane_link = column("lane", link, "lane")
+    name = row_column(str, "call", "purpose", plain=True)
 
     def get_fieldsets(self, request: HttpRequest, obj: LlmCall | None = None) -> Any:
         may_read = request.user.has_perm(PROMPTS)
         return [
             section(
                 None,
-                *("workspace", "user_link", "purpose", "ended", "failure"),
+                *("workspace", "user", "purpose", "ended", "error"),
                 *("model", "answered_by", "question", "beside", "track_record"),
             ),
             section("Usage", "tokens_in", "tokens_out", "price", "reserved", "took"),
-            section("Purpose", "checkpoint_link", "run_link", "lane_link"),
+            section("Purpose", "checkpoint_link", "run", "lane"),
             *([section("Content", "sent", "said")] if may_read else []),
             section(
                 "More",
@@ -201,17 +195,17 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
             response.context_data["totals"] = totals
         return response
 
-    @admin.display(description="outcome", ordering="outcome")
+    @plain_column("outcome", "outcome")
     def ended(self, call: LlmCall) -> str:
         return badge(call.standing, call.standing.label)
 
-    @admin.display(description="tokens in + out", ordering="input_tokens")
+    @plain_column("tokens in + out", "input_tokens")
     def tokens(self, call: LlmCall) -> str:
         if call.input_tokens is None or call.output_tokens is None:
             return NOTHING
         return f"{call.input_tokens:,} + {call.output_tokens:,}"
 
-    @admin.display(description="tokens in")
+    @plain_column("tokens in")
     def tokens_in(self, call: LlmCall) -> str:
         if call.input_tokens is None:
             return "unknown"
@@ -219,47 +213,47 @@ class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
         cached = f" ({read:,} read from a cache, {written:,} written)" if read or written else ""
         return f"{call.input_tokens:,}{cached}"
 
-    @admin.display(description="tokens out")
+    @plain_column("tokens out")
     def tokens_out(self, call: LlmCall) -> str:
         return "unknown" if call.output_tokens is None else f"{call.output_tokens:,}"
 
-    @admin.display(description="cost", ordering="cost")
+    @plain_column("cost", "cost")
     def price(self, call: LlmCall) -> str:
         return NOTHING if call.cost is None else money(call.cost)
 
-    @admin.display(description="reserved")
+    @plain_column("reserved")
     def reserved(self, call: LlmCall) -> str:
         cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
         return f"{counted(call.reserved_tokens, 'token')}{cost}"
 
-    @admin.display(description="took", ordering="seconds")
+    @plain_column("took", "seconds")
     def took(self, call: LlmCall) -> str:
         return NOTHING if call.seconds is None else f"{call.seconds:.2f} s"
 
-    @admin.display(description="request")
+    @plain_column("request")
     def question(self, call: LlmCall) -> str:
         return f"request {call.turn}, attempt {call.attempt}"
 
-    @admin.display(description="calls for the same work")
+    @plain_column("calls for the same work")
     def beside(self, call: LlmCall) -> str:
         number = LlmCall.objects.filter(work=call.work).count()
         return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
 
-    @admin.display(description="track record")
+    @content_column("track record")
     def track_record(self, call: LlmCall) -> str:
         record = track_records.read(call.workspace, call.model)
         return lines(show_track_record(call.workspace, record))
 
-    @admin.display(description="version")
+    @plain_column("version")
     def checkpoint_link(self, call: LlmCall) -> str:
         version = call.checkpoint
         return link(version, f"v{version.version}" if version else None)
 
-    @admin.display(description="prompt")
+    @content_column("prompt")
     def sent(self, call: LlmCall) -> str:
         return _content(call, 0)
 
-    @admin.display(description="answer")
+    @content_column("answer")
     def said(self, call: LlmCall) -> str:
         return _content(call, 1)
 
@@ -303,42 +297,3 @@ def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tu
         ("Calls without reported tokens", f"{number - found['told']:,}"),
         ("Calls without a price", f"{found['told'] - found['priced']:,}"),
     ]
-
-
-@admin.register(LlmSpending)
-class LlmSpendingAdmin(ReadOnlyAdmin[LlmSpending]):
-    """The spending ledger, by day, model, purpose and outcome; budgets are checked against it."""
-
-    list_display = [
-        "cell",
-        "workspace",
-        "model",
-        "purpose",
-        "ended",
-        "calls",
-        "input_tokens",
-        "output_tokens",
-        "cost",
-        "presumed_tokens",
-    ]
-    list_display_links = ["cell"]
-    list_filter = [
-        "workspace",
-        "purpose",
-        "outcome",
-        ("model", admin.AllValuesFieldListFilter),
-        ("day", admin.DateFieldListFilter),
-    ]
-    list_select_related = ["workspace"]
-    search_fields = ["model", "workspace__name"]
-    search_help_text = "Search by model or workspace."
-    ordering = ["-day", "workspace", "model"]
-    when_empty = "No language model has been called yet."
-
-    @admin.display(description="day", ordering="day")
-    def cell(self, spending: LlmSpending) -> str:
-        return spending.day.isoformat()
-
-    @admin.display(description="outcome", ordering="outcome")
-    def ended(self, spending: LlmSpending) -> str:
-        return badge(spending.outcome, LlmOutcome(spending.outcome).label)

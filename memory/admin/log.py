@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from memory.admin import masking
 from memory.admin.actions import staff_of
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import badge_column, column, text
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, summary
 from memory.admin.filters import SetAsideFilter
 from memory.admin.links import link, link_to_entry, link_to_key, links_to_alerts, links_to_entries
@@ -85,7 +85,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         "says",
         "decided",
         "holds",
-        "user_link",
+        "user",
         "kind",
         "occurred_at",
     ]
@@ -93,7 +93,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     list_filter = [
         "kind",
         OutcomeFilter,
-        ("recorded_at", admin.DateFieldListFilter),
+        "recorded_at",
         "user__workspace",
     ]
     list_select_related = ["user"]
@@ -105,21 +105,17 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     dangerous = ["redact"]
     when_empty = "Nothing has been logged yet."
     fieldsets = [
-        section(None, "user_link", "number", "kind_name", "outcome", "still_holds", "said"),
+        section(None, "user", "number", "kind", "outcome", "still_holds", "said"),
         section(
             "Origin and time",
             "written_by",
             ("role", "speaker"),
             ("session_id", "agent_id"),
-            *("details", "occurred_at", "recorded_at", "redacted_at"),
+            *("metadata", "occurred_at", "recorded_at", "redacted_at"),
         ),
         section("Related", "neighbours", "derived", "derivatives", "merged_from", "alerts"),
         section("Identity", "id", "idempotency_key", "chain", collapsed=True),
     ]
-
-    user_link = column("user", link, "user", "user__user_id")
-    kind_name = badge_column("kind", "kind", "kind")
-    details = column("metadata", pretty, "metadata")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LogEntry]:
         decided = EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq")).order_by()
@@ -143,30 +139,30 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
     def redact(self, request: HttpRequest, queryset: QuerySet[LogEntry]) -> TemplateResponse | None:
         return redact_chosen(request, queryset, "redact")
 
-    @admin.display(description="merged from")
+    @content_column("merged from")
     def merged_from(self, entry: LogEntry) -> str:
         for merge, seq in copies.origins(entry.user, [entry.seq]).values():
             original = LogEntry.objects.get(user=merge.merged, seq=seq)
             return format_html("{} of {}", link_to_entry(original), link(merge.merged))
         return NOTHING
 
-    @admin.display(description="entry", ordering="seq")
+    @plain_column("entry", "seq")
     def number(self, entry: LogEntry) -> str:
         return f"#{entry.seq}"
 
-    @admin.display(description="content")
+    @content_column("content")
     def says(self, entry: LogEntry) -> str:
         return inline(summary(entry))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return LogChangeList
 
-    @admin.display(description="status")
+    @content_column("status")
     def holds(self, entry: LogEntry) -> str:
         status: EntryStatus | None = entry.__dict__.get("status")
         return badge(status.status) if status else NOTHING
 
-    @admin.display(description="status")
+    @content_column("status")
     def still_holds(self, entry: LogEntry) -> str:
         found = Statuses(entry.user).of([entry]) if entry.redacted_at is None else {}
         status = found.get(entry.seq)
@@ -175,11 +171,11 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
         by = links_to_entries(entry.user, [status.by]) if status.by is not None else ""
         return format_html("{} {}{}", badge(status.status), "by " if by else "", by)
 
-    @admin.display(description="outcome")
+    @plain_column("outcome")
     def decided(self, entry: LogEntry) -> str:
         return badge(getattr(entry, "decided_as", None) or PENDING)
 
-    @admin.display(description="outcome")
+    @content_column("outcome")
     def outcome(self, entry: LogEntry) -> str:
         outcome = entry_log.outcomes(entry.user, [entry.seq]).get(entry.seq)
         if outcome is None:
@@ -198,7 +194,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             link(outcome, "decision"),
         )
 
-    @admin.display(description="content")
+    @content_column("content")
     def said(self, entry: LogEntry) -> str:
         if entry.redacted_at is not None:
             return "(redacted)"
@@ -208,20 +204,20 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             pretty(entry.data) if entry.data is not None else "",
         )
 
-    @admin.display(description="adjacent entries")
+    @content_column("adjacent entries")
     def neighbours(self, entry: LogEntry) -> str:
         return links_to_entries(entry.user, [entry.seq - 1, entry.seq + 1])
 
-    @admin.display(description="derived from")
+    @content_column("derived from")
     def derived(self, entry: LogEntry) -> str:
         return links_to_entries(entry.user, entry.derived_from)
 
-    @admin.display(description="source of")
+    @content_column("source of")
     def derivatives(self, entry: LogEntry) -> str:
         made = LogEntry.objects.filter(user=entry.user, derived_from__contains=[entry.seq])
         return links_to_entries(entry.user, made.values_list("seq", flat=True)[:100])
 
-    @admin.display(description="alerts based on this entry")
+    @content_column("alerts based on this entry")
     def alerts(self, entry: LogEntry) -> str:
         """Link to the live and past alerts that cite this entry or entries derived from it."""
         whole = redaction.closure(entry.user, [entry.seq])
@@ -229,7 +225,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             Alert.objects.listed().filter(user=entry.user, entries__overlap=whole)
         )
 
-    @admin.display(description="origin")
+    @content_column("origin")
     def written_by(self, entry: LogEntry) -> SafeString | str:
         kind, _, name = (entry.source or "").partition(":")
         if kind == "key" and name:
@@ -243,7 +239,7 @@ class LogEntryAdmin(ReadOnlyAdmin[LogEntry]):
             return "from a merge with another user"
         return inline(entry.source or NOTHING)
 
-    @admin.display(description="hash")
+    @plain_column("hash")
     def chain(self, entry: LogEntry) -> str:
         """Show the entry's hash, which the next entry's hash includes."""
         return bytes(entry.hash).hex() if entry.hash else NOTHING
@@ -272,12 +268,12 @@ def _set_aside(outcome: EntryOutcome) -> str:
 class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     """Entry outcomes; a rejected entry's outcome includes the reason."""
 
-    list_display = ["result", "entry", "user_link", "version", "why", "aside", "decided_at"]
-    list_display_links = ["result"]
+    list_display = ["outcome", "entry", "user", "version", "reason", "aside", "decided_at"]
+    list_display_links = ["outcome"]
     list_filter = [
         "outcome",
         SetAsideFilter,
-        ("decided_at", admin.DateFieldListFilter),
+        "decided_at",
         "user__workspace",
     ]
     list_select_related = ["user", "checkpoint"]
@@ -285,12 +281,8 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
     search_help_text = "Search by user id or reason."
     ordering = ["-decided_at", "-seq"]
     when_empty = "No entry has been settled yet."
-    fields = ["result", "why", "aside", "says", "user_link", "version", "decided_at"]
+    fields = ["outcome", "reason", "aside", "says", "user", "version", "decided_at"]
     actions = ["reopen", "reopen_all_of_its_version"]
-
-    result = badge_column("outcome", "outcome", "outcome")
-    why = column("reason", text, "reason")
-    user_link = column("user", link, "user", "user__user_id")
 
     @admin.action(
         description="Reopen the selected entries to process them again", permissions=["operate"]
@@ -326,19 +318,19 @@ class EntryOutcomeAdmin(ReadOnlyAdmin[EntryOutcome]):
             .annotate(entry_id=Subquery(entry.values("pk")[:1]))
         )
 
-    @admin.display(description="entry", ordering="seq")
+    @plain_column("entry", "seq")
     def entry(self, outcome: EntryOutcome) -> str:
         return link_to_key(LogEntry, getattr(outcome, "entry_id", None), f"#{outcome.seq}")
 
-    @admin.display(description="entry")
+    @content_column("entry")
     def says(self, outcome: EntryOutcome) -> str:
         return links_to_entries(outcome.user, [outcome.seq])
 
-    @admin.display(description="set aside")
+    @content_column("set aside")
     def aside(self, outcome: EntryOutcome) -> str:
         return _set_aside(outcome) or NOTHING
 
-    @admin.display(description="version", ordering="checkpoint__version")
+    @plain_column("version", "checkpoint__version")
     def version(self, outcome: EntryOutcome) -> str:
         checkpoint = outcome.checkpoint
         return link(checkpoint, f"v{checkpoint.version}" if checkpoint else None)

@@ -18,11 +18,11 @@ from django.urls import URLPattern, path
 
 from memory.admin import masking
 from memory.admin.base import ReadOnlyAdmin
-from memory.admin.columns import beginning, column
+from memory.admin.columns import plain_column
 from memory.admin.display import NOTHING, badge, inline, preformatted, shortened
 from memory.admin.filters import presence_filter
 from memory.admin.links import link
-from memory.kernel.models.operations import Alarm, Heartbeat
+from memory.kernel.models.operations import Alarm
 from memory.kernel.work import stuck
 from memory.kernel.work.kinds import KINDS, WorkKind
 from memory.kernel.work.stuck import Stuck, WorkStatus
@@ -43,7 +43,9 @@ ACTIONS = {"try_again": "retried now", "dismiss": "dismissed"}
 class AlarmAdmin(ReadOnlyAdmin[Alarm]):
     """Current and past server alarms."""
 
-    list_display = ["name", "standing", "what", "raised_at", "cleared_at", "told"]
+    labels = {"detail": "problem", "last_error": "notification error"}
+
+    list_display = ["name", "standing", "detail", "raised_at", "cleared_at", "told"]
     list_filter = [presence_filter("raised", "raised_at", filled="raised", empty="over")]
     search_fields = ["name", "detail"]
     search_help_text = "Search by part of an alarm's name or message."
@@ -53,11 +55,17 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         "name",
     ]
     when_empty = "There have been no alarms yet."
-    fields = ["name", "standing", "detail", "raised_at", "seen_at", "cleared_at", "told", "trouble"]
+    fields = [
+        "name",
+        "standing",
+        "detail",
+        "raised_at",
+        "seen_at",
+        "cleared_at",
+        "told",
+        "last_error",
+    ]
     change_list_template = "admin/memory/alarms.html"
-
-    what = column("detail", inline, "problem")
-    trouble = column("last_error", beginning, "notification error")
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.work_view)
@@ -93,24 +101,15 @@ class AlarmAdmin(ReadOnlyAdmin[Alarm]):
         }
         return TemplateResponse(request, "admin/memory/work.html", context)
 
-    @admin.display(description="state")
+    @plain_column("state")
     def standing(self, alarm: Alarm) -> str:
         if alarm.raised_at is not None:
             return badge("failing", "raised")
         return badge("ok", "over") if alarm.cleared_at else badge("waiting", "not raised yet")
 
-    @admin.display(description="staff notified by e-mail", boolean=True)
+    @plain_column("staff notified by e-mail", boolean=True)
     def told(self, alarm: Alarm) -> bool:
         return alarm.is_told
-
-
-@admin.register(Heartbeat)
-class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
-    """Periodic jobs, with the time each last succeeded."""
-
-    list_display = ["name", "at"]
-    when_empty = "Neither the dispatcher nor the alarm check has run yet."
-    fields = ["name", "at"]
 
 
 def _kinds(request: HttpRequest) -> list[WorkKind]:

@@ -12,8 +12,8 @@ from django.utils.timezone import localtime
 
 from memory.admin.actions import NotedActionForm, note_of, report, staff_of
 from memory.admin.base import MemoryAdmin, PausedAdmin
-from memory.admin.columns import column
-from memory.admin.display import inline, preformatted, shortened
+from memory.admin.columns import plain_column
+from memory.admin.display import inline, shortened
 from memory.admin.filters import ResumedFilter
 from memory.admin.links import link
 from memory.admin.masking import content
@@ -30,7 +30,7 @@ Of = TypeVar("Of", MemoryUser, Workspace)
 class PauseAdmin(PausedAdmin[Pause]):
     """Users and workspaces whose work is or was paused."""
 
-    list_display = ["of_link", "standing", "why", "paused_at", "who", "resumed_at"]
+    list_display = ["of_link", "standing", "why", "paused_at", "paused_by", "resumed_at"]
     list_display_links = ["standing"]
     list_filter = [ResumedFilter, "workspace"]
     list_select_related = ["user", "workspace"]
@@ -38,14 +38,11 @@ class PauseAdmin(PausedAdmin[Pause]):
     search_help_text = "Search by user id, workspace, or who paused the work."
     when_empty = "Nothing has been paused yet. Users and workspaces are paused on their own pages."
     fields = [
-        *("of_link", "standing", "because"),
+        *("of_link", "standing", "reason"),
         *(("paused_at", "paused_by"), ("resumed_at", "resumed_by")),
     ]
 
-    who = column("paused_by", inline, "paused by", "paused_by")
-    because = column("reason", preformatted, "reason")
-
-    @admin.display(description="applies to")
+    @plain_column("applies to")
     def of_link(self, row: Pause) -> str:
         return link(row.user) if row.user else link(row.workspace, f"workspace {row.workspace}")
 
@@ -84,7 +81,7 @@ class PausableAdmin(MemoryAdmin[Of]):
     def resume(self, request: HttpRequest, queryset: QuerySet[Of]) -> None:
         _resume(request, list(queryset))
 
-    @admin.display(description="work")
+    @plain_column("work")
     def paused(self, row: Of) -> str:
         found = pause_of(row)
         if not found:

@@ -7,11 +7,11 @@ from django.utils.html import format_html, format_html_join
 
 from memory.admin import masking
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import column, text
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import NOTHING, badge, inline, lines
 from memory.admin.evidence import show_entries
 from memory.admin.filters import presence_filter
-from memory.admin.links import entry_pages, link, link_to_key, links_to_alerts
+from memory.admin.links import entry_pages, link_to_key, links_to_alerts
 from memory.admin.rows import cached_on_row
 from memory.admin.values import in_words
 from memory.alerts.models.alerts import Alert
@@ -26,7 +26,9 @@ from memory.versions.provenance import RecordOrigin, trace_record
 class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     """Active and retired records, with the entries behind them and their files."""
 
-    list_display = ["record", "collection_name", "user_link", "file", "added_in", "retired_in"]
+    labels = {"key": "record", "path": "file"}
+
+    list_display = ["key", "collection_name", "user", "path", "added_in", "retired_in"]
     list_filter = [
         presence_filter("retired", "retired_version", filled="retired", empty="active"),
         "user__workspace",
@@ -37,16 +39,12 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
     ordering = ["-id"]
     when_empty = "No project has a record yet."
     fieldsets = [
-        section(None, ("standing", "user_link")),
+        section(None, ("standing", "user")),
         section("Content", "content"),
         section("Evidence", "entries"),
         section("Derived from the record", "alerts"),
-        section("Location", "file", "added_in", "retired_in"),
+        section("Location", "path", "added_in", "retired_in"),
     ]
-
-    record = column("key", inline, "record", "key")
-    user_link = column("user", link, "user", "user__user_id")
-    file = column("path", text, "file", "path")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecordLocation]:
         versions = Checkpoint.objects.filter(user=OuterRef("user"))
@@ -66,12 +64,12 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
             return super().subtitle_of(location)
         return f"{location.key} in {location.domain}.{location.collection}"
 
-    @admin.display(description="state", ordering="retired_version")
+    @plain_column("state", "retired_version")
     def standing(self, location: RecordLocation) -> str:
         is_retired = location.retired_version is not None
         return badge("resolved", "retired") if is_retired else badge("covered", "active")
 
-    @admin.display(description="fields")
+    @content_column("fields")
     def content(self, location: RecordLocation) -> str:
         origin = _origin_of(location)
         if isinstance(origin, str):
@@ -101,30 +99,30 @@ class RecordLocationAdmin(ReadOnlyAdmin[RecordLocation]):
             rows,
         )
 
-    @admin.display(description="entries")
+    @content_column("entries")
     def entries(self, location: RecordLocation) -> str:
         origin = _origin_of(location)
         if isinstance(origin, str):
             return NOTHING
         return lines(show_entries(location.user, origin.entries).values())
 
-    @admin.display(description="collection", ordering="collection")
+    @content_column("collection", "collection")
     def collection_name(self, location: RecordLocation) -> str:
         return inline(f"{location.domain}.{location.collection}")
 
-    @admin.display(description="added in", ordering="added_version")
+    @plain_column("added in", "added_version")
     def added_in(self, location: RecordLocation) -> str:
         key = getattr(location, "added_id", None)
         return link_to_key(Checkpoint, key, f"v{location.added_version}")
 
-    @admin.display(description="retired in", ordering="retired_version")
+    @plain_column("retired in", "retired_version")
     def retired_in(self, location: RecordLocation) -> str:
         if location.retired_version is None:
             return NOTHING
         key = getattr(location, "retired_id", None)
         return link_to_key(Checkpoint, key, f"v{location.retired_version}")
 
-    @admin.display(description="alerts based on this record")
+    @content_column("alerts based on this record")
     def alerts(self, location: RecordLocation) -> str:
         item = {
             "domain": location.domain,

@@ -10,7 +10,7 @@ from django.utils.html import format_html
 
 from memory.admin.actions import ask, confirmed_reason, staff_of
 from memory.admin.base import WorkAdmin, section
-from memory.admin.columns import column
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import (
     NOTHING,
     badge,
@@ -124,11 +124,11 @@ class ProblemFilter(PresenceFilter):
 class RedactionAdmin(WorkAdmin[Redaction]):
     """Redactions, and whether everything based on the redacted entries is gone."""
 
-    list_display = ["created_at", "number", "user_link", "how_far", "whole", "by"]
+    list_display = ["created_at", "number", "user", "how_far", "whole", "by"]
     list_filter = [
         UnderWayFilter,
         ProblemFilter,
-        ("created_at", admin.DateFieldListFilter),
+        "created_at",
         "user__workspace",
     ]
     list_select_related = ["user"]
@@ -137,24 +137,24 @@ class RedactionAdmin(WorkAdmin[Redaction]):
     ordering = ["-created_at", "-id"]
     when_empty = "Nothing has been redacted yet."
     fieldsets = [
-        section(None, "user_link", "number", "how_far", "by", "reason", "created_at"),
+        section(None, "user", "number", "how_far", "by", "reason", "created_at"),
         section("What was redacted", "chosen", "derived", "records", "constraints", "reopened"),
         section("The project after the redaction", "version_link", "had_against"),
-        section("Work status", "finished_at", "attempts", "run_after", "error", collapsed=True),
+        section(
+            "Work status", "finished_at", "attempts", "run_after", "last_error", collapsed=True
+        ),
     ]
-
-    user_link = column("user", link, "user", "user__user_id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Redaction]:
         """Annotate rows with their log entries' keys: no table has a foreign key to the log."""
         entry = LogEntry.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
         return super().get_queryset(request).annotate(entry_id=Subquery(entry.values("pk")[:1]))
 
-    @admin.display(description="entry", ordering="seq")
+    @plain_column("entry", "seq")
     def number(self, row: Redaction) -> str:
         return link_to_key(LogEntry, getattr(row, "entry_id", None), f"#{row.seq}")
 
-    @admin.display(description="state", ordering="due_at")
+    @plain_column("state", "due_at")
     def how_far(self, row: Redaction) -> str:
         if row.due_at is None:
             told = "done, despite the gate's objections" if row.problem else "done"
@@ -164,19 +164,19 @@ class RedactionAdmin(WorkAdmin[Redaction]):
             return badge("failing", told)
         return badge("working", "under way")
 
-    @admin.display(description="entries")
+    @plain_column("entries")
     def whole(self, row: Redaction) -> str:
         return f"{len(row.entries)}"
 
-    @admin.display(description="selected")
+    @content_column("selected")
     def chosen(self, row: Redaction) -> str:
         return links_to_entries(row.user, row.asked)
 
-    @admin.display(description="derived from them")
+    @content_column("derived from them")
     def derived(self, row: Redaction) -> str:
         return links_to_entries(row.user, set(row.entries) - set(row.asked))
 
-    @admin.display(description="version")
+    @plain_column("version")
     def version_link(self, row: Redaction) -> str:
         """Link to the version that the redaction created, which excludes the redacted entries."""
         if row.version is None:
@@ -184,7 +184,7 @@ class RedactionAdmin(WorkAdmin[Redaction]):
         made = Checkpoint.objects.filter(user=row.user, version=row.version)
         return link_to_key(Checkpoint, made.values_list("pk", flat=True).first(), f"v{row.version}")
 
-    @admin.display(description="gate's objections")
+    @content_column("gate's objections")
     def had_against(self, row: Redaction) -> str:
         """Show the gate's objections, which did not stop the redaction."""
         return preformatted(row.problem) if row.problem else "none"

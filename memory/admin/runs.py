@@ -10,15 +10,18 @@ from django.utils.html import format_html
 
 from memory.admin.actions import staff_of
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import column, row_column, text, version_link
+from memory.admin.columns import (
+    column,
+    content_column,
+    plain_column,
+    row_column,
+)
 from memory.admin.display import (
     NOTHING,
     badge,
     counted,
     inline,
     lines,
-    preformatted,
-    pretty,
     problem,
     sandbox,
     sandbox_badge,
@@ -39,12 +42,20 @@ from memory.versions.models.runs import Run, RunStatus
 class RunAdmin(ReadOnlyAdmin[Run]):
     """Runs, with their trigger, version, outcome and output."""
 
+    labels = {
+        "asked_by": "requested by",
+        "checkpoint": "version",
+        "stdout": "printed",
+        "input": "raw input",
+        "output": "raw output",
+    }
+
     list_display = [
         "name",
-        "user_link",
+        "user",
         "came_to",
         "why",
-        "checkpoint_link",
+        "checkpoint",
         "took",
         "kind_of_sandbox",
         "queued_at",
@@ -54,7 +65,7 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         "status",
         "outcome",
         "trigger",
-        ("queued_at", admin.DateFieldListFilter),
+        "queued_at",
         "user__workspace",
     ]
     list_select_related = ["user", "checkpoint"]
@@ -66,32 +77,26 @@ class RunAdmin(ReadOnlyAdmin[Run]):
     fieldsets = [
         section(
             None,
-            *("user_link", "kind", "came_to", "failure", "limit_hit", "checkpoint_link", "why"),
-            *("who_asked", "instant", "ran_in", "ran_on"),
+            *("user", "kind", "came_to", "failure", "limit_hit", "checkpoint", "why"),
+            *("asked_by", "instant", "ran_in", "ran_on"),
         ),
-        section("Input and output", "asked", "result", "printed"),
+        section("Input and output", "asked", "result", "stdout"),
         section("Alerts", "did", "found"),
         section("Time and cost", "durations", "memory", "queued_at", "started_at", "finished_at"),
         section(
             "Work status",
-            *("id", "attempts", "lease_owner", "lease_expires_at", "last_error", "raw_input"),
-            "raw_output",
+            *("id", "attempts", "lease_owner", "lease_expires_at", "last_error", "input"),
+            "output",
             collapsed=True,
         ),
     ]
 
-    name = row_column(str, "run", "kind")
-    user_link = column("user", link, "user", "user__user_id")
-    who_asked = column("asked_by", text, "requested by")
-    checkpoint_link = column("checkpoint", version_link, "version", "checkpoint__version")
-    kind_of_sandbox = column("runner", sandbox_badge, "sandbox", "runner")
-    ran_in = column("runner", sandbox, "executed in")
+    name = row_column(str, "run", "kind", plain=True)
+    kind_of_sandbox = column("runner", sandbox_badge, "sandbox", "runner", plain=True)
+    ran_in = column("runner", sandbox, "executed in", plain=True)
     asked = row_column(show_input, "input")
     result = row_column(show_result, "output")
     failure = column("error", problem, "error")
-    printed = column("stdout", preformatted, "printed")
-    raw_input = column("input", pretty, "raw input")
-    raw_output = column("output", pretty, "raw output")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
         return (
@@ -123,31 +128,31 @@ class RunAdmin(ReadOnlyAdmin[Run]):
         messages.success(request, "The run was queued again. Reload this page to see its result.")
         return HttpResponseRedirect(page_url(again))
 
-    @admin.display(description="outcome", ordering="outcome")
+    @plain_column("outcome", "outcome")
     def came_to(self, run: Run) -> str:
         if run.status != RunStatus.DONE:
             return badge(run.status, run.get_status_display())
         return badge(run.outcome, run.get_outcome_display())
 
-    @admin.display(description="trigger", ordering="trigger")
+    @plain_column("trigger", "trigger")
     def why(self, run: Run) -> str:
         return run.get_trigger_display()
 
-    @admin.display(description="limit")
+    @plain_column("limit")
     def limit_hit(self, run: Run) -> str:
         return limit_of(run) or NOTHING
 
-    @admin.display(description="took")
+    @plain_column("took")
     def took(self, run: Run) -> str:
         seconds = run.timings.get("total")
         return NOTHING if seconds is None else f"{seconds:.2f} s"
 
-    @admin.display(description="executed on")
+    @plain_column("executed on")
     def ran_on(self, run: Run) -> str:
         """Show the name of the worker that executed the run; the worker may no longer exist."""
         return inline(run.host) if run.host else NOTHING
 
-    @admin.display(description="result")
+    @content_column("result")
     def did(self, run: Run) -> str:
         steps = AlertEvent.objects.filter(run=run).select_related("alert").order_by("seq")
         return lines(
@@ -161,17 +166,17 @@ class RunAdmin(ReadOnlyAdmin[Run]):
             for step in steps[:100]
         )
 
-    @admin.display(description="last reported by this run")
+    @plain_column("last reported by this run")
     def found(self, run: Run) -> str:
         number = run.alerts.listed().count()
         if not number:
             return NOTHING
         return link_to_list(Alert, counted(number, "alert"), last_run__id__exact=run.pk)
 
-    @admin.display(description="time by stage")
+    @plain_column("time by stage")
     def durations(self, run: Run) -> str:
         return waterfall(stages(run))
 
-    @admin.display(description="memory")
+    @plain_column("memory")
     def memory(self, run: Run) -> str:
         return NOTHING if run.memory_bytes is None else filesizeformat(run.memory_bytes)

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from memory.admin.base import ReadOnlyAdmin
+from memory.admin.columns import plain_column
 from memory.admin.display import NOTHING, badge, first_lines, inline
 from memory.admin.links import link_to_key
 from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
@@ -122,18 +123,18 @@ class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
             return found.filter(user__username=request.user.get_username())
         return found
 
-    @admin.display(description="account")
+    @plain_column("account")
     def account(self, row: StaffAccess) -> str:
         url = reverse("admin:auth_user_change", args=[row.user_id])
         return format_html('<a href="{}">{}</a>', url, inline(str(row.user)))
 
-    @admin.display(description="workspaces")
+    @plain_column("workspaces")
     def sees(self, row: StaffAccess) -> str:
         if row.all_workspaces or row.user.is_superuser:
             return "all"
         return first_lines([inline(one.name) for one in row.workspaces.all()], LISTED)
 
-    @admin.display(description="roles")
+    @plain_column("roles")
     def roles(self, row: StaffAccess) -> str:
         if row.user.is_superuser:
             return "superuser"
@@ -148,7 +149,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
     list_display_links = ["at"]
     list_filter = [
         "kind",
-        ("at", admin.DateFieldListFilter),
+        "at",
         "workspace",
     ]
     list_select_related = ["workspace"]
@@ -172,15 +173,15 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(Q(person=person) if person else Q()), False
 
-    @admin.display(description="action", ordering="kind")
+    @plain_column("action", "kind")
     def did(self, row: StaffAudit) -> str:
         return badge(row.kind, AuditKind(row.kind).label)
 
-    @admin.display(description="rows", ordering="number")
+    @plain_column("rows", "number")
     def rows(self, row: StaffAudit) -> str:
         return f"{row.number:,}" if row.model else NOTHING
 
-    @admin.display(description="row")
+    @plain_column("row")
     def of_what(self, row: StaffAudit) -> str:
         if not row.model:
             return NOTHING
@@ -193,7 +194,7 @@ class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
         name = str(model._meta.verbose_name)
         return link_to_key(model, row.row, f"{name} {row.row[:8]}") if row.row else inline(name)
 
-    @admin.display(description="person")
+    @plain_column("person")
     def whose(self, row: StaffAudit) -> str:
         """Show the person's public id, which remains after they are erased."""
         return inline(str(row.person)) if row.person else NOTHING

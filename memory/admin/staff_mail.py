@@ -5,11 +5,10 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, section
-from memory.admin.columns import beginning, column
+from memory.admin.base import MemoryAdmin, section
+from memory.admin.columns import plain_column
 from memory.admin.display import badge, inline
-from memory.admin.links import link
-from memory.alerts.models.staff_mail import MailCursor, StaffSubscription
+from memory.alerts.models.staff_mail import StaffSubscription
 from memory.staff import staff_mail
 
 
@@ -19,7 +18,7 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
 
     list_display = [
         *("staff", "workspace_name", "standing", "least_severity", "mode", "escalations"),
-        *("sent_at", "trouble"),
+        *("sent_at", "last_error"),
     ]
     list_filter = ["enabled", "mode", "workspace"]
     list_select_related = ["staff", "workspace"]
@@ -30,11 +29,9 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         section(None, "staff", "workspace", "enabled"),
         section("What", "least_severity", "escalations", "operations"),
         section("When", "mode", ("hour", "time_zone")),
-        section("E-mails", "standing", "sent_at", "digest_due_at", "trouble"),
+        section("E-mails", "standing", "sent_at", "digest_due_at", "last_error"),
     ]
-    readonly_fields = ["standing", "sent_at", "digest_due_at", "trouble"]
-
-    trouble = column("last_error", beginning, "last error")
+    readonly_fields = ["standing", "sent_at", "digest_due_at", "last_error"]
 
     def save_model(
         self,
@@ -49,28 +46,12 @@ class StaffSubscriptionAdmin(MemoryAdmin[StaffSubscription]):
         else:
             staff_mail.change(obj, form.changed_data, timezone.now())
 
-    @admin.display(description="workspace", ordering="workspace__name")
+    @plain_column("workspace", "workspace__name")
     def workspace_name(self, subscription: StaffSubscription) -> str:
         return inline(subscription.workspace.name) if subscription.workspace else "all"
 
-    @admin.display(description="state")
+    @plain_column("state")
     def standing(self, subscription: StaffSubscription) -> str:
         if not subscription.enabled:
             return badge("stopped", "off")
         return badge("failing") if subscription.last_error else badge("valid", "on")
-
-
-@admin.register(MailCursor)
-class MailCursorAdmin(ReadOnlyAdmin[MailCursor]):
-    """The last event e-mailed, for each subscription and workspace."""
-
-    list_display = ["name", "workspace_name", "seq", "escalations_seq"]
-    list_display_links = ["seq"]
-    list_select_related = ["subscription__staff", "subscription__workspace", "workspace"]
-    search_fields = ["subscription__staff__username", "workspace__name"]
-    search_help_text = "Search by user name or workspace."
-    when_empty = "No e-mail has been sent yet."
-    fields = ["name", "workspace_name", "seq", "escalations_seq"]
-
-    name = column("subscription", link, "subscription")
-    workspace_name = column("workspace", link, "workspace", "workspace__name")

@@ -23,7 +23,7 @@ from django.utils.safestring import SafeString
 from memory.admin import own_constraints, timeline
 from memory.admin.actions import staff_of
 from memory.admin.base import section
-from memory.admin.columns import column, row_column, version_link
+from memory.admin.columns import content_column, plain_column, row_column
 from memory.admin.display import counted, visible, visible_json
 from memory.admin.erasures import erase_chosen, is_typed
 from memory.admin.links import link, link_to_list
@@ -62,6 +62,8 @@ class VisibleJSONField(JSONField):
 class MemoryUserAdmin(UserPages):
     """Users: what is known about them, the work pending for them, and their alerts."""
 
+    labels = {"head": "newest version"}
+
     list_display = [
         "user_id",
         "workspace",
@@ -69,10 +71,10 @@ class MemoryUserAdmin(UserPages):
         "entries",
         "pending",
         "rejected",
-        "version",
+        "head",
         "created_at",
     ]
-    list_filter = ["workspace", ("created_at", admin.DateFieldListFilter)]
+    list_filter = ["workspace", "created_at"]
     list_select_related = ["workspace", "head"]
     search_fields = ["user_id", "=public_id"]
     search_help_text = "Search by user id or public id."
@@ -87,7 +89,7 @@ class MemoryUserAdmin(UserPages):
         section("Log", "entries", ("covered", "pending", "dismissed", "rejected")),
         section(
             "Project",
-            *("structure", "calls", "version", "checkpoints", "project", "locations", "runs"),
+            *("structure", "calls", "head", "checkpoints", "project", "locations", "runs"),
             "lanes",
         ),
         section("More", "public_id", "created_at", "constraints_due_at"),
@@ -96,9 +98,8 @@ class MemoryUserAdmin(UserPages):
         name for name in flatten_fieldsets(fieldsets) if name not in ("time_zone", "metadata")
     ]
 
-    merges = row_column(show_merges, "merged")
+    merges = row_column(show_merges, "merged", plain=True)
     structure = row_column(show_model_work, "language model")
-    version = column("head", version_link, "newest version")
     foreseen = row_column(show_forecast, "forecast")
 
     def is_confirmed(self, request: HttpRequest, action: str, rows: QuerySet[MemoryUser]) -> bool:
@@ -188,46 +189,46 @@ class MemoryUserAdmin(UserPages):
             change_message=message,
         )
 
-    @admin.display(description="live alerts", ordering="live_alerts")
+    @plain_column("live alerts", "live_alerts")
     def alerts(self, user: MemoryUser) -> str:
         number = getattr(user, "live_alerts", 0)
         live = ",".join(LIVE_STATES)
         return _linked(user, Alert, number, "alert", state__in=live) if number else "none"
 
-    @admin.display(description="all alerts")
+    @plain_column("all alerts")
     def past_alerts(self, user: MemoryUser) -> str:
         return _linked(user, Alert, getattr(user, "all_alerts", 0), "alert")
 
-    @admin.display(description="constraints")
+    @content_column("constraints")
     def constraints(self, user: MemoryUser) -> str:
         return show_constraints(user, may_write=user.__dict__.get("_may_write", False))
 
-    @admin.display(description="log", ordering="last_seq")
+    @plain_column("log", "last_seq")
     def entries(self, user: MemoryUser) -> str:
         return _linked(user, LogEntry, user.last_seq, "entry")
 
-    @admin.display(description="pending", ordering="pending_entries")
+    @plain_column("pending", "pending_entries")
     def pending(self, user: MemoryUser) -> str:
         number = getattr(user, "pending_entries", 0)
         return _linked(user, LogEntry, number, "entry", outcome=PENDING) if number else "0"
 
-    @admin.display(description="rejected", ordering="rejected_entries")
+    @plain_column("rejected", "rejected_entries")
     def rejected(self, user: MemoryUser) -> str:
         return _outcomes(user, Outcome.REJECTED, getattr(user, "rejected_entries", 0))
 
-    @admin.display(description="covered")
+    @plain_column("covered")
     def covered(self, user: MemoryUser) -> str:
         return _outcomes(user, Outcome.COVERED, timeline.coverage_of(user).covered)
 
-    @admin.display(description="dismissed")
+    @plain_column("dismissed")
     def dismissed(self, user: MemoryUser) -> str:
         return _outcomes(user, Outcome.DISMISSED, timeline.coverage_of(user).dismissed)
 
-    @admin.display(description="versions")
+    @plain_column("versions")
     def checkpoints(self, user: MemoryUser) -> str:
         return _linked(user, Checkpoint, getattr(user, "all_versions", 0), "version")
 
-    @admin.display(description="project")
+    @content_column("project")
     def project(self, user: MemoryUser) -> str:
         address = f"/v1/users/{quote(user.user_id, safe='')}/git"
         return format_html(
@@ -240,22 +241,22 @@ class MemoryUserAdmin(UserPages):
             reverse("admin:memory_memoryuser_subject_access", args=[user.pk]),
         )
 
-    @admin.display(description="records")
+    @plain_column("records")
     def locations(self, user: MemoryUser) -> str:
         number = getattr(user, "records", 0)
         return _linked(user, RecordLocation, number, "record", retired="no")
 
-    @admin.display(description="model calls")
+    @plain_column("model calls")
     def calls(self, user: MemoryUser) -> str:
         _, spent = timeline.spent_on(user)
         text = f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens"
         return link_to_list(LlmCall, text, user__id__exact=user.pk)
 
-    @admin.display(description="runs")
+    @plain_column("runs")
     def runs(self, user: MemoryUser) -> str:
         return _linked(user, Run, getattr(user, "all_runs", 0), "run")
 
-    @admin.display(description="work")
+    @plain_column("work")
     def lanes(self, user: MemoryUser) -> str:
         return _linked(user, Lane, len(timeline.lanes_of(user)), "lane")
 

@@ -1,7 +1,7 @@
 """Webhook endpoints, their messages, and every call made to them."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django import forms
@@ -13,7 +13,7 @@ from django.utils.html import format_html
 
 from memory.admin.actions import report
 from memory.admin.base import MemoryAdmin, ReadOnlyAdmin, ReadOnlyInline
-from memory.admin.columns import column, text
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import NOTHING, badge, counted, inline, preformatted, pretty, shortened
 from memory.admin.links import link, link_to_entries_of, link_to_list
 from memory.alerts.delivery import outbox, webhook_endpoints, webhook_messages
@@ -115,26 +115,26 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
         first = ["send_test", "disable"] if row.enabled else ["enable"]
         return [*first, "rotate_secret", *(["replay_given_up"] if self._lost(row) else [])]
 
-    @admin.display(description="URL", ordering="url")
+    @plain_column("URL", "url")
     def address(self, endpoint: WebhookEndpoint) -> str:
         return inline(shortened(endpoint.url))
 
-    @admin.display(description="state", ordering="enabled")
+    @plain_column("state", "enabled")
     def standing(self, endpoint: WebhookEndpoint) -> str:
         if not endpoint.enabled:
             return badge("revoked", "disabled")
         return badge("warning", "failing") if endpoint.failing_since else badge("ok", "enabled")
 
-    @admin.display(description="waiting")
+    @plain_column("waiting")
     def waiting(self, endpoint: WebhookEndpoint) -> str:
         number = getattr(endpoint, DeliveryState.PENDING.value, 0)
         return self._messages(endpoint, number, DeliveryState.PENDING)
 
-    @admin.display(description="failed permanently")
+    @plain_column("failed permanently")
     def lost(self, endpoint: WebhookEndpoint) -> str:
         return self._messages(endpoint, self._lost(endpoint), DeliveryState.GIVEN_UP)
 
-    @admin.display(description="messages")
+    @plain_column("messages")
     def every(self, endpoint: WebhookEndpoint) -> str:
         return link_to_list(Delivery, "all messages", endpoint__id__exact=endpoint.pk)
 
@@ -229,10 +229,9 @@ class WebhookEndpointAdmin(MemoryAdmin[WebhookEndpoint]):
 class _Call:
     """Columns shared by the call list and a message's page."""
 
-    trouble = column("error", text, "error")
-    answered = column("answer", preformatted, "response")
+    labels: Mapping[str, str] = {"answer": "response"}
 
-    @admin.display(description="took", ordering="seconds")
+    @plain_column("took", "seconds")
     def took(self, attempt: DeliveryAttempt) -> str:
         return f"{attempt.seconds:.2f} s"
 
@@ -242,8 +241,8 @@ class DeliveryAttemptInline(_Call, ReadOnlyInline[DeliveryAttempt, Delivery]):
 
     model = DeliveryAttempt
     verbose_name_plural = "calls"
-    fields = ["at", "took", "address", "status", "trouble", "answered"]
-    readonly_fields = ["took", "trouble", "answered"]
+    fields = ["at", "took", "address", "status", "error", "answer"]
+    readonly_fields = ["took", "error", "answer"]
     ordering = ["at"]
 
 
@@ -267,7 +266,7 @@ class TypeFilter(admin.SimpleListFilter):
 class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     """Messages, newest first, with every call made to deliver them."""
 
-    list_display = ["name", "standing", "endpoint_link", "about", "attempts", "created_at"]
+    list_display = ["type", "standing", "endpoint_link", "about", "attempts", "created_at"]
     list_filter = [
         "state",
         TypeFilter,
@@ -281,13 +280,10 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     actions = ["replay"]
     when_empty = "There are no messages yet. Messages are sent to a workspace's enabled endpoints."
     fields = [
-        *("name", "message_id", "standing", "waits_for", "endpoint_link", "about", "seq"),
-        *("attempts", "run_after", "trouble", "created_at", "settled_at", "body"),
+        *("type", "message_id", "standing", "waits_for", "endpoint_link", "about", "seq"),
+        *("attempts", "run_after", "last_error", "created_at", "settled_at", "body"),
     ]
     inlines = [DeliveryAttemptInline]
-
-    name = column("type", inline, "type", "type")
-    trouble = column("last_error", text, "last error")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
         return super().get_queryset(request).defer("payload", "event__detail", "event__entries")
@@ -295,31 +291,31 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     def actions_for(self, row: Delivery) -> Collection[str]:
         return [] if row.state == DeliveryState.PENDING else ["replay"]
 
-    @admin.display(description="message id")
+    @plain_column("message id")
     def message_id(self, delivery: Delivery) -> str:
         return delivery.message_id
 
-    @admin.display(description="state", ordering="state")
+    @plain_column("state", "state")
     def standing(self, delivery: Delivery) -> str:
         return badge(delivery.standing, delivery.standing.label)
 
-    @admin.display(description="waits for")
+    @plain_column("waits for")
     def waits_for(self, delivery: Delivery) -> str:
         """Link to the earlier message about the same alert that must be settled first."""
         before = outbox.before(delivery)
         return link(before, str(before)) if before else NOTHING
 
-    @admin.display(description="endpoint", ordering="endpoint__url")
+    @plain_column("endpoint", "endpoint__url")
     def endpoint_link(self, delivery: Delivery) -> str:
         return link(delivery.endpoint, shortened(delivery.endpoint.url, 60))
 
-    @admin.display(description="about")
+    @content_column("about")
     def about(self, delivery: Delivery) -> str:
         if delivery.alert is not None:
             return link(delivery.alert, shortened(str(delivery.alert), 60))
         return link_to_entries_of(delivery.event) if delivery.event else NOTHING
 
-    @admin.display(description="body")
+    @content_column("body")
     def body(self, delivery: Delivery) -> str:
         try:
             return pretty(json.loads(delivery.payload))
@@ -345,7 +341,9 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     """Calls to endpoints, newest first."""
 
-    list_display = ["at", "outcome", "delivery_link", "url", "address", "took"]
+    labels = {"delivery": "message"}
+
+    list_display = ["at", "outcome", "delivery", "url", "address", "took"]
     list_filter = ["status", "delivery__endpoint__workspace"]
     list_select_related = ["delivery__endpoint"]
     search_fields = [
@@ -355,17 +353,15 @@ class DeliveryAttemptAdmin(_Call, ReadOnlyAdmin[DeliveryAttempt]):
     search_help_text = "Search by user id, URL or message id."
     ordering = ["-at", "-id"]
     when_empty = "No endpoint has been called yet."
-    fields = ["at", "outcome", "delivery_link", "url", "address", "took", "trouble", "answered"]
-
-    delivery_link = column("delivery", link, "message")
+    fields = ["at", "outcome", "delivery", "url", "address", "took", "error", "answer"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeliveryAttempt]:
         return super().get_queryset(request).defer("delivery__payload")
 
-    @admin.display(description="outcome", ordering="status")
+    @plain_column("outcome", "status")
     def outcome(self, attempt: DeliveryAttempt) -> str:
         return badge("error" if attempt.error else "ok", str(attempt.status or "no response"))
 
-    @admin.display(description="URL")
+    @plain_column("URL")
     def url(self, attempt: DeliveryAttempt) -> str:
         return inline(shortened(attempt.delivery.endpoint.url, 60))

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 
 from memory.admin.backtests import approve_version, start_backtest
 from memory.admin.base import ReadOnlyAdmin, section
-from memory.admin.columns import column, row_column
+from memory.admin.columns import column, content_column, plain_column, row_column
 from memory.admin.display import NOTHING, badge, durations, gate, inline, sandbox, shortened, source
 from memory.admin.links import link
 from memory.constraints import backtest_reports
@@ -25,7 +25,7 @@ from memory.constraints.models.workspace_constraints import (
 class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
     """Workspace constraint versions, with their text and checks."""
 
-    list_display = ["name", "workspace", "standing", "told", "creator", "created_at"]
+    list_display = ["name", "workspace", "standing", "told", "created_by", "created_at"]
     list_filter = ["state", "constraint__workspace"]
     list_select_related = ["constraint__workspace"]
     search_fields = ["constraint__name"]
@@ -42,9 +42,10 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         section("Work status", "durations", "attempts", "last_error", collapsed=True),
     ]
 
-    name = row_column(str, "version", "constraint__name")
-    workspace = column("constraint.workspace", link, "workspace", "constraint__workspace__name")
-    creator = column("created_by", inline, "created by", "created_by")
+    name = row_column(str, "version", "constraint__name", plain=True)
+    workspace = column(
+        "constraint.workspace", link, "workspace", "constraint__workspace__name", plain=True
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
         return super().get_queryset(request).defer("source", "tests", "bytecode")
@@ -62,40 +63,40 @@ class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion])
         approve = ["approve"] if able and row.constraint.live_id != row.pk else []
         return [*approve, "backtest"]
 
-    @admin.display(description="constraint")
+    @plain_column("constraint")
     def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
         return format_html("{} v{}", link(version.constraint), version.number)
 
-    @admin.display(description="state", ordering="state")
+    @plain_column("state", "state")
     def standing(self, version: WorkspaceConstraintVersion) -> str:
         live = version.constraint.live_id == version.pk
         return format_html("{} {}", show_state(version), badge("valid", "live") if live else "")
 
-    @admin.display(description="findings")
+    @content_column("findings")
     def told(self, version: WorkspaceConstraintVersion) -> str:
         return inline(reason_of(version)) or NOTHING
 
-    @admin.display(description="checks")
+    @content_column("checks")
     def found(self, version: WorkspaceConstraintVersion) -> str:
         return show_checks(version) or NOTHING
 
-    @admin.display(description="backtest")
+    @content_column("backtest")
     def tested(self, version: WorkspaceConstraintVersion) -> str:
         return show_backtest(version) or NOTHING
 
-    @admin.display(description="executed in")
+    @plain_column("executed in")
     def ran_in(self, version: WorkspaceConstraintVersion) -> str:
         return sandbox((version.verdict or {}).get("runner", ""))
 
-    @admin.display(description="source")
+    @content_column("source")
     def shown_source(self, version: WorkspaceConstraintVersion) -> str:
         return source(version.source)
 
-    @admin.display(description="tests")
+    @content_column("tests")
     def shown_tests(self, version: WorkspaceConstraintVersion) -> str:
         return source(version.tests)
 
-    @admin.display(description="seconds by stage")
+    @plain_column("seconds by stage")
     def durations(self, version: WorkspaceConstraintVersion) -> str:
         return durations((version.verdict or {}).get("timings", {}))
 

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from memory.admin import skeletons
 from memory.admin.actions import staff_of
 from memory.admin.base import MemoryAdmin, section
-from memory.admin.columns import column, text
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import NOTHING, badge, counted, inline, lines, source, visible
 from memory.admin.links import link, link_to_list
 from memory.admin.workspace_constraint_form import ConstraintForm
@@ -79,9 +79,6 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
     actions = ["enable", "disable"]
     when_empty = "There are no workspace constraints yet. Add one, for example from the library."
 
-    creator = column("created_by", inline, "created by")
-    changer = column("changed_by", text, "changed by")
-
     def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
         texts = section("Text", "source", "tests", description=_HELP)
         if obj is None:
@@ -92,7 +89,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             section("Versions", "found", "versions"),
             section("Users the constraint applies to", "fits"),
             texts,
-            section("More", "created_at", "creator", "changed_at", "changer"),
+            section("More", "created_at", "created_by", "changed_at", "changed_by"),
         ]
 
     def get_readonly_fields(
@@ -102,7 +99,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
         if obj is None:
             return []
         shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
-        shown += ["created_at", "creator", "changed_at", "changer"]
+        shown += ["created_at", "created_by", "changed_at", "changed_by"]
         return shown if self.has_approve_permission(request) else [*shown, "percentage"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
@@ -170,17 +167,17 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             version = workspace_constraints.propose(obj, by=by, **text)
             messages.info(request, f"Version {version.number} is being checked. {_SOON}")
 
-    @admin.display(description="source")
+    @content_column("source")
     def source(self, constraint: WorkspaceConstraint) -> str:
         """Show the newest version's source to staff who may not change the source."""
         return source(newest_version(constraint).source)
 
-    @admin.display(description="tests")
+    @content_column("tests")
     def tests(self, constraint: WorkspaceConstraint) -> str:
         """Show the newest version's tests to staff who may not change the tests."""
         return source(newest_version(constraint).tests)
 
-    @admin.display(description="state")
+    @plain_column("state")
     def standing(self, constraint: WorkspaceConstraint) -> str:
         if not constraint.enabled:
             return badge("stopped", "disabled")
@@ -190,18 +187,18 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             return badge("waiting", "enabled for no users")
         return badge("valid", "runs")
 
-    @admin.display(description="live version")
+    @plain_column("live version")
     def version(self, constraint: WorkspaceConstraint) -> str:
         live = constraint.live
         return link(live, f"v{live.number}") if live else NOTHING
 
-    @admin.display(description="newest version")
+    @plain_column("newest version")
     def newest(self, constraint: WorkspaceConstraint) -> str:
         state = VersionState(getattr(constraint, "newest_state", VersionState.CHECKING))
         number = getattr(constraint, "newest_number", 1)
         return format_html("v{} {}", number, badge(state, state.label))
 
-    @admin.display(description="live alerts", ordering="live_alerts")
+    @plain_column("live alerts", "live_alerts")
     def alerts(self, constraint: WorkspaceConstraint) -> str:
         number = getattr(constraint, "live_alerts", 0)
         if not number:
@@ -214,7 +211,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             q=constraint.path,
         )
 
-    @admin.display(description="newest version")
+    @content_column("newest version")
     def found(self, constraint: WorkspaceConstraint) -> str:
         newest = newest_version(constraint)
         return format_html(
@@ -225,7 +222,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             show_backtest(newest),
         )
 
-    @admin.display(description="all versions")
+    @content_column("all versions")
     def versions(self, constraint: WorkspaceConstraint) -> str:
         found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
         return lines(
@@ -238,7 +235,7 @@ class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
             for version in found[:_MOST_VERSIONS]
         )
 
-    @admin.display(description="users")
+    @content_column("users")
     def fits(self, constraint: WorkspaceConstraint) -> str:
         version = constraint.live or newest_version(constraint)
         try:

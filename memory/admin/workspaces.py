@@ -18,6 +18,7 @@ from django.utils.text import capfirst
 
 from memory.admin.actions import note_of, staff_of
 from memory.admin.base import section
+from memory.admin.columns import content_column, plain_column
 from memory.admin.display import NOTHING, badge, counted, inline, lines
 from memory.admin.links import link_to_list
 from memory.admin.llm import money, show_track_record
@@ -231,22 +232,22 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
         """Require access to all workspaces: without it, the new workspace would not be visible."""
         return super().has_add_permission(request) and access.sees_all(request.user)
 
-    @admin.display(description="users at the last count", ordering="user_count")
+    @plain_column("users at the last count", "user_count")
     def users(self, workspace: Workspace) -> str:
         """Link to the workspace's users; the number of users is updated once a minute."""
         text = counted(getattr(workspace, "user_count", 0), "user")
         return link_to_list(MemoryUser, text, workspace__id__exact=workspace.pk)
 
-    @admin.display(description="API keys", ordering="key_count")
+    @plain_column("API keys", "key_count")
     def keys(self, workspace: Workspace) -> str:
         text = counted(getattr(workspace, "key_count", 0), "API key")
         return link_to_list(ApiKey, text, workspace__id__exact=workspace.pk)
 
-    @admin.display(description="own model", ordering="llm_model")
+    @plain_column("own model", "llm_model")
     def own_model(self, workspace: Workspace) -> str:
         return workspace.llm_model or NOTHING
 
-    @admin.display(description="effective")
+    @plain_column("effective")
     def llm_in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
         chosen = workspace.chosen_llm
@@ -268,28 +269,28 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             ]
         )
 
-    @admin.display(description="track record")
+    @plain_column("track record")
     def track_record(self, workspace: Workspace) -> str:
         record = _record_of(workspace)
         shown = show_track_record(workspace, record) if record else []
         return lines([*shown, track_record_settings.in_words(workspace.track_record_limits)])
 
-    @admin.display(description="effective")
+    @plain_column("effective")
     def structure_in_effect(self, workspace: Workspace) -> str:
         holds = _stored(workspace).effective(environment.STRUCTURING)
         return f"Work begins {batching.in_words(holds)}."
 
-    @admin.display(description="effective")
+    @plain_column("effective")
     def alerts_in_effect(self, workspace: Workspace) -> str:
         return lines(alert_settings.in_words(_stored(workspace).alert_limits))
 
-    @admin.display(description="effective")
+    @plain_column("effective")
     def retention_in_effect(self, workspace: Workspace) -> str:
         return lines(
             retention_settings.in_words(_stored(workspace).effective(environment.RETENTION))
         )
 
-    @admin.display(description="effective")
+    @plain_column("effective")
     def quotas_in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
         chosen = workspace.overrides(environment.QUOTAS)
@@ -306,7 +307,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             for name, most in workspace.effective(environment.QUOTAS).items()
         )
 
-    @admin.display(description="useful alerts by constraint")
+    @content_column("useful alerts by constraint")
     def precision(self, workspace: Workspace) -> str:
         if workspace._state.adding:
             return NOTHING
@@ -319,7 +320,7 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             for path, found in worst_first[:MAX_JUDGED]
         )
 
-    @admin.display(description="spent")
+    @plain_column("spent")
     def llm_spent(self, workspace: Workspace) -> str:
         if workspace._state.adding:
             return NOTHING
@@ -331,12 +332,12 @@ class WorkspaceAdmin(PausableAdmin[Workspace]):
             ]
         )
 
-    @admin.display(description="own limits")
+    @plain_column("own limits")
     def own_limits(self, workspace: Workspace) -> str:
         own = [field for field in LIMITS if getattr(workspace, field) is not None]
         return ", ".join(["single_use"] * workspace.single_use + own) or NOTHING
 
-    @admin.display(description="effective")
+    @plain_column("effective")
     def in_effect(self, workspace: Workspace) -> str:
         workspace = _stored(workspace)
         own = workspace.overrides(environment.SANDBOXES)

@@ -135,7 +135,8 @@ class LlmCall(models.Model):
         erase = privacy.Erase.REDACT
         # A short prompt can be guessed from its unkeyed hash, and errors may quote the request.
         content = ("prompt", "answer", "prompt_hash", "error")
-        plain = ("model", "answered_by")
+        on_record = ("answered_by",)
+        plain = ("model",)
         export = privacy.Export(
             "model-calls",
             "every call to a language model: its time, model and usage, and its prompt and answer"

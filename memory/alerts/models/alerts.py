@@ -413,8 +413,10 @@ class PausedConstraint(models.Model):
 
     class Privacy:
         erase = privacy.Erase.DELETE
-        content = ("constraint", "source_hash", "reason", "resumed_because")
-        plain = ("paused_by", "resumed_by")
+        content = (
+            *("constraint", "source_hash", "reason", "paused_by", "resumed_by"),
+            "resumed_because",
+        )
         export = privacy.Export(
             "paused-constraints", "constraints that were paused because they were too noisy"
         )

@@ -90,8 +90,8 @@ class Backtest(MortalWork):
 
     class Privacy:
         erase = privacy.Erase.DELETE
-        content = ("constraint", "source_hash", "reason")
-        plain = ("cursor", "created_by")
+        content = ("constraint", "source_hash", "reason", "created_by")
+        plain = ("cursor",)
         export = privacy.Export(
             "backtests",
             "backtests of the person's own constraints",
@@ -180,6 +180,7 @@ class BacktestUser(models.Model):
             "backtest-results",
             "the results of backtests, with the alerts that constraints would have raised",
         )
+        section = None
 
     class Meta:
         constraints = [

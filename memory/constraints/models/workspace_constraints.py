@@ -115,7 +115,7 @@ class WorkspaceConstraintVersion(LeasedWork):
 
     class Privacy:
         erase = privacy.Erase.NOTHING
-        content = ("source", "source_hash", "tests", "verdict", "bytecode")
+        content = ("source", "source_hash", "tests", "verdict", "bytecode", "created_by")
         section = privacy.Section.PROJECTS
 
     class Meta:

@@ -32,8 +32,7 @@ class Pause(models.Model):
 
     class Privacy:
         erase = privacy.Erase.DELETE
-        content = ("reason",)
-        plain = ("paused_by", "resumed_by")
+        content = ("reason", "paused_by", "resumed_by")
         export = privacy.Export("pauses", "when staff paused the work for this person")
         section = privacy.Section.OPERATION
 

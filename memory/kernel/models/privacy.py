@@ -77,7 +77,8 @@ class Privacy:
     `identity` columns name the person: they are erased, but shown to all staff. `on_record` columns
     are hidden like content, but outlive the user. `export` may be the reason for leaving the rows
     out of subject access, in which `named_by` is the field that identifies a row. `owners` are the
-    lookups to the user if several foreign keys may lead there.
+    lookups to the user if several foreign keys may lead there. Without a `section`, a model has no
+    screen of its own.
     """
 
     erase: Erase | None = None
@@ -86,7 +87,7 @@ class Privacy:
     on_record: Collection[str] = ()
     plain: Collection[str] = ()
     export: Export | str = ""
-    section: Section = Section.MACHINERY
+    section: Section | None = Section.MACHINERY
     owners: tuple[str, ...] = ()
     named_by: str = ""
 

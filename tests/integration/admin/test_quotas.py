@@ -77,4 +77,4 @@ def test_workspaces_are_listed_by_what_they_use(admin_client: Client, workspace:
 
     words = shown(admin_client.get(list_url(WorkspaceUse)))
 
-    assert f"{workspace.name} 3 12345 5.0 MiB 7 0" in words
+    assert f"3 12345 5.0 MB 7 0 {workspace.name}" in words
