@@ -22,7 +22,7 @@ from memory.kernel.http.stored import AnyObjectField
 from memory.kernel.http.unknown import NO_ENDPOINT
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.fields import validate_time_zone
-from memory.kernel.models.users import USER_ID_RULE, MemoryUser, user_id_fault
+from memory.kernel.models.users import USER_ID_PATTERN, USER_ID_RULE, MemoryUser, user_id_fault
 from memory.kernel.models.workspaces import Scope
 from memory.kernel.users import (
     UserExists,
@@ -41,6 +41,13 @@ from memory.privacy.models import UserErasure
 
 class NewUserSerializer(StrictSerializer):
     """A user to be created."""
+
+    rules = {
+        "properties": {
+            "user_id": {"pattern": f"^{USER_ID_PATTERN.pattern}$"},
+            "time_zone": {"format": "time-zone"},
+        }
+    }
 
     user_id = serializers.CharField(
         allow_blank=True,  # validate_user_id states the whole rule in one error
@@ -63,6 +70,8 @@ class NewUserSerializer(StrictSerializer):
 
 class UserChangeSerializer(StrictSerializer):
     """A change to a user."""
+
+    rules = {"properties": {"time_zone": {"format": "time-zone"}}}
 
     time_zone = serializers.CharField(required=False, max_length=64)
     metadata = ObjectField(required=False)

@@ -173,6 +173,8 @@ class NoteSerializer(StrictSerializer):
 class SnoozeSerializer(NoteSerializer):
     """When the snooze ends, with an optional note."""
 
+    rules = {"properties": {"until": {"format": "future-date-time"}}}
+
     until = DayStartField(
         required=False,
         help_text="The end of the snooze, within the next year; a day (2026-03-01) means its start,"

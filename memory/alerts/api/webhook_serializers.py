@@ -88,6 +88,14 @@ class EndpointWithSecretSerializer(EndpointSerializer):
 class NewEndpointSerializer(StrictSerializer):
     """An endpoint to be created."""
 
+    rules = {
+        "properties": {
+            "url": {"format": "webhook-url"},
+            "description": {"format": "printable"},
+            "alert_kinds": {"minItems": 1},
+        }
+    }
+
     url = serializers.CharField(
         max_length=2000,
         help_text="An https URL with a public address, on port 443 or any port from 1024 up.",

@@ -59,6 +59,8 @@ class NewBacktestSerializer(StrictSerializer):
 class NewOwnBacktestSerializer(StrictSerializer):
     """One of the user's constraints, and how far back the backtest looks."""
 
+    rules = {"properties": {"constraint": {"pattern": r"^constraints/[a-z][a-z0-9_]*\.py$"}}}
+
     constraint = serializers.CharField(
         max_length=300,
         help_text="The constraint's name in the newest version, such as drug_allergy, or its path.",

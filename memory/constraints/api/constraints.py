@@ -26,6 +26,7 @@ from memory.project.names import check_lower_name
 from memory.project.paths import FOLDER, constraint_files, constraint_path
 from memory.versions import checkpoints
 from memory.versions.api.checkpoints import DECISIONS, PROPOSAL_WAIT_SECONDS, propose
+from memory.versions.api.edit_schemas import SEQ
 from memory.versions.api.moments import AS_OF, AsOfSerializer, KnownView
 from memory.versions.api.runs import (
     FAILURES,
@@ -108,6 +109,8 @@ class ConstraintDetailSerializer(ConstraintSerializer):
 
 class NewConstraintSerializer(StrictSerializer):
     """A constraint, with tests in which it fires and tests in which it does not."""
+
+    rules = {"properties": {"sources": {"items": SEQ}}}
 
     source = serializers.CharField(  # type: ignore[assignment]
         max_length=MAX_SOURCE, error_messages=NO_SOURCE

@@ -16,7 +16,7 @@ from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
-from memory.kernel.http.serializers import StrictSerializer
+from memory.kernel.http.serializers import LOWER_NAME, StrictSerializer
 from memory.kernel.http.stored import VerdictField
 
 MAX_DESCRIPTION = 1000
@@ -116,6 +116,8 @@ def _text(**options: Any) -> serializers.CharField:
 class NewVersionSerializer(StrictSerializer):
     """A constraint's source, with tests in which it fires and tests in which it does not."""
 
+    rules = {"properties": {name: {"pattern": r"\S"} for name in ("source", "tests")}}
+
     source = _text(  # type: ignore[assignment]
         help_text="See docs/workspace-constraints.md.", error_messages=NO_SOURCE
     )
@@ -124,6 +126,17 @@ class NewVersionSerializer(StrictSerializer):
 
 class NewWorkspaceConstraintSerializer(StrictSerializer):
     """A workspace constraint to be created, from its source or from the library."""
+
+    rules = {
+        "properties": {
+            "name": LOWER_NAME,
+            "library": {"format": "library-name"},
+            **{name: {"pattern": r"\S"} for name in ("source", "tests")},
+        },
+        "if": {"required": ["library"]},
+        "then": {"propertyNames": {"enum": ["library", "description"]}},
+        "else": {"required": ["name", "source", "tests"]},
+    }
 
     name = serializers.CharField(
         required=False,

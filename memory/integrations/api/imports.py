@@ -41,8 +41,21 @@ class ZipParser(BaseParser):
             raise ParseError(str(error)) from None
 
 
+_NAME = "[A-Za-z0-9_][A-Za-z0-9_-]{0,49}"
+
+
 class ImportSerializer(StrictSerializer):
     """A project's Python files, in any layout; a single module is enough."""
+
+    rules = {
+        "properties": {
+            "files": {
+                "minProperties": 1,
+                "maxProperties": 1000,
+                "propertyNames": {"pattern": rf"^{_NAME}(/{_NAME}){{0,3}}\.py$"},
+            }
+        }
+    }
 
     files = serializers.DictField(
         child=serializers.CharField(trim_whitespace=False, allow_blank=True),

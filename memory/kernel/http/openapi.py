@@ -12,10 +12,10 @@ from typing import Any
 
 from memory.kernel.http.pagination import Pagination
 from memory.kernel.http.problems import CONTENT_TYPE, NAMESPACE
+from memory.kernel.http.serializers import LOWER_NAME, StrictSerializer
 from memory.kernel.models.users import USER_ID_PATTERN
 
 EXAMPLES = Path(__file__).with_name("examples.json")
-BODIES = Path(__file__).with_name("bodies.json")
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # Matches the first sentence of a text, or only the first clause of that sentence.
@@ -63,7 +63,6 @@ WITH_BODY = ("413", "415")
 
 _PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 _TEXT = {"type": "string"}
-LOWER_NAME = {"pattern": "^[a-z][a-z0-9_]{0,99}$", "format": "lower-name"}
 HEADERS: Mapping[str, Any] = {
     "X-Request-Id": {
         "description": "Identifies the request: the value of the request's own `X-Request-Id` if"
@@ -107,8 +106,7 @@ def paths_without_final_slash(endpoints: list[Any], **more: Any) -> list[Any]:
 def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, Any]:
     """Add what all operations have in common to the document: errors, headers, limits, examples.
 
-    Schema rules that the serializers cannot express are in `bodies.json`, which is merged into the
-    components by name.
+    Rules that the fields of a body cannot express are in its serializer's `rules`.
     """
     components = result["components"]
     components["headers"] = dict(HEADERS)
@@ -118,7 +116,13 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
         if name.endswith("Request") and schema.get("type") == "object":
             schema["additionalProperties"] = False
             _defaults(schema)
-    _merge(schemas, json.loads(BODIES.read_text()))
+    schemas["JsonValue"] = {"description": "Any JSON value."}
+    for body in _bodies(StrictSerializer):
+        name = body.__name__.removesuffix("Serializer")
+        for component in {f"{name}Request", f"Patched{name}Request"} & schemas.keys():
+            # As JSON, so that nothing below changes the rules, or several places at once.
+            _merge(schemas[component], json.loads(json.dumps(body.rules)))
+            schemas |= json.loads(json.dumps(body.definitions))
     _anything(result)
     _choices(result, schemas)
     _conditions(schemas)
@@ -135,6 +139,12 @@ def complete(result: dict[str, Any], generator: Any, **more: Any) -> dict[str, A
     tags = {tag for _, _, operation in operations(result) for tag in operation["tags"]}
     result["tags"] = [{"name": tag, "description": TAGS[tag]} for tag in sorted(tags)]
     return result
+
+
+def _bodies(body: type[StrictSerializer]) -> Iterator[type[StrictSerializer]]:
+    for subclass in body.__subclasses__():
+        yield subclass
+        yield from _bodies(subclass)
 
 
 def _choices(schema: Any, schemas: dict[str, Any]) -> None:
@@ -200,7 +210,7 @@ def _one_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _remove_unused(document: dict[str, Any]) -> None:
-    """Remove the components that nothing refers to, such as those that `bodies.json` replaces."""
+    """Remove the components that nothing refers to, such as those that rules replace."""
     schemas = document["components"]["schemas"]
     used: set[str] = set()
     found = {

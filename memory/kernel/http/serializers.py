@@ -4,7 +4,7 @@ import datetime
 import difflib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
@@ -14,6 +14,8 @@ from rest_framework.validators import ProhibitSurrogateCharactersValidator
 from memory.kernel import instants
 from memory.kernel.canonical import exact_json
 
+# The schema of a name of a domain, a collection or a constraint.
+LOWER_NAME = {"pattern": "^[a-z][a-z0-9_]{0,99}$", "format": "lower-name"}
 MAX_OBJECT_BYTES = 256 * 1024
 # Maximum number of errors returned for a body, so that the response does not grow with the body.
 MAX_NAMED = 20
@@ -103,6 +105,10 @@ class StrictSerializer(serializers.Serializer[Any]):
     An empty value (null, "", [] or {}) counts as not given if the field is optional and does not
     itself accept that value: agents' frameworks send one for every argument that they leave out.
     """
+
+    # For the OpenAPI document: JSON schema to merge into the body's own, and further schemas.
+    rules: ClassVar[Mapping[str, Any]] = {}
+    definitions: ClassVar[Mapping[str, Any]] = {}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields, which keep whitespace and whose errors list the valid choices."""

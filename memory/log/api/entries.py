@@ -33,6 +33,7 @@ from memory.kernel.models.workspaces import Scope
 from memory.kernel.users import WITHOUT_HEAD, find_or_create_user
 from memory.log import entry_log, fixes
 from memory.log.api.entry_serializers import (
+    MAX_ENTRIES,
     PROPOSE,
     AppendedSerializer,
     EntrySerializer,
@@ -45,7 +46,6 @@ from memory.log.models.entries import EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import redaction
 
-MAX_ENTRIES = 1000
 # These serializers are created once and shared, because creating a serializer's fields takes longer
 # than using the fields, and using them doesn't change them.
 _NEW_ENTRY = NewEntrySerializer()

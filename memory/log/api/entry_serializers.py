@@ -7,6 +7,7 @@ from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
 from memory.kernel.http.serializers import (
+    LOWER_NAME,
     DayStartField,
     LabelField,
     ObjectField,
@@ -19,6 +20,7 @@ from memory.log.models.entries import EntryKind, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
 from memory.project import EditError, names
 
+MAX_ENTRIES = 1000
 MAX_TEXT = 1_000_000
 APPENDED_KINDS = [kind for kind in EntryKind.choices if kind[0] != EntryKind.REDACTION]
 RECORD_FIELDS = ("domain", "type", "collection", "key", "data", "retired")
@@ -38,6 +40,27 @@ class NewEntrySerializer(StrictSerializer):
     A `message`, `fact` or `correction` has `content`. A `record` has `type` and `data`, and may
     have `domain`, `collection`, `key` and `retired`.
     """
+
+    rules = {
+        "properties": {
+            "domain": LOWER_NAME,
+            "type": {"pattern": "^[A-Z][A-Za-z0-9_]{0,99}$", "format": "class-name"},
+            "collection": LOWER_NAME,
+            "key": {
+                "format": "record-key",
+                "description": "The record's name in its collection, without control characters.",
+            },
+        },
+        "if": {"properties": {"kind": {"const": "record"}}},
+        "then": {
+            "propertyNames": {"not": {"const": "content"}},
+            "required": ["type"],
+            "if": {"properties": {"retired": {"const": True}}, "required": ["retired"]},
+            "then": {"required": ["key"]},
+            "else": {"required": ["data"]},
+        },
+        "else": {"propertyNames": {"not": {"enum": [*RECORD_FIELDS]}}, "required": ["content"]},
+    }
 
     kind = serializers.ChoiceField(
         choices=APPENDED_KINDS,
@@ -279,6 +302,8 @@ class AppendedSerializer(serializers.Serializer[Any]):
 
 class NewEntriesSerializer(StrictSerializer):
     """Several entries, appended in order, all or nothing."""
+
+    rules = {"properties": {"entries": {"minItems": 1, "maxItems": MAX_ENTRIES}}}
 
     entries = NewEntrySerializer(many=True)
 

@@ -26,6 +26,8 @@ MAX_QUERY = 10_000
 class ContextRequestSerializer(StrictSerializer):
     """The message that an agent is about to answer, and the maximum size of the context."""
 
+    rules = {"properties": {"as_of": {"format": "moment"}}}
+
     query = serializers.CharField(
         default="",
         allow_blank=True,

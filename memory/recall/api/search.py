@@ -35,8 +35,57 @@ MAX_WORDS = 100_000
 HISTORY = "history"
 
 
+_FILTER = {"$ref": "#/components/schemas/SearchFilter"}
+
+
+def _filter_schema() -> dict[str, Any]:
+    """Return the schema of `filters`, which may contain themselves."""
+    text = {"type": "string", "maxLength": filters.MAX_TEXT}
+    held: dict[str, dict[str, Any]] = {
+        "text": text,
+        "kind": {"type": "string", "enum": ["message", "fact", "record", "correction"]},
+        "number": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+        "time": {"type": "string", "format": "day-or-moment"},
+    }
+    properties: dict[str, Any] = {}
+    for key, column in filters.COLUMNS.items():
+        value = held[column.holds]
+        operators: dict[str, Any] = dict.fromkeys(filters.operators_of(column), value)
+        operators["in"] = {"type": "array", "items": value, "minItems": 1, "maxItems": 1000}
+        condition = {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "properties": operators,
+        }
+        properties[key] = {"oneOf": [value, condition]}
+    group = {"type": "array", "items": _FILTER, "minItems": 1, "maxItems": filters.MAX_CONDITIONS}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "description": "Conditions on entries; if there are several keys, all must match. A value"
+        " without an operator means `eq`.",
+        "properties": {**properties, "AND": group, "OR": group, "NOT": _FILTER},
+        "patternProperties": {
+            r"^metadata\.[^.]+(\.[^.]+)*$": {
+                "type": ["string", "number", "boolean", "null"],
+                "maxLength": filters.MAX_TEXT,
+            }
+        },
+    }
+
+
 class SearchSerializer(StrictSerializer):
     """A search: the query, and where to search."""
+
+    rules = {
+        "properties": {
+            "as_of": {"format": "moment"},
+            "in": {"uniqueItems": True},
+            "filters": {"type": None, "additionalProperties": None, **_FILTER},
+        }
+    }
+    definitions = {"SearchFilter": _filter_schema()}
 
     query = serializers.CharField(max_length=MAX_QUERY, help_text="A question, or search terms.")
     messages = TurnsField()

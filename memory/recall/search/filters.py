@@ -84,6 +84,13 @@ COLUMNS: Mapping[str, Column] = {
     "seq": column("seq", "number"),
     **{name: column(name, "time") for name in ("occurred_at", "recorded_at")},
 }
+
+
+def operators_of(column: Column) -> Sequence[str]:
+    """Return the operators that a column's values can be compared with."""
+    return _ORDERED_OPERATORS if column.holds in ("number", "time") else _TEXT_OPERATORS
+
+
 KEYS = (*COLUMNS, f"{METADATA}<name>")
 
 
@@ -161,7 +168,7 @@ class _Compiler:
 
     def _compared(self, key: str, operator: str, value: Any, here: str) -> _Sql:
         column = self._columns[key]
-        allowed = _ORDERED_OPERATORS if column.holds in ("number", "time") else _TEXT_OPERATORS
+        allowed = operators_of(column)
         if operator not in allowed:
             raise BadFilter(f"{here}: {key} supports {', '.join(allowed)}, not {operator}.")
         if column.holds == "time":

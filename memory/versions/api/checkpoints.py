@@ -19,6 +19,7 @@ from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, history, runs
+from memory.versions.api import edit_schemas
 from memory.versions.api.runs import FAILURES, RunSerializer, answer_run
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger, warning_of
@@ -75,11 +76,29 @@ class CheckpointDetailSerializer(CheckpointSerializer):
         fields = [*CheckpointSerializer.Meta.fields, "files", "edits", "verdict"]
 
 
+_FILES = {"required": ["files"], "properties": {"files": {"minProperties": 1}}}
+
+
 class ProposalSerializer(StrictSerializer):
     """Edits to the project, whole project files, or both.
 
     Together, they become the project's next version, or none of them is applied.
     """
+
+    rules = {
+        "properties": {
+            "edits": {
+                "items": {"type": None, "additionalProperties": None, "$ref": edit_schemas.EDIT}
+            },
+            "files": {"maxProperties": MAX_FILES},
+            "considered": {"items": edit_schemas.SEQ},
+            "version": {"maximum": 2**31 - 1},
+        },
+        "if": {"required": ["edits"], "properties": {"edits": {"minItems": 1}}},
+        "else": _FILES,
+        "dependentSchemas": {"version": _FILES},
+    }
+    definitions = edit_schemas.DEFINITIONS
 
     edits = serializers.ListField(
         child=serializers.DictField(),

@@ -30,6 +30,13 @@ MAX_ENTRIES = 1000
 class SelectionSerializer(StrictSerializer):
     """Selects the entries to reopen, which meet all conditions; `outcomes` alone is not enough."""
 
+    rules = {
+        "if": {"required": ["entries"]},
+        "else": {
+            "anyOf": [{"required": [name]} for name in ("session_id", "since", "until", "model")]
+        },
+    }
+
     entries = serializers.ListField(
         child=serializers.IntegerField(min_value=1),
         required=False,

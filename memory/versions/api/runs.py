@@ -180,6 +180,8 @@ class Runs(StrictView, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):
 class MomentSerializer(StrictSerializer):
     """The state to read, and the evaluation time."""
 
+    rules = {"properties": {"as_of": {"format": "moment"}, "at": {"format": "day-or-moment"}}}
+
     as_of = MomentField(
         required=False,
         help_text="Use what was known as of an entry (its number, such as 120), a version (v7), a"
