@@ -218,56 +218,82 @@ def read_modules(
 
 
 def commit(
-    work: LeasedWork, user: MemoryUser, candidate: Candidate, decisions: Sequence[Decision]
-) -> Checkpoint:
+    work: LeasedWork,
+    user: MemoryUser,
+    candidate: Candidate | None,
+    decisions: Sequence[Decision],
+) -> Checkpoint | None:
     """Make the candidate the head, and write everything that follows from that, in one transaction.
 
-    `work` is the work item that the caller has claimed. Raises HeadMoved if the candidate's parent
-    is no longer the head, and LeaseLost if the caller has lost its claim; in either case nothing is
-    written.
+    Without a candidate, only the entries' outcomes are written. `work` is the work item that the
+    caller has claimed. Raises HeadMoved if the candidate's parent is no longer the head, and
+    LeaseLost if the caller has lost its claim; in either case nothing is written.
     """
-    change = candidate.change
     with transaction.atomic(savepoint=False):
         locked = MemoryUser.objects.locked(user.pk)
         leases.check(work)
-        parent = candidate.parent
-        if locked.head_id != (parent.pk if parent else None):
-            raise HeadMoved(f"{user}: the head moved while a candidate was being built on {parent}")
+        checkpoint, at = None, timezone.now()
+        if candidate is not None:
+            checkpoint = _create(locked, candidate)
+            make_head(locked, checkpoint)
+            at = checkpoint.created_at
+        EntryOutcome.objects.bulk_create(
+            EntryOutcome(
+                user=locked,
+                seq=decision.seq,
+                outcome=decision.outcome,
+                checkpoint_id=locked.head_id,
+                reason=decision.reason,
+                set_aside=list(decision.set_aside),
+                superseded_by=decision.superseded_by,
+                decided_at=at,
+            )
+            for decision in decisions
+        )
+        # If the work item is a lane, its pending entries are recounted when the worker releases it.
+        if decisions and isinstance(work, Run):
+            lanes.recount(user.pk)
+        hooks.call(hooks.DECIDED, work, locked, decisions, at)
+    return checkpoint
 
-        sources = {path: text for path, text in change.files.items() if text is not None}
-        hashes = {path: sha256(text) for path, text in sources.items()}
-        git_ids = {path: git_blob_id(text.encode()) for path, text in sources.items()}
-        Blob.objects.bulk_create(
-            [
-                Blob(user=locked, hash=hashes[path], content=text, git_id=git_ids[path])
-                for path, text in sources.items()
-            ],
-            ignore_conflicts=True,
-        )
-        for blob in Blob.objects.filter(user=locked, hash__in=hashes.values(), content=None):
-            # This file's content was redacted, but somebody who knows the content has written it
-            # again.
-            blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
-            blob.save(update_fields=["content"])
-        tree = {**(parent.tree if parent else {}), **hashes}
-        for path, text in change.files.items():
-            if text is None:
-                del tree[path]
-        checkpoint = Checkpoint.objects.create(
-            user=locked,
-            version=parent.version + 1 if parent else 1,
-            parent=parent,
-            tree=tree,
-            outline=change.outline.to_json(),
-            seen_seq=candidate.seen_seq,
-            origin=candidate.origin,
-            edits=list(candidate.edits),
-            verdict=dict(candidate.verdict),
-        )
-        store_bytecode(checkpoint, candidate.bytecode, candidate.image_digest)
-        _move_records(locked, checkpoint, change)
-        make_head(locked, checkpoint)
-        _decide(work, locked, decisions, checkpoint, checkpoint.created_at)
+
+def _create(user: MemoryUser, candidate: Candidate) -> Checkpoint:
+    """Create the version, with its files and bytecode, and update the index of records."""
+    change, parent = candidate.change, candidate.parent
+    if user.head_id != (parent.pk if parent else None):
+        raise HeadMoved(f"{user}: the head moved while a candidate was being built on {parent}")
+    sources = {path: text for path, text in change.files.items() if text is not None}
+    hashes = {path: sha256(text) for path, text in sources.items()}
+    git_ids = {path: git_blob_id(text.encode()) for path, text in sources.items()}
+    Blob.objects.bulk_create(
+        [
+            Blob(user=user, hash=hashes[path], content=text, git_id=git_ids[path])
+            for path, text in sources.items()
+        ],
+        ignore_conflicts=True,
+    )
+    for blob in Blob.objects.filter(user=user, hash__in=hashes.values(), content=None):
+        # This file's content was redacted, but somebody who knows the content has written it
+        # again.
+        blob.content = next(text for path, text in sources.items() if hashes[path] == blob.hash)
+        blob.save(update_fields=["content"])
+    tree = {**(parent.tree if parent else {}), **hashes}
+    for path, text in change.files.items():
+        if text is None:
+            del tree[path]
+    checkpoint = Checkpoint.objects.create(
+        user=user,
+        version=parent.version + 1 if parent else 1,
+        parent=parent,
+        tree=tree,
+        outline=change.outline.to_json(),
+        seen_seq=candidate.seen_seq,
+        origin=candidate.origin,
+        edits=list(candidate.edits),
+        verdict=dict(candidate.verdict),
+    )
+    store_bytecode(checkpoint, candidate.bytecode, candidate.image_digest)
+    _move_records(user, checkpoint, change)
     return checkpoint
 
 
@@ -282,43 +308,6 @@ def make_head(user: MemoryUser, checkpoint: Checkpoint) -> None:
     parent = checkpoint.parent
     if any(any(hooks.call(hooks.CONCERNED, one)) for one in (checkpoint, parent) if one):
         runs.queue_constraints(user, checkpoint)
-
-
-def decide(work: LeasedWork, user: MemoryUser, decisions: Sequence[Decision]) -> None:
-    """Write the outcomes of entries that did not lead to a new version.
-
-    Raises LeaseLost if the caller has lost its claim to `work`.
-    """
-    with transaction.atomic(savepoint=False):
-        locked = MemoryUser.objects.locked(user.pk)
-        leases.check(work)
-        _decide(work, locked, decisions, locked.head, timezone.now())
-
-
-def _decide(
-    work: LeasedWork,
-    user: MemoryUser,
-    decisions: Sequence[Decision],
-    checkpoint: Checkpoint | None,
-    at: datetime.datetime,
-) -> None:
-    EntryOutcome.objects.bulk_create(
-        EntryOutcome(
-            user=user,
-            seq=decision.seq,
-            outcome=decision.outcome,
-            checkpoint=checkpoint,
-            reason=decision.reason,
-            set_aside=list(decision.set_aside),
-            superseded_by=decision.superseded_by,
-            decided_at=at,
-        )
-        for decision in decisions
-    )
-    # If the work item is a lane, its pending entries are recounted when the worker releases it.
-    if decisions and isinstance(work, Run):
-        lanes.recount(user.pk)
-    hooks.call(hooks.DECIDED, work, user, decisions, at)
 
 
 def forget_bytecode(checkpoint: AnyState, image_digest: str) -> None:

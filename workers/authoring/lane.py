@@ -159,7 +159,7 @@ def _reject(lane: Lane, reasons: Mapping[int, str]) -> None:
             for seq, why in reasons.items()
             if seq not in settled
         ]
-        checkpoints.decide(lane, user, decisions)
+        checkpoints.commit(lane, user, None, decisions)
 
 
 def _again(failure: Exception, attempts: int) -> datetime.datetime | None:

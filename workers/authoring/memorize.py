@@ -349,7 +349,7 @@ def _commit(
             else Decision(seq, Outcome.DISMISSED, NOTHING_REMEMBERED)
             for seq in sorted(mine)
         ]
-        checkpoints.decide(lane, user, decisions)
+        checkpoints.commit(lane, user, None, decisions)
         own = [bool(mine & set(fact.sources)) for fact in facts]
         drafts = _drafts(list(itertools.compress(facts, own)), by_seq)
         appended = iter(entry_log.append(user, drafts, source="memorize") if drafts else [])

@@ -72,7 +72,7 @@ def commit_on_head(
 @transaction.atomic
 def _commit(work: LeasedWork, user: MemoryUser, draft: Draft) -> None:
     decisions = draft.decide(user)
-    change, verdict, made = draft.change, draft.verdict, None
+    change, verdict, candidate = draft.change, draft.verdict, None
     if change is not None and (change.files or change.ended):
         candidate = Candidate(
             parent=user.head,
@@ -84,7 +84,4 @@ def _commit(work: LeasedWork, user: MemoryUser, draft: Draft) -> None:
             bytecode=verdict.bytecode,
             image_digest=verdict.image_digest,
         )
-        made = checkpoints.commit(work, user, candidate, decisions)
-    else:
-        checkpoints.decide(work, user, decisions)
-    draft.finish(user, made)
+    draft.finish(user, checkpoints.commit(work, user, candidate, decisions))

@@ -132,7 +132,7 @@ def settle(user: MemoryUser, *outcomes: Outcome) -> None:
     lane = leases.claim(Lane.objects.filter(user=user, name=LaneName.STRUCTURE))
     assert lane is not None
     decisions = [Decision(seq, outcome, "why") for seq, outcome in enumerate(outcomes, 1)]
-    checkpoints.decide(lane, user, decisions)
+    checkpoints.commit(lane, user, None, decisions)
     leases.write(lane, lease_owner="", lease_expires_at=None)
 
 

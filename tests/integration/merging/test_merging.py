@@ -290,7 +290,7 @@ def test_whoever_works_on_the_merged_user_loses_the_claim(
     merging.merge(user, anon, by="key:x")
 
     with pytest.raises(leases.LeaseLost), transaction.atomic():
-        checkpoints.decide(lane, anon, [Decision(1, Outcome.COVERED)])
+        checkpoints.commit(lane, anon, None, [Decision(1, Outcome.COVERED)])
     run.refresh_from_db()
     assert (run.status, run.outcome) == ("done", "superseded")
     assert run.error is not None

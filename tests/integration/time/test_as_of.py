@@ -71,7 +71,7 @@ def pending(api: APIClient, *moments: str) -> list[list[int]]:
 def cover(user: MemoryUser, *seqs: int) -> None:
     """Settle messages as a model does that has found their facts."""
     lane = not_none(leases.claim(Lane.objects.filter(user=user, name="structure")))
-    checkpoints.decide(lane, user, [Decision(seq, Outcome.COVERED) for seq in seqs])
+    checkpoints.commit(lane, user, None, [Decision(seq, Outcome.COVERED) for seq in seqs])
 
 
 def test_a_query_is_answered_with_what_was_known_then(api: APIClient, say: Say, work: Work) -> None:

@@ -118,7 +118,7 @@ def test_verdict_names_the_versions_that_had_settled_the_entries(
     append_texts(user, "I sing.")
     lane = not_none(leases.claim(Lane.objects.filter(user=user, name="structure")))
     user.refresh_from_db()
-    checkpoints.decide(lane, user, [Decision(2, "covered")])
+    checkpoints.commit(lane, user, None, [Decision(2, "covered")])
     lanes.release(lane)
     sings = Draft(kind=EntryKind.FACT, content="The user sings.", derived_from=[2])
     entry_log.append(user, [sings], source="memorize")

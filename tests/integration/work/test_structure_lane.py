@@ -288,10 +288,10 @@ def test_entries_settled_by_a_proposal_no_longer_wait(user: MemoryUser) -> None:
     seqs = say(user, 5)
     run = make_run(make_checkpoint(user), kind=RunKind.PROPOSAL)
 
-    checkpoints.decide(run, user, [Decision(seq, Outcome.DISMISSED) for seq in seqs[:3]])
+    checkpoints.commit(run, user, None, [Decision(seq, Outcome.DISMISSED) for seq in seqs[:3]])
     assert (due_in(user), lane_of(user).waiting) == (60, 2)
 
-    checkpoints.decide(run, user, [Decision(seq, Outcome.DISMISSED) for seq in seqs[3:]])
+    checkpoints.commit(run, user, None, [Decision(seq, Outcome.DISMISSED) for seq in seqs[3:]])
     assert (due_in(user), lane_of(user).waiting) == (None, 0)
 
 
