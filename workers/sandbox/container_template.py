@@ -30,6 +30,7 @@ USER_IDS = range(10_000, 60_000)
 
 SECCOMP_PROFILE = Path(__file__).with_name("seccomp.json")
 
+_KERNEL = Path("/proc/sys/kernel")
 # Kernel files to hide, since they describe the machine or its other users, or could be written to.
 # This list replaces the engine's default list, so it begins with the engine's entries. Only the
 # container's own control groups in /sys and the container's processes in /proc stay visible.
@@ -46,7 +47,7 @@ MASKED_PATHS = [
     *("/proc/kpagecount", "/proc/kpageflags", "/proc/loadavg", "/proc/locks", "/proc/mdstat"),
     *("/proc/meminfo", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/pagetypeinfo"),
     *("/proc/partitions", "/proc/pressure", "/proc/schedstat", "/proc/slabinfo"),
-    *("/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/sys", "/proc/sysrq-trigger"),
+    *("/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/sysrq-trigger"),
     *("/proc/sysvipc", "/proc/tty", "/proc/uptime", "/proc/version", "/proc/version_signature"),
     *("/proc/vmallocinfo", "/proc/vmstat", "/proc/zoneinfo"),
     *("/sys/block", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/hypervisor"),
@@ -55,6 +56,10 @@ MASKED_PATHS = [
     *("/sys/fs/f2fs", "/sys/fs/fuse", "/sys/fs/nfs", "/sys/fs/nilfs2", "/sys/fs/ocfs2"),
     *("/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux", "/sys/fs/smackfs"),
     *("/sys/fs/tmpfs", "/sys/fs/virtiofs", "/sys/fs/xfs", "/sys/fs/zonefs"),
+    # All of /proc/sys but cap_last_cap, which runc reads after it has hidden these (since 1.3.3).
+    *("/proc/sys/abi", "/proc/sys/crypto", "/proc/sys/debug", "/proc/sys/dev", "/proc/sys/fs"),
+    *("/proc/sys/net", "/proc/sys/sunrpc", "/proc/sys/user", "/proc/sys/vm", "/proc/sys/xen"),
+    *(str(path) for path in sorted(_KERNEL.glob("*")) if path.name != "cap_last_cap"),
 ]
 
 # Lowest file size limit to set, in bytes: even if user code may write no files, crun itself writes

@@ -185,13 +185,15 @@ found
 
 
 def test_the_machine_is_not_described(inside: Sandbox, runtime: Runtime) -> None:
-    assert ask(inside, READABLE) == []
+    # The number of the last capability, which runc itself reads.
+    readable = [] if runtime.is_gvisor else ["/proc/sys/kernel/cap_last_cap"]
+    assert ask(inside, READABLE) == readable
     if runtime.is_gvisor:
         assert ask(inside, "import os\nos.listdir('/proc') + os.listdir('/sys')") == []
     else:
         for path in ("cpuinfo", "meminfo", "version", "uptime", "loadavg", "stat", "kallsyms"):
             assert ask(inside, f"open('/proc/{path}').read()") == ""
-        for path in ("/sys/devices", "/sys/class", "/sys/kernel", "/proc/sys", "/dev/pts"):
+        for path in ("/sys/devices", "/sys/class", "/sys/kernel", "/proc/sys/net", "/dev/pts"):
             assert ask(inside, f"import os\nos.listdir({path!r})") == []
     assert ask(inside, "open('/etc/hostname').read()") == "sandbox\n"
     assert socket.gethostname() not in str(ask(inside, "import os\n[os.uname()[1], *os.environ]"))
