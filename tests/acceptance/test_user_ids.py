@@ -118,6 +118,3 @@ def test_mem0(system: System, client: Client, path: str) -> None:
     [found] = call("POST", "v3/memories/", {"filters": {"user_id": user_id}})["results"]
     assert (found["memory"], found["user_id"]) == ("tea", user_id)
     assert call("DELETE", f"v1/memories/?user_id={quote(user_id, safe='')}")["deleted"] == 1
-    name = quote(user_id, safe="")
-    assert call("DELETE", f"v2/entities/user/{name}/")["erasure"]
-    ok(client.request("POST", "users/", {"user_id": user_id}))

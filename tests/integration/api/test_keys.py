@@ -222,9 +222,6 @@ def test_a_key_for_certain_users_is_so_for_mem0s_client(
     assert mem0.put(address, {"text": "coffee"}).status_code == 404
     assert mem0.delete(address).status_code == 404
     assert mem0.get(f"{address}history/").status_code == 404
-    batch = {"memories": [{"memory_id": str(told.pk)}]}
-    assert mem0.delete("/mem0/v1/batch/", batch).status_code == 404
-    assert mem0.delete("/mem0/v2/entities/user/ada/").status_code == 404
     found = mem0.post("/mem0/v3/memories/search/", {"query": "tea", "filters": {"user_id": "ada"}})
     assert found.data["results"] == []
     added = {"messages": [{"role": "user", "content": "x"}], "user_id": "ada"}
