@@ -41,6 +41,7 @@ from workers.gate import judging
 from workers.gate.cases import Profile, ProjectCase
 from workers.gate.constraint_mutants import gaps_in_tests
 from workers.gate.entry_coverage import uncovered
+from workers.metrics import gate_metrics
 from workers.repairs.repair import put_right, repair_constraint
 
 # Maximum number of characters that one proposal may add to a file with records.
@@ -209,6 +210,7 @@ def _of_file(error: EditError | ProjectError) -> Finding:
 
 
 def _repair(path: str, name: str, edit: int | None = None) -> Finding:
+    gate_metrics.REPAIRS.labels(name).inc()
     message = f"could not run as it was sent, and was repaired: {name}"
     return Finding(code="repaired", path=path, edit=edit, message=message, blocking=False)
 
@@ -275,6 +277,9 @@ def finish(
     `more` is added to the run's output; `runner` is stored if the verdict required no sandbox.
     """
     assert version is None or verdict.accepted
+    for check in verdict.checks:
+        for finding in check.findings:
+            gate_metrics.FINDINGS.labels(finding.code, str(finding.blocking).lower()).inc()
     rejected = RunError(type="rejected", message=verdict.reason)
     runs.finish(
         run,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
@@ -138,6 +139,23 @@ def test_files_are_repaired_and_it_is_told(
     assert run.outcome == "ok", run.error
     assert [(one["code"], one["path"]) for one in findings(run)] == [("repaired", STATE)]
     assert "bern" in fields_of("travel.trips")
+
+
+def test_findings_and_repairs_are_counted(told: int, send: Send, source_of: Source) -> None:
+    def counted() -> list[float]:
+        read = REGISTRY.get_sample_value
+        refused = {"code": "ungrounded_number", "blocking": "true"}
+        return [
+            read("uac_gate_findings_total", refused) or 0,
+            read("uac_gate_repairs_total", {"name": "code_fence"}) or 0,
+        ]
+
+    before = counted()
+    ungrounded = with_bern(source_of(STATE), told).replace("cost=700", "cost=800")
+    run = send({STATE: f"```python\n{ungrounded}\n```"})
+
+    assert len(findings(run, "ungrounded_number")) == 1
+    assert [after - one for after, one in zip(counted(), before, strict=True)] == [1, 1]
 
 
 def test_file_with_ungrounded_values_is_refused(told: int, send: Send, source_of: Source) -> None:
