@@ -14,8 +14,8 @@ class MemoryConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what follows migrations (roles, triggers), logins and logouts."""
+        from memory.kernel.staff import access, audit
         from memory.privacy import erasure_registry
-        from memory.staff import access, audit
 
         post_migrate.connect(access.after_migration, sender=self)
         post_migrate.connect(erasure_registry.refuse_rows_of_erased, sender=self)

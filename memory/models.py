@@ -21,13 +21,13 @@ from memory.kernel.models.operations import Alarm, Heartbeat
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace, WorkspaceUse
+from memory.kernel.staff.models import StaffAccess, StaffAudit
 from memory.llm.models import LlmCall, LlmSpending
 from memory.log.models.entries import EntryOutcome, LogEntry
 from memory.log.models.merges import CopiedEntries, Merge
 from memory.log.models.redactions import Redaction
 from memory.privacy.models import UserErasure
 from memory.recall.models import SearchBlock, SearchIndex, SearchSegment
-from memory.staff.models import StaffAccess, StaffAudit
 from memory.versions.models.checkpoints import Blob, Bytecode, Checkpoint, RecordLocation
 from memory.versions.models.runs import Run
 

@@ -19,7 +19,7 @@ class StaffSite(admin.AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Show the server's status and the list of models."""
-        from memory.admin import home  # models can be imported only once the apps are loaded
+        from memory.admin import home
 
         return super().index(request, {"home": home.context(request), **(extra_context or {})})
 
@@ -38,8 +38,8 @@ class StaffSite(admin.AdminSite):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         """Let staff change their own password; the audit log records the change atomically."""
-        from memory.staff import audit
-        from memory.staff.models import AuditKind
+        from memory.kernel.staff import audit
+        from memory.kernel.staff.models import AuditKind
 
         with transaction.atomic():
             response: HttpResponseBase = super().password_change(request, extra_context)
@@ -56,8 +56,8 @@ class StaffSite(admin.AdminSite):
         def seen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             # Imported late: Django looks up the site while loading its apps, before there are
             # models.
-            from memory.admin.masking import hiding
-            from memory.staff.access import sees_content
+            from memory.kernel.admin.masking import hiding
+            from memory.kernel.staff.access import sees_content
 
             with hiding(not sees_content(request.user)):
                 response: HttpResponseBase = inner(request, *args, **kwargs)

@@ -10,24 +10,25 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils import timezone
 
-from memory.admin.display import inline, sandbox_badge
-from memory.admin.hosts import state_of
-from memory.admin.links import link, list_url
-from memory.admin.llm import money
-from memory.admin.operations import duration
-from memory.admin.rows import may_see, rows_for
+from memory.admin import overview
+from memory.admin.overview import PERIODS, Period
 from memory.alerts.models.alerts import LIVE_STATES, Alert, Severity
+from memory.kernel.admin.display import inline, sandbox_badge
+from memory.kernel.admin.hosts import state_of
+from memory.kernel.admin.links import link, list_url
+from memory.kernel.admin.rows import may_see, rows_for
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff.access import seen_by
 from memory.kernel.work import hosts, stuck
 from memory.kernel.work.kinds import KINDS
+from memory.llm.admin import money
+from memory.llm.llm_spending import SpendingRow
 from memory.llm.models import LlmCall, LlmSpending
 from memory.log.models.entries import EntryOutcome, Outcome
 from memory.operations import alarms
-from memory.staff import overview
-from memory.staff.access import seen_by
-from memory.staff.overview import PERIODS, Period, SpendingRow
+from memory.operations.admin import duration
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunOutcome
 

@@ -16,17 +16,16 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from memory.admin.actions import note_of, staff_of
-from memory.admin.base import section
-from memory.admin.columns import content_column, plain_column
-from memory.admin.display import NOTHING, badge, counted, inline, lines
-from memory.admin.links import link_to_list
-from memory.admin.llm import money, show_track_record
-from memory.admin.pauses import PausableAdmin
-from memory.admin.rows import cached_on_row
 from memory.alerts import feedback
 from memory.alerts.models.alerts import AlertFeedback
 from memory.kernel import encryption
+from memory.kernel.admin.actions import note_of, staff_of
+from memory.kernel.admin.base import section
+from memory.kernel.admin.columns import content_column, plain_column
+from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines
+from memory.kernel.admin.links import link_to_list
+from memory.kernel.admin.pauses import PausableAdmin
+from memory.kernel.admin.rows import cached_on_row
 from memory.kernel.models.users import LaneName, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace
 from memory.kernel.settings import (
@@ -39,13 +38,14 @@ from memory.kernel.settings import (
 from memory.kernel.settings.environment import Setting
 from memory.kernel.settings.language_models import Budget
 from memory.kernel.settings.sandbox_limits import LIMITS, ceiling, effective
+from memory.kernel.staff import access
 from memory.llm import llm_budgets, llm_spending, track_records
+from memory.llm.admin import money, show_track_record
 from memory.llm.llm_spending import Spent
 from memory.llm.models import LlmCall
 from memory.llm.track_records import TrackRecord
 from memory.log import batching, lanes
 from memory.operations import workload
-from memory.staff import access
 
 LLM_FIELDS = environment.LANGUAGE_MODEL.overridable
 JUDGED_FIELDS = environment.TRACK_RECORD.overridable

@@ -8,12 +8,12 @@ from django.db.models import F, Func, Q
 
 from memory.alerts.delivery import outbox
 from memory.alerts.duplicates import list_duplicates
-from memory.alerts.findings import REDACTED
 from memory.alerts.handover import forget_handed
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertFeedback, AlertState
 from memory.alerts.models.webhooks import Delivery
 from memory.alerts.transitions import REDACTION, Step, lock_current, resolve_alert
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import REDACTED
 from memory.log.models.merges import Merge
 
 

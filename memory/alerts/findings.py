@@ -6,14 +6,13 @@ from typing import Any
 
 from memory.alerts.models.alerts import Alert, AlertKind, Severity, severity_rank
 from memory.kernel.canonical import canonical_json, sha256
+from memory.kernel.texts import REDACTED
 from memory.project.errors import RunError
 
 # The gate's codes for a critical alert that the language model's edits resolve (RESOLVES), or would
 # have resolved if the edits had not been held back (HELD).
 RESOLVES = "critical_alert_resolves"
 HELD = "critical_alert_held"
-# Replaces a message that may quote redacted content, until the alert gets a new message.
-REDACTED = "(redacted)"
 # Maximum number of characters shown of an error in a user's code. UNWATCHED states the consequence,
 # which is the same for every such error.
 MAX_ERROR = 1500

@@ -4,6 +4,7 @@ Functions are named by text ("package.module:name"), as in `memory.kernel.work.k
 the transaction of the caller.
 """
 
+from collections.abc import Callable
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any
@@ -17,6 +18,15 @@ DECIDED = ("memory.alerts.alert_events:record_entries",)
 CONCERNED = ("memory.constraints.applicability:wants_constraints_run",)
 # With the user, once an earlier version has been restored.
 RESTORED = ("memory.recall.answer_cache:forget",)
+
+
+def later(name: str) -> Callable[..., Any]:
+    """Return the function of a later slice that has this name; it is looked up when called."""
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        return resolve_name(name)(*arguments, **options)
+
+    return function
 
 
 def call(names: tuple[str, ...], *arguments: Any) -> list[Any]:

@@ -14,6 +14,8 @@ STEERING = re.compile(
 )
 
 
+# Placeholder for redacted text that can't be empty.
+REDACTED = "(redacted)"
 # The maximum length of a reason or note that somebody gives for an action.
 MAX_REASON = 2000
 MAX_MARKS = 30  # the limit of Unicode's Stream-Safe Text Format; no language needs more

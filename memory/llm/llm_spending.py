@@ -67,3 +67,18 @@ def spent(workspace: Workspace, now: datetime.datetime, of_kind: Q = MODELS) -> 
         for time in ("day", "month")
     )
     return day, month
+
+
+@dataclass(frozen=True)
+class SpendingRow:
+    """The number of language model calls, with their usage and cost."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: Decimal = Decimal(0)
+
+    @property
+    def tokens(self) -> int:
+        """The total number of input and output tokens."""
+        return self.tokens_in + self.tokens_out

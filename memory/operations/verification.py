@@ -15,12 +15,12 @@ from django.db import connection
 from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet
 
 from memory.alerts import duplicates
-from memory.alerts.findings import REDACTED
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, EventCounter
 from memory.alerts.models.webhooks import Delivery
 from memory.kernel.canonical import git_blob_id, sha256
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.texts import REDACTED
 from memory.log import copies, entry_log
 from memory.log.lanes import KINDS
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome

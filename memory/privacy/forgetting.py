@@ -34,11 +34,12 @@ from memory.constraints.models.backtests import GOING_ON, Backtest, BacktestUser
 from memory.kernel.canonical import sha256
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.texts import REDACTED
 from memory.kernel.work import leases
 from memory.llm.models import LlmCall
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry, Outcome
 from memory.log.models.redactions import Redaction
-from memory.privacy.redaction import AUTHORED, REASON, TOLD
+from memory.privacy.redaction import AUTHORED, REASON
 from memory.project import Outline, Record, RecordId
 from memory.project.errors import RunError
 from memory.project.parse import parse_state
@@ -443,7 +444,7 @@ def _forget_runs(user: MemoryUser, since: datetime.datetime, traces: Traces) -> 
         finished_at__isnull=False,
     )
     emptied = {str(pk) for pk in chosen.values_list("pk", flat=True)}
-    told = RunError(type="redacted", message=TOLD).to_json()
+    told = RunError(type="redacted", message=REDACTED).to_json()
     chosen.exclude(error=None).exclude(error__type="closed").update(error=told)
     chosen.update(
         input={"redacted": True},
@@ -489,7 +490,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
     outcomes = EntryOutcome.objects.filter(user=user, decided_at__gte=since).exclude(reason="")
     outcomes.exclude(reason__startswith=UNDONE).exclude(reason=REASON).filter(
         Exists(said), outcome__in=[Outcome.DISMISSED, Outcome.REJECTED]
-    ).update(reason=TOLD)
+    ).update(reason=REDACTED)
     # Keep the beginning, which names the rollback and determines the outcome if the rollback is
     # later undone.
     short = (F("reason"), Value(rf"^({UNDONE} \d+).*"), Value(r"\1"))
@@ -501,7 +502,7 @@ def _forget_reasons(user: MemoryUser, since: datetime.datetime) -> None:
         verdict=_REDACTED_VERDICT
     )
     earlier = Redaction.objects.filter(user=user, finished_at__gte=since).exclude(problem="")
-    earlier.update(problem=TOLD)
+    earlier.update(problem=REDACTED)
 
 
 def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
@@ -510,9 +511,9 @@ def _forget_backtests(user: MemoryUser, traces: Traces) -> None:
     going_on = Backtest.objects.filter(state__in=GOING_ON, users__user=user)
     going_on.update(**leases.REVOKED, last_error="")
     for row in of_user:
-        emptied = {"message": TOLD, "evidence": [], "fingerprint": ""}
+        emptied = {"message": REDACTED, "evidence": [], "fingerprint": ""}
         BacktestUser.objects.filter(pk=row.pk).update(
-            problems=[{**problem, "message": TOLD} for problem in row.problems],
+            problems=[{**problem, "message": REDACTED} for problem in row.problems],
             findings=[{**finding, **emptied} for finding in row.findings],
-            error=TOLD if row.error else "",
+            error=REDACTED if row.error else "",
         )

@@ -27,8 +27,6 @@ from memory.versions.redactions import _not_named
 
 # The reason stored in redacted entries' outcomes.
 REASON = "redacted"
-# Placeholder for redacted text that can't be empty.
-TOLD = "(redacted)"
 # Kinds of runs whose input was written by somebody who may have read any of the entries.
 AUTHORED = (RunKind.ASK, RunKind.FOLLOW_UP, RunKind.PROPOSAL, RunKind.IMPORT)
 

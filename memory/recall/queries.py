@@ -1,9 +1,7 @@
 """Queries and other runs requested by API clients or staff."""
 
 import datetime
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import refuse_merged
@@ -11,11 +9,9 @@ from memory.recall import answer_cache
 from memory.recall.query_code import tidied
 from memory.versions import history, runs
 from memory.versions.history import Known, version_of
-from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.models.runs import REPEATABLE, Run, RunKind, RunTrigger
 
 MAX_CODE = 20_000
-# The kinds of runs that `run_again` can rerun.
-REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
 class NotAgain(Exception):
@@ -53,27 +49,6 @@ def ask(known: Known, code: str, instant: datetime.datetime, *, staff: str = "")
         asked_by=staff,
     )
     return Asked(run)
-
-
-def propose(
-    user: MemoryUser, edits: Sequence[Mapping[str, Any]], *, expects: Mapping[str, str], staff: str
-) -> Run:
-    """Queue a staff member's edits to the newest version of a user's project for the gate.
-
-    The edits are rejected unless the files still have the hashes in `expects`, which maps each path
-    to a hash, or to "" if the file did not exist. Raises `LimitExceeded` if too many requested
-    runs are already waiting, and other errors if the user has been merged or is being redacted.
-    """
-    refuse_merged(user)
-    history.refuse_being_redacted(user)
-    return runs.queue(
-        user,
-        RunKind.PROPOSAL,
-        RunTrigger.STAFF,
-        checkpoint=user.head,
-        input={"edits": [dict(edit) for edit in edits], "expects": dict(expects)},
-        asked_by=staff,
-    )
 
 
 def run_again(run: Run, *, staff: str) -> Run:

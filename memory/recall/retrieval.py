@@ -7,6 +7,7 @@ from typing import Any
 from memory.alerts import failures
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState
 from memory.constraints import applicability
+from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
 from memory.project import Domain, manifest_text
 from memory.project.parse import parse_state
@@ -15,7 +16,6 @@ from memory.project.types import format_type
 from memory.versions import checkpoints
 from memory.versions.checkpoints import AnyState, outline
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.models.runs import warning_of
 
 
 @dataclass(frozen=True)

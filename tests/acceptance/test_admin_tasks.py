@@ -409,7 +409,7 @@ def test_a_user_is_erased_after_it_was_shown_who_and_said_why(page: Page, manage
 
     def state() -> str:
         page.reload()
-        return page.locator(".field-how_far .readonly").inner_text()
+        return page.locator(".field-state .readonly").inner_text()
 
     polled(state, lambda seen: seen == "done", seconds=120)
 

@@ -11,9 +11,9 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
+from memory.alerts.delivery import staff_mail
 from memory.alerts.models.staff_mail import StaffSubscription
 from memory.kernel.work import leases
-from memory.staff import staff_mail
 
 NO_ANSWER = (TimeoutError, ConnectionError, SMTPConnectError, SMTPServerDisconnected)
 

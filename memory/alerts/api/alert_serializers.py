@@ -8,9 +8,9 @@ from memory.alerts import entry_events
 from memory.alerts.models.alerts import LIVE_STATES, Alert, AlertEvent, AlertFeedback, Verdict
 from memory.kernel.http.serializers import DayStartField, StrictSerializer
 from memory.kernel.http.stored import AlertEventDetailField, EvidenceField
+from memory.kernel.models.hosts import warning_of
 from memory.kernel.texts import MAX_REASON
 from memory.log.api.entry_serializers import RejectedSerializer, SetAsideSerializer
-from memory.versions.models.runs import warning_of
 
 
 class AlertEventSerializer(serializers.ModelSerializer[AlertEvent]):

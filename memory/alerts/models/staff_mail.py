@@ -20,7 +20,7 @@ class MailMode(models.TextChoices):
 
 
 class StaffSubscription(LeasedWork):
-    """A staff member's email subscription to alerts: see `memory.staff.staff_mail`."""
+    """A staff member's email subscription to alerts: see `memory.alerts.delivery.staff_mail`."""
 
     staff = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_subscriptions"

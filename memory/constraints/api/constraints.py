@@ -19,6 +19,7 @@ from memory.kernel.http.pages import PAGE, PageSerializer, page_of
 from memory.kernel.http.serializers import StrictSerializer, numbers, strings, validated
 from memory.kernel.http.stored import EvidenceField, RunErrorField
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, Outline
 from memory.project.edits import MAX_SOURCE
@@ -38,7 +39,7 @@ from memory.versions.api.runs import (
     known_state,
 )
 from memory.versions.checkpoints import AnyState, outline
-from memory.versions.models.runs import Run, RunOutcome, RunStatus, warning_of
+from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
 
 def _missing(what: str) -> dict[str, Any]:

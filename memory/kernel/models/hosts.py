@@ -23,3 +23,18 @@ class SandboxHost(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+# Maps each runner to the warning shown with every result that its sandboxes compute.
+WARNINGS = {
+    "process": "Computed by the process runner, which is for development: it does not isolate"
+    " untrusted code.",
+}
+
+
+def warning_of(runner: str) -> str | None:
+    """Return the warning, if any, to show with results computed by this runner's sandboxes.
+
+    `runner` is the name that the sandbox reported, or empty if no sandbox was used.
+    """
+    return WARNINGS.get(runner)

@@ -203,7 +203,7 @@ _KINDS = (
         "mails",
         "emails to staff",
         "default",
-        "memory.staff.staff_mail:waiting",
+        "memory.alerts.delivery.staff_mail:waiting",
         "workers.delivery.mailing:send",
         claims="workers.delivery.mailing:claim",
         since="",

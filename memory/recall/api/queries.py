@@ -19,6 +19,7 @@ from memory.kernel.http.stored import (
     ValueField,
 )
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.hosts import warning_of
 from memory.kernel.users import ASKED, WITH_HEAD
 from memory.recall import queries
 from memory.versions.api.moments import AsOfSerializer
@@ -33,7 +34,7 @@ from memory.versions.api.runs import (
     under_way,
     wait_for,
 )
-from memory.versions.models.runs import Run, RunOutcome, RunStatus, warning_of
+from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
 # Maximum number of records named as evidence in an answer; the run itself names more of them.
 EVIDENCE_NAMED = 20

@@ -16,13 +16,14 @@ from memory.kernel.http.idempotency import IdempotentView
 from memory.kernel.http.serializers import MAX_NAMED, StrictSerializer, strings, validated
 from memory.kernel.http.stored import EditsField, HashesField, RunErrorField, VerdictField
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
 from memory.project import EditError, proposal_from_json
 from memory.versions import checkpoints, history, runs
 from memory.versions.api import edit_schemas
 from memory.versions.api.runs import FAILURES, RunSerializer, answer_run
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger, warning_of
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
 
 MAX_EDITS = 1000
 MAX_FILES = 1000

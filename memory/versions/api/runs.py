@@ -32,12 +32,13 @@ from memory.kernel.http.stored import (
     VerdictField,
 )
 from memory.kernel.http.user_scope import UserScopedView
+from memory.kernel.models.hosts import warning_of
 from memory.kernel.models.users import MemoryUser
 from memory.versions import history, runs
 from memory.versions.api.moments import ByField, instant_of, known_of
 from memory.versions.history import Known
 from memory.versions.models.checkpoints import Checkpoint
-from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, warning_of
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 
 QUERY_WAIT_SECONDS = 10.0
 

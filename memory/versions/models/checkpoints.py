@@ -128,7 +128,12 @@ class Checkpoint(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.user} v{self.version}"
+        return f"{self.user} {self.short_name}"
+
+    @property
+    def short_name(self) -> str:
+        """The version's name among those of its user."""
+        return f"v{self.version}"
 
 
 class RecordLocation(models.Model):

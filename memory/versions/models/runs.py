@@ -27,6 +27,8 @@ class RunKind(models.TextChoices):
 
 # Runs of these kinds are executed by language model workers, all others by sandbox workers.
 BY_MODEL = (RunKind.ASK, RunKind.FOLLOW_UP)
+# Runs of these kinds can be run again.
+REPEATABLE = (RunKind.QUERY, RunKind.CONSTRAINT, RunKind.CONSTRAINTS)
 
 
 class RunTrigger(models.TextChoices):
@@ -75,21 +77,6 @@ class RunOutcome(models.TextChoices):
     PROTOCOL_ERROR = "protocol_error", "invalid response from the sandbox"
     MODEL_ERROR = "model_error", "language model found no answer"
     ABANDONED = "abandoned", "failed permanently after repeated server errors"
-
-
-# Maps each runner to the warning shown with every result that its sandboxes compute.
-WARNINGS = {
-    "process": "Computed by the process runner, which is for development: it does not isolate"
-    " untrusted code.",
-}
-
-
-def warning_of(runner: str) -> str | None:
-    """Return the warning, if any, to show with results computed by this runner's sandboxes.
-
-    `runner` is the name that the sandbox reported, or empty if no sandbox was used.
-    """
-    return WARNINGS.get(runner)
 
 
 class Run(MortalWork):

@@ -20,6 +20,7 @@ from pytest_django.fixtures import Settings
 
 from memory import models
 from memory.alerts import reconcile
+from memory.alerts.delivery import staff_mail
 from memory.alerts.findings import ConstraintFinding
 from memory.alerts.models.alerts import Judge, Severity, Verdict
 from memory.constraints import workspace_constraints
@@ -27,6 +28,7 @@ from memory.constraints.models.workspace_constraints import VersionState
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import LaneName
 from memory.kernel.settings.language_models import Usage
+from memory.kernel.staff.models import AuditKind
 from memory.kernel.users import create_user
 from memory.kernel.work import hosts
 from memory.kernel.workspaces import create_key
@@ -36,8 +38,6 @@ from memory.llm.models import LlmOutcome, LlmPurpose
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, Outcome
-from memory.staff import staff_mail
-from memory.staff.models import AuditKind
 from memory.versions.models.checkpoints import Origin
 from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 

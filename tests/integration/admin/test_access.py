@@ -27,12 +27,12 @@ from memory.kernel.models.operations import Alarm, Heartbeat
 from memory.kernel.models.privacy import workspace_path
 from memory.kernel.models.users import Lane, MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.staff import access
+from memory.kernel.staff.models import StaffAccess, StaffAudit
 from memory.kernel.work.kinds import KINDS
 from memory.kernel.workspaces import create_key
 from memory.log.models.entries import LogEntry
 from memory.privacy.models import UserErasure
-from memory.staff import access
-from memory.staff.models import StaffAccess, StaffAudit
 from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import (
     MODELS,

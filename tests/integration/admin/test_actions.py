@@ -89,7 +89,7 @@ def test_resolving_asks_first_and_says_what_it_means(admin_client: Client, rows:
 def test_more_alerts_than_anybody_reads_are_not_resolved_at_once(
     admin_client: Client, populate: Populate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory.admin.alerts.MAX_RESOLVED", 1)
+    monkeypatch.setattr("memory.alerts.admin.alerts.MAX_RESOLVED", 1)
     chosen = [populate(user_id=name)[Alert] for name in ("carol", "bob")]
 
     response = act(admin_client, "resolve", *chosen)

@@ -13,11 +13,11 @@ from django.utils import timezone
 from memory.alerts.models.alerts import Alert, AlertState
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.kernel.staff import audit
+from memory.kernel.staff.models import AuditKind, StaffAudit
 from memory.log.models.entries import LogEntry
 from memory.privacy import user_erasure
 from memory.privacy.models import UserErasure
-from memory.staff import audit
-from memory.staff.models import AuditKind, StaffAudit
 from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import (
     MODELS,

@@ -5,8 +5,8 @@ from django.db.models import Model
 from django.test import Client
 
 from memory.kernel.models.users import MemoryUser
-from memory.staff import audit
-from memory.staff.models import AuditKind, StaffAudit
+from memory.kernel.staff import audit
+from memory.kernel.staff.models import AuditKind, StaffAudit
 from tests.integration.admin.conftest import MODELS, Rows, list_url, name_of, page_url
 
 pytestmark = pytest.mark.django_db

@@ -15,13 +15,13 @@ from pytest_django import DjangoAssertNumQueries
 from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.models import StaffAudit
 from memory.kernel.users import create_user
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
 from memory.recall import queries
-from memory.staff.models import StaffAudit
 from memory.versions import run_quota
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.conftest import finish_work

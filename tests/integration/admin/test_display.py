@@ -5,7 +5,8 @@ import re
 import pytest
 from django.contrib.staticfiles import finders
 
-from memory.admin import display
+from memory.kernel.admin import display
+from memory.log.admin import links
 from memory.log.models.entries import LogEntry
 
 
@@ -50,7 +51,7 @@ def test_source_is_numbered_and_escaped() -> None:
     ],
 )
 def test_an_entry_is_told_in_a_line(entry: LogEntry, says: str) -> None:
-    assert display.summary(entry) == says
+    assert links.summary(entry) == says
 
 
 def test_a_word_of_no_known_tone_is_plain() -> None:

@@ -8,9 +8,9 @@ from django.test import Client
 
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.models import AuditKind, StaffAudit
 from memory.kernel.users import create_user
 from memory.privacy.models import UserErasure
-from memory.staff.models import AuditKind, StaffAudit
 from tests.integration.admin.conftest import (
     Rows,
     Staff,

@@ -15,6 +15,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from memory.admin.overview import PERIODS, RUN_ENDINGS
 from memory.alerts.models.alerts import Alert, AlertState, Severity
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm, Heartbeat
@@ -23,7 +24,6 @@ from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
 from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
-from memory.staff.overview import PERIODS, RUN_ENDINGS
 from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, list_url, rows_at, shown, text_of

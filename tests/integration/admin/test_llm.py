@@ -13,16 +13,16 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memory.admin import paging
 from memory.kernel import encryption
+from memory.kernel.admin import paging
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings import environment
 from memory.kernel.settings.language_models import Usage
+from memory.kernel.staff.models import StaffAudit
 from memory.llm import llm_calls, track_records
 from memory.llm.llm_calls import Attempt, CallSession, Ending
 from memory.llm.models import LlmCall, LlmOutcome, LlmPurpose, LlmSpending
-from memory.staff.models import StaffAudit
 from tests.factories import make_session
 from tests.integration.admin.conftest import (
     Populate,

@@ -11,14 +11,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from memory.admin import masking
-from memory.admin.columns import is_plain
 from memory.alerts.models.alerts import Alert, AlertState
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt
 from memory.constraints.models.workspace_constraints import (
     WorkspaceConstraint,
     WorkspaceConstraintVersion,
 )
+from memory.kernel.admin import masking
+from memory.kernel.admin.columns import is_plain
 from memory.kernel.models.hosts import SandboxHost
 from memory.kernel.models.operations import Alarm
 from memory.kernel.models.users import MemoryUser

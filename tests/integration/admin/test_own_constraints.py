@@ -12,11 +12,11 @@ from pytest_django import DjangoAssertNumQueries
 from memory.alerts.models.alerts import Alert
 from memory.kernel import pauses
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff.models import StaffAudit
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind
 from memory.privacy import redaction
-from memory.staff.models import StaffAudit
 from memory.versions.checkpoints import read_file
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.integration.admin.conftest import shown, text_of

@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memory import models
-from memory.admin.project import project_url
 from memory.alerts.models.alerts import AlertState, Severity
 from memory.kernel.users import create_user
 from memory.log.models.entries import EntryKind
+from memory.versions.admin.project import project_url
 from memory.versions.models.runs import RunKind, RunOutcome, RunStatus, RunTrigger
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import (
@@ -354,8 +354,8 @@ def test_a_user_leads_to_exactly_the_pending_and_the_rejected_entries(
         (models.LogEntry, "outcome=rejected", 1),
         (models.LogEntry, "outcome=covered", 1),
         (models.LogEntry, "outcome=dismissed", 0),
-        (models.Lane, "due=yes", 2),
-        (models.Lane, "due=no", 0),
+        (models.Lane, "state=yes", 2),
+        (models.Lane, "state=no", 0),
         (models.PausedConstraint, "resumed=yes", 0),
         (models.PausedConstraint, "resumed=no", 1),
         (models.ApiKey, "revoked=no", 1),

@@ -14,10 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory.admin.console import console_url
-from memory.admin.own_constraints import own_constraint_url
-from memory.admin.project import project_url
 from memory.alerts.models.alerts import Alert, AlertFeedback, PausedConstraint, Severity
+from memory.constraints.admin.own_constraints import own_constraint_url
 from memory.constraints.models.backtests import Backtest, BacktestState
 from memory.constraints.models.forecasts import Forecast
 from memory.kernel.models.pauses import Pause
@@ -26,7 +24,9 @@ from memory.llm.models import LlmCall
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
-from memory.staff import progress
+from memory.recall.admin.console import console_url
+from memory.users import progress
+from memory.versions.admin.project import project_url
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.factories import make_checkpoint, make_run

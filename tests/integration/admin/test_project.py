@@ -11,16 +11,16 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from memory.admin.diffs import side_by_side
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.models import StaffAccess, StaffAudit
 from memory.llm.models import LlmCall
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
-from memory.staff.models import StaffAccess, StaffAudit
+from memory.versions.admin.diffs import side_by_side
 from memory.versions.models.checkpoints import Blob, Checkpoint
 from tests.factories import make_checkpoint
 from tests.integration.admin.conftest import Populate, Rows, messages_of, page_url, shown, text_of

@@ -8,8 +8,8 @@ from django.test import Client
 
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Workspace
+from memory.kernel.staff.models import StaffAudit
 from memory.log.models.entries import LogEntry
-from memory.staff.models import StaffAudit
 from tests.integration.admin.conftest import (
     IMMUTABLE,
     MODELS,

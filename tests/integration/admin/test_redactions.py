@@ -49,7 +49,7 @@ def test_it_is_done_once_it_is_confirmed_with_a_reason(admin_client: Client, row
     assert (told.kind, told.source) == ("redaction", "staff:admin")
     page = shown(admin_client.get(page_url(row)))
     assert "asked for by mail" in page
-    assert "under way" in page
+    assert "waiting" in page
     assert "Content: (redacted)" in shown(admin_client.get(page_url(entry)))
 
 

@@ -10,9 +10,9 @@ from memory.alerts.models.alerts import AlertEvent
 from memory.alerts.models.webhooks import Delivery, DeliveryAttempt, WebhookEndpoint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff import access, audit
+from memory.kernel.staff.models import StaffAccess
 from memory.log.models.entries import EntryOutcome, LogEntry
-from memory.staff import access, audit
-from memory.staff.models import StaffAccess
 from tests.factories import make_run, reject
 from tests.integration.admin.conftest import links_in, list_url, page_url, shown, text_of
 

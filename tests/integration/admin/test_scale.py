@@ -14,10 +14,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django.plugin import DjangoDbBlocker
 
-from memory.admin import paging
+from memory.kernel.admin import paging
 from memory.kernel.models.users import MemoryUser
+from memory.kernel.staff.models import StaffAccess
 from memory.log.models.entries import LogEntry
-from memory.staff.models import StaffAccess
 from memory.versions.models.runs import Run
 from tests.conftest import cloned_database
 from tests.integration.admin.conftest import list_url, shown

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memory.admin import source
 from memory.alerts.models.alerts import Alert, AlertKind
+from memory.kernel.admin import source
 from memory.versions.models.checkpoints import Blob
 from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import Populate, Rows, page_url, text_of

@@ -20,8 +20,8 @@ from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.log.models.entries import LogEntry
-from memory.staff import timeline
-from memory.staff.timeline import KINDS, BadPlace, TimelineEvent, TimelinePage
+from memory.users import timeline
+from memory.users.timeline import KINDS, BadPlace, TimelineEvent, TimelinePage
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint

@@ -25,7 +25,7 @@ from memory.alerts import (
     transitions,
 )
 from memory.alerts.delivery import webhook_messages
-from memory.alerts.findings import REDACTED, ConstraintFinding
+from memory.alerts.findings import ConstraintFinding
 from memory.alerts.models.alerts import (
     LIVE_STATES,
     Alert,
@@ -42,6 +42,7 @@ from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
 from memory.constraints import forecasts
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.texts import REDACTED
 from memory.kernel.users import create_user
 from memory.log.models.merges import Merge
 from memory.operations import verification

@@ -16,13 +16,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memory.alerts import lifecycle
+from memory.alerts.delivery import staff_mail
 from memory.alerts.models.alerts import Alert, Severity
 from memory.alerts.models.staff_mail import MailCursor, MailMode, StaffSubscription
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.models import StaffAccess
 from memory.kernel.users import create_user
-from memory.staff import staff_mail
-from memory.staff.models import StaffAccess
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.mail_server import MailServer, mail_server
 from tests.rivals import run_at_once

@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from memory.admin.api_keys import ApiKeyForm
 from memory.kernel import workspaces
+from memory.kernel.admin.api_keys import ApiKeyForm
 from memory.kernel.http.openapi import EXAMPLES, operations
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import ApiKey, Scope, Workspace

@@ -32,6 +32,7 @@ from memory.kernel.models.privacy import (
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.settings.language_models import Usage
+from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
 from memory.kernel.users import create_user
 from memory.llm import llm_calls
 from memory.llm.llm_calls import Attempt, CallSession, Ending
@@ -41,7 +42,6 @@ from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.log.models.redactions import Redaction
 from memory.privacy import redaction
-from memory.staff.models import AuditKind, StaffAccess, StaffAudit
 from memory.versions.history import BeingRedacted
 from tests.conftest import new_client
 from tests.factories import reject

@@ -17,6 +17,7 @@ from memory.kernel import pauses
 from memory.kernel.models.pauses import Pause
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.models import StaffAccess
 from memory.kernel.users import create_user
 from memory.llm import lane_status
 from memory.llm.lane_status import LaneState
@@ -25,7 +26,6 @@ from memory.log.models.entries import LogEntry
 from memory.log.models.redactions import Redaction
 from memory.operations import alarms
 from memory.privacy import redaction
-from memory.staff.models import StaffAccess
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint, make_run

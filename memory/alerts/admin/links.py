@@ -1,0 +1,44 @@
+"""Links to alerts, and to the entries that events are about."""
+
+from django.db.models import QuerySet
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind
+from memory.kernel.admin import masking
+from memory.kernel.admin.display import badge, lines, shortened
+from memory.kernel.admin.links import MAX_LINKS, link, link_to_list
+from memory.log.models.entries import EntryOutcome, Outcome
+from memory.versions.models.checkpoints import RecordLocation
+
+
+def link_to_entries_of(event: AlertEvent) -> SafeString:
+    """Return a link to the list of the user's entries of an event's kind, which shows why."""
+    if event.kind == AlertEventKind.REJECTED:
+        text, only = "rejected entries", {"outcome__exact": str(Outcome.REJECTED)}
+    else:
+        text, only = "entries with values set aside", {"set_aside": "yes"}
+    return link_to_list(EntryOutcome, text, user__id__exact=event.user_id, **only)
+
+
+def links_to_alerts(alerts: QuerySet[Alert]) -> SafeString | str:
+    """Return links to these alerts, newest first, each with its severity and state."""
+    return lines(link_to_alert(alert) for alert in alerts.order_by("-opened_at")[:MAX_LINKS])
+
+
+def alerts_on_record(location: RecordLocation) -> SafeString | str:
+    """Return links to the live and past alerts that cite a record."""
+    item = {name: getattr(location, name) for name in ("domain", "collection", "key")}
+    return links_to_alerts(
+        Alert.objects.listed().filter(user=location.user, evidence__contains=[item])
+    )
+
+
+def link_to_alert(alert: Alert) -> SafeString:
+    """Return a link to the alert, with its severity and state."""
+    return format_html(
+        "{} {} {}",
+        badge(alert.severity, alert.get_severity_display()),
+        badge(alert.state, alert.get_state_display()),
+        link(alert, None if masking.is_hidden() else shortened(alert.message)),
+    )

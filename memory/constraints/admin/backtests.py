@@ -1,0 +1,341 @@
+"""Backtests: the alerts that a constraint would have raised, and the approval of its version."""
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.db.models import Count, Q, QuerySet
+from django.forms import Script
+from django.http import HttpRequest, JsonResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_GET
+
+from memory.alerts.models.alerts import Severity, severity_rank
+from memory.constraints import backtest_reports, backtests, workspace_constraints
+from memory.constraints.models.backtests import (
+    GOING_ON,
+    Backtest,
+    BacktestState,
+    UserState,
+)
+from memory.constraints.models.workspace_constraints import VersionState
+from memory.kernel.admin.actions import staff_of
+from memory.kernel.admin.base import ReadOnlyAdmin, section
+from memory.kernel.admin.columns import content_column, plain_column
+from memory.kernel.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    record_name,
+    shortened,
+)
+from memory.kernel.admin.links import link, link_to_key
+from memory.kernel.admin.masking import name_of
+from memory.kernel.admin.rows import cached_on_row
+from memory.kernel.models.users import MemoryUser
+from memory.versions.models.checkpoints import Blob
+
+# Maximum number of findings on a backtest's page; the API returns all that were kept.
+_LISTED = 200
+
+
+@admin.register(Backtest)
+class BacktestAdmin(ReadOnlyAdmin[Backtest]):
+    """Backtests of constraints over users' histories."""
+
+    list_display = ["name", "how_far", "on", "workspace", "created_by", "created_at"]
+    list_filter = ["state", "workspace"]
+    list_select_related = ["workspace", "version__constraint", "user"]
+    search_fields = ["constraint", "user__user_id"]
+    search_help_text = "Search by constraint path or, for a user's own constraint, by user id."
+    ordering = ["-created_at"]
+    actions = ["approve", "cancel", "start_again"]
+    when_empty = (
+        "There are no backtests yet. A workspace constraint version can be backtested once it has"
+        " passed its checks."
+    )
+    fieldsets = [
+        section(None, "of_what", "workspace", "progress", "concluded", "period", "on"),
+        section(
+            "Alerts that the constraint would have raised",
+            *("fired", "severities", "months", "still_open"),
+        ),
+        section("Affected users", "most", "findings"),
+        section("Users without a result", "problems"),
+        section(
+            "Work status",
+            *("created_by", "created_at", "started_at", "finished_at", "attempts"),
+            *("run_after", "last_error"),
+            collapsed=True,
+        ),
+    ]
+
+    class Media:
+        """The script that updates the displayed progress while the backtest runs."""
+
+        js = [Script("memory/progress.js", defer=True)]
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(require_GET(self.progress_view))
+        return [
+            path("<uuid:pk>/progress/", view, name="memory_backtest_progress"),
+            *super().get_urls(),
+        ]
+
+    def progress_view(self, request: HttpRequest, pk: UUID) -> JsonResponse:
+        backtest = self.seen_or_refuse(request, pk)
+        done, of = _users(backtest)
+        return JsonResponse(
+            {
+                "text": _so_far(backtest),
+                "working": backtest.state in GOING_ON,
+                "done": done,
+                "of": max(of, 1),
+            }
+        )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Backtest]:
+        done = ~Q(users__state=UserState.WAITING)
+        return (
+            super()
+            .get_queryset(request)
+            .defer("version__source", "version__tests", "version__verdict", "version__bytecode")
+            .annotate(of_users=Count("users"), done_users=Count("users", filter=done))
+        )
+
+    def actions_for(self, row: Backtest) -> Collection[str]:
+        if row.state in GOING_ON:
+            return ["cancel"]
+        version = row.version
+        able = version is not None and version.state == VersionState.PASSED
+        approve = ["approve"] if able and row.state == BacktestState.FINISHED else []
+        return [*approve, "start_again"]
+
+    @content_column("backtest", "constraint")
+    def name(self, backtest: Backtest) -> str:
+        if backtest.version is not None:
+            return str(backtest.version)
+        return inline(f"{backtest.constraint} of {backtest.user}")
+
+    @content_column("constraint")
+    def of_what(self, backtest: Backtest) -> str:
+        if backtest.version is not None:
+            return link(backtest.version)
+        texts = Blob.objects.filter(user=backtest.user, hash=backtest.source_hash)
+        key = texts.values_list("pk", flat=True).first()
+        source = link_to_key(Blob, key, backtest.constraint)
+        return format_html("{} of {}", source, link(backtest.user))
+
+    @plain_column("state", "state")
+    def how_far(self, backtest: Backtest) -> SafeString:
+        shown = badge(backtest.state, backtest.get_state_display())
+        done, of = _users(backtest)
+        if backtest.state not in GOING_ON or not of:
+            return shown
+        bar = format_html('<progress value="{}" max="{}"></progress>', done, of)
+        return format_html("{} {} {} of {}", shown, bar, done, counted(of, "user"))
+
+    @plain_column("state")
+    def progress(self, backtest: Backtest) -> SafeString:
+        """Show the state; while the backtest runs, a script keeps the progress up to date."""
+        if backtest.state not in GOING_ON:
+            return self.how_far(backtest)
+        done, of = _users(backtest)
+        return format_html(
+            '<span class="progress working"><progress value="{}" max="{}"></progress>'
+            ' <span role="status" aria-live="polite" data-progress="{}" data-working="1">{}</span>'
+            "</span>",
+            done,
+            max(of, 1),
+            reverse("admin:memory_backtest_progress", args=[backtest.pk]),
+            _so_far(backtest),
+        )
+
+    @plain_column("users")
+    def on(self, backtest: Backtest) -> str:
+        of = getattr(backtest, "of_users", 0)
+        if backtest.version_id is None:
+            return counted(of, "user")
+        return f"applies to {of} of {counted(backtest.looked_at, 'user')}"
+
+    @content_column("conclusion")
+    def concluded(self, backtest: Backtest) -> str:
+        return inline(backtest_reports.conclusion(backtest))
+
+    @plain_column("period")
+    def period(self, backtest: Backtest) -> str:
+        since = _summary(backtest)["since"]
+        began = f", with history since {since:%Y-%m-%d}" if since else ""
+        return f"{backtest.days} days up to {backtest.until:%Y-%m-%d %H:%M} UTC{began}"
+
+    @plain_column("alerts")
+    def fired(self, backtest: Backtest) -> str:
+        found = _summary(backtest)
+        more = f" (and {found['left_out']:,} more that were not kept)" if found["left_out"] else ""
+        sample = " (a sample)" if found["sampled"] else ""
+        alerts = counted(found["findings"], "alert")
+        known = counted(found["done"] - found["failed"], "user")
+        return f"{alerts}{more}, for {found['fired']} of {known}{sample}"
+
+    @plain_column("by severity")
+    def severities(self, backtest: Backtest) -> SafeString | str:
+        by_severity = _summary(backtest)["by_severity"]
+        return lines(
+            format_html("{} {}", badge(severity), by_severity[severity])
+            for severity in sorted(Severity.values, key=severity_rank, reverse=True)
+        )
+
+    @plain_column("by month")
+    def months(self, backtest: Backtest) -> SafeString | str:
+        by_month = _summary(backtest)["by_month"]
+        if not by_month:
+            return NOTHING
+        most = max(one["findings"] for one in by_month)
+        bars = format_html_join(
+            "",
+            "<tr><th>{}</th><td>{}</td><td><meter min='0' max='{}' value='{}'></meter></td></tr>",
+            ((one["month"], one["findings"], most, one["findings"]) for one in by_month),
+        )
+        return format_html('<table class="chart">{}</table>', bars)
+
+    @plain_column("still open at the end of the period")
+    def still_open(self, backtest: Backtest) -> str:
+        return counted(_summary(backtest)["open"], "alert")
+
+    @plain_column("users with the most alerts")
+    def most(self, backtest: Backtest) -> SafeString | str:
+        rows = backtest.users.filter(alert_count__gt=0).select_related("user").defer("findings")
+        return lines(
+            format_html("{} {}", link(row.user), counted(row.alert_count, "alert"))
+            for row in rows.order_by("-alert_count", "user__user_id")[: backtest_reports.NAMED]
+        )
+
+    @content_column("alerts, earliest first")
+    def findings(self, backtest: Backtest) -> SafeString | str:
+        findings = backtest_reports.findings_of(backtest)
+        shown = findings[:_LISTED]
+        ids = {finding["user_id"] for finding in shown}
+        rows_of_users = MemoryUser.objects.filter(workspace=backtest.workspace, user_id__in=ids)
+        users = {user.user_id: user for user in rows_of_users}
+        rows: list[SafeString | str] = [
+            format_html(
+                "{} {} {} v{} {} {} {}",
+                finding["day"],
+                badge(finding["severity"]),
+                link(users.get(finding["user_id"])),
+                finding["version"],
+                inline(shortened(finding["message"], 200)),
+                _records(finding["evidence"]),
+                f"resolved {finding['resolved_at'][:10]}" if finding["resolved_at"] else "",
+            )
+            for finding in shown
+        ]
+        if len(findings) > _LISTED:
+            rows.append(f"and {counted(len(findings) - _LISTED, 'more alert')}")
+        return lines(rows)
+
+    @content_column("problems")
+    def problems(self, backtest: Backtest) -> SafeString | str:
+        found = _summary(backtest)
+        rows: list[SafeString | str] = [
+            format_html(
+                "{} {} {} {}",
+                badge(one["kind"], one["kind"].replace("_", " ")),
+                inline(one["user_id"]),
+                f"v{one['version']} on {one['at'][:10]}" if one["at"] else "",
+                inline(shortened(one["message"], 300)),
+            )
+            for one in found["problems"]
+        ]
+        if found["troubled"]:
+            rows.append(f"{counted(found['troubled'], 'user')} with problems in total")
+        return lines(rows)
+
+    @admin.action(description="Approve the backtested versions", permissions=["approve"])
+    def approve(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
+        for backtest in queryset:
+            if backtest.version is None:
+                messages.warning(request, "A user's own constraint goes live without approval.")
+                continue
+            approve_version(request, backtest.version)
+
+    @admin.action(description="Cancel the selected backtests", permissions=["approve"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
+        for backtest in queryset:
+            try:
+                backtests.cancel(backtest, by=staff_of(request))
+            except backtests.NotGoingOn as error:
+                messages.warning(request, f"{name_of(backtest)}: {error}")
+            else:
+                messages.success(request, f"The {name_of(backtest)} was cancelled.")
+
+    @admin.action(description="Start the selected backtests again", permissions=["approve"])
+    def start_again(self, request: HttpRequest, queryset: QuerySet[Backtest]) -> None:
+        for backtest in queryset:
+            if backtest.version is not None:
+                start_backtest(request, backtest.version, backtest.days, backtest.most_users)
+                continue
+            assert backtest.user is not None
+            try:
+                started = backtests.start_own(
+                    backtest.user,
+                    backtest.constraint,
+                    by=staff_of(request),
+                    days=backtest.days,
+                    source=backtests.own_source(backtest),
+                )
+            except backtests.BadBacktest as error:
+                messages.warning(request, f"{name_of(backtest)}: {error}")
+            else:
+                messages.success(request, format_html("Started: {}", link(started)))
+
+
+def approve_version(request: HttpRequest, version: Any) -> None:
+    """Make a version live and report the backtest that allows it, or show why it can't go live."""
+    tested = backtest_reports.tested(version)
+    try:
+        workspace_constraints.approve(version, by=staff_of(request))
+    except workspace_constraints.NotApprovable as error:
+        messages.error(request, f"{version.constraint.name}: {error}")
+    else:
+        messages.success(request, f"{version} is live. {tested.detail}")
+
+
+def start_backtest(
+    request: HttpRequest,
+    version: Any,
+    days: int = backtests.DAYS,
+    most_users: int = backtests.USERS,
+) -> None:
+    """Start a backtest of a version and link to it, or show why it cannot start."""
+    try:
+        started = backtests.start(version, by=staff_of(request), days=days, most_users=most_users)
+    except backtests.NotTestable as error:
+        messages.warning(request, f"{version}: {error}")
+    else:
+        messages.success(request, format_html("Started: {}", link(started)))
+
+
+def _records(evidence: list[dict[str, Any]]) -> SafeString:
+    names = ((record_name(item["class"], item["key"]),) for item in evidence)
+    return format_html_join(", ", "{}", names)
+
+
+def _users(backtest: Backtest) -> tuple[int, int]:
+    """Return (number of users evaluated so far, total number of users)."""
+    return getattr(backtest, "done_users", 0), getattr(backtest, "of_users", 0)
+
+
+def _so_far(backtest: Backtest) -> str:
+    done, of = _users(backtest)
+    return f"{backtest.get_state_display()}: {done} of {counted(of, 'user')}"
+
+
+@cached_on_row
+def _summary(backtest: Backtest) -> dict[str, Any]:
+    return backtest_reports.summary(backtest)

@@ -1,0 +1,179 @@
+"""Admin screen for forecasts of users' alerts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory.alerts.models.alerts import Alert
+from memory.constraints import forecasts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.admin import masking
+from memory.kernel.admin.base import ReadOnlyAdmin
+from memory.kernel.admin.columns import content_column, plain_column, row_column
+from memory.kernel.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    facts,
+    inline,
+    lines,
+    rule_of,
+    shortened,
+)
+from memory.kernel.admin.filters import PresenceFilter
+from memory.kernel.admin.links import link
+from memory.kernel.admin.rows import rows_for
+from memory.kernel.models.users import MemoryUser
+
+# Maximum number of events listed per forecast.
+LISTED = 200
+# Maximum number of alerts looked up for one forecast's events.
+MAX_ALERTS = 500
+
+
+_WILL = {
+    "opens": "will be raised",
+    "changes": "will change",
+    "resolves": "will resolve",
+    "fails": "will fail",
+    "recovers": "will stop failing",
+}
+
+
+def alerts_among(
+    user: MemoryUser, events: Sequence[Mapping[str, Any]], rows: QuerySet[Alert]
+) -> Mapping[str, Alert]:
+    """Return the newest alert in `rows` for each fingerprint in `events`, keyed by fingerprint.
+
+    Forecasts don't contain messages, so the messages are taken from the alerts. Only the first 500
+    fingerprints are looked up.
+    """
+    wanted = list(dict.fromkeys(one["fingerprint"] for one in events if one["fingerprint"]))
+    found = rows.filter(user=user, fingerprint__in=wanted[:MAX_ALERTS]) if wanted else rows.none()
+    newest = found.order_by("fingerprint", "-opened_at").distinct("fingerprint")
+    named = ("message", "severity")
+    newest = newest.select_related("duplicate_of").only(
+        "fingerprint", *named, *(f"duplicate_of__{name}" for name in named)
+    )
+    return {one.fingerprint: one.duplicate_of or one for one in newest}
+
+
+def event(one: Mapping[str, Any], alerts: Mapping[str, Alert]) -> SafeString:
+    """Show a forecast event: the alert, the change, the time, and the constraints."""
+    alert = alerts.get(one["fingerprint"])
+    constraint = format_html_join(
+        ", ", "{}", ((inline(rule_of(cause["constraint"])),) for cause in one["causes"])
+    )
+    records = ", ".join(one["records"])
+    if alert is not None and not masking.is_hidden():
+        what: SafeString | str = link(alert, shortened(alert.message, 200))
+        of: SafeString | str = constraint
+    else:
+        what = constraint
+        of = inline(shortened(one["error"] or one["key"] or records, 200))
+    when = one["day"] or f"{one['at'][:16].replace('T', ' ')} UTC"
+    return format_html(
+        '{} {} on {} {} <span class="quiet">{}</span>',
+        masking.content(what),
+        _WILL.get(one["kind"], one["kind"]),
+        when,
+        badge(one["severity"]) if one["severity"] else "",
+        masking.content(of),
+    )
+
+
+def unforeseen(forecast: Forecast) -> list[SafeString | str]:
+    """List the constraints whose forecasts are missing or incomplete, with the reasons."""
+    rows: list[SafeString | str] = []
+    for one in forecasts.unforeseen(forecast, forecast.user.time_zone):
+        error = one["error"]
+        until = f"forecast until {one['known_until']:%Y-%m-%d}" if one["known_until"] else ""
+        why = f"{error['type']}: {shortened(error['message'], 200)}" if error else until
+        named = format_html("{} {}", inline(rule_of(one["constraint"])), inline(why))
+        rows.append(masking.content(named))
+    return rows
+
+
+def of_version(forecast: Forecast) -> SafeString | str:
+    """Link to the version a forecast is based on, and note if there is a newer version."""
+    checkpoint = forecast.checkpoint
+    if checkpoint is None:
+        return NOTHING
+    shown = link(checkpoint)
+    if checkpoint.pk == forecast.user.head_id:
+        return shown
+    newer = forecast.user.head
+    return format_html("{} (the newest is v{})", shown, newer.version if newer else "?")
+
+
+class DailyFilter(PresenceFilter):
+    """A list filter that separates users whose constraints still run daily from the rest."""
+
+    title = "runs"
+    parameter_name = "daily"
+    filled, empty = "daily", "as forecast"
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[Forecast]
+    ) -> QuerySet[Forecast] | None:
+        if self.value() not in ("yes", "no"):
+            return None
+        return queryset.filter(needs_daily=self.value() == "yes")
+
+
+@admin.register(Forecast)
+class ForecastAdmin(ReadOnlyAdmin[Forecast]):
+    """Forecasts: which alerts will open, change and resolve if nothing changes but the clock."""
+
+    list_display = ["computed_at", "user", "next_change", "known_until", "runs"]
+    list_display_links = ["computed_at"]
+    list_filter = [DailyFilter]
+    ordering = ["next_change", "id"]
+    when_empty = "There is no forecast yet."
+    fields = [
+        *("user", "version", "computed_at", "start", "horizon_days", "known_until"),
+        *("next_change", "wakes_at", "runs", "events", "unforeseen", "took"),
+        *("due_at", "attempts", "run_after", "last_error"),
+    ]
+
+    version = row_column(of_version, "version", plain=True)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Forecast]:
+        return super().get_queryset(request).defer("results", "timeline")
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Forecast | None:
+        """Return the forecast with its events, and the alerts that supply their messages."""
+        forecast = super().get_object(request, object_id, from_field)
+        if forecast is not None:
+            events = forecasts.with_causes(forecast.timeline)
+            alerts = alerts_among(forecast.user, events[:LISTED], rows_for(request, Alert))
+            forecast.__dict__["_told"] = events, alerts
+        return forecast
+
+    @plain_column("runs", "needs_daily")
+    def runs(self, forecast: Forecast) -> str:
+        return "daily" if forecast.needs_daily else "as forecast"
+
+    @content_column("forecast")
+    def events(self, forecast: Forecast) -> SafeString | str:
+        told, alerts = forecast.__dict__["_told"]
+        rows = [event(one, alerts) for one in told[:LISTED]]
+        more = len(told) - len(rows)
+        return lines([*rows, counted(more, "more event")] if more else rows)
+
+    @content_column("constraints without a complete forecast")
+    def unforeseen(self, forecast: Forecast) -> SafeString | str:
+        return lines(unforeseen(forecast))
+
+    @plain_column("took")
+    def took(self, forecast: Forecast) -> str:
+        if not forecast.timings:
+            return NOTHING
+        return facts({**forecast.timings, "seconds": round(forecast.timings["seconds"], 2)})

@@ -1,0 +1,151 @@
+"""Workspace constraint versions: their checks, backtests and approval."""
+
+from collections.abc import Collection
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory.constraints import backtest_reports
+from memory.constraints.admin.backtests import approve_version, start_backtest
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.admin.base import ReadOnlyAdmin, section
+from memory.kernel.admin.columns import column, content_column, plain_column, row_column
+from memory.kernel.admin.display import NOTHING, badge, inline, sandbox, shortened, source
+from memory.kernel.admin.links import link
+from memory.versions.admin.verdicts import durations, gate
+
+
+@admin.register(WorkspaceConstraintVersion)
+class WorkspaceConstraintVersionAdmin(ReadOnlyAdmin[WorkspaceConstraintVersion]):
+    """Workspace constraint versions, with their text and checks."""
+
+    list_display = ["name", "workspace", "standing", "told", "created_by", "created_at"]
+    list_filter = ["state"]
+    list_select_related = ["constraint__workspace"]
+    search_fields = ["constraint__name"]
+    search_help_text = "Search by name."
+    ordering = ["-created_at"]
+    actions = ["approve", "backtest"]
+    when_empty = "No workspace constraint has been written yet."
+    fieldsets = [
+        section(None, "constraint_link", "workspace", "standing", "found", "tested", "ran_in"),
+        section("Text", "shown_source", "shown_tests"),
+        section(
+            "Author and time", "created_by", "created_at", "judged_at", "approved_by", "approved_at"
+        ),
+        section("Work status", "durations", "attempts", "last_error", collapsed=True),
+    ]
+
+    name = row_column(str, "version", "constraint__name", plain=True)
+    workspace = column(
+        "constraint.workspace", link, "workspace", "constraint__workspace__name", plain=True
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraintVersion]:
+        return super().get_queryset(request).defer("source", "tests", "bytecode")
+
+    def actions_for(self, row: WorkspaceConstraintVersion) -> Collection[str]:
+        """Offer approval and backtests.
+
+        A version that was approved before can be approved again here. A version that has only
+        passed its checks is approved from its backtest's page, unless there are no users to
+        backtest it on.
+        """
+        if row.state not in (VersionState.PASSED, VersionState.APPROVED):
+            return []
+        able = row.state == VersionState.APPROVED or _is_for_nobody(row)
+        approve = ["approve"] if able and row.constraint.live_id != row.pk else []
+        return [*approve, "backtest"]
+
+    @plain_column("constraint")
+    def constraint_link(self, version: WorkspaceConstraintVersion) -> str:
+        return format_html("{} v{}", link(version.constraint), version.number)
+
+    @plain_column("state", "state")
+    def standing(self, version: WorkspaceConstraintVersion) -> str:
+        live = version.constraint.live_id == version.pk
+        return format_html("{} {}", show_state(version), badge("valid", "live") if live else "")
+
+    @content_column("findings")
+    def told(self, version: WorkspaceConstraintVersion) -> str:
+        return inline(reason_of(version)) or NOTHING
+
+    @content_column("checks")
+    def found(self, version: WorkspaceConstraintVersion) -> str:
+        return show_checks(version) or NOTHING
+
+    @content_column("backtest")
+    def tested(self, version: WorkspaceConstraintVersion) -> str:
+        return show_backtest(version) or NOTHING
+
+    @plain_column("executed in")
+    def ran_in(self, version: WorkspaceConstraintVersion) -> str:
+        return sandbox((version.verdict or {}).get("runner", ""))
+
+    @content_column("source")
+    def shown_source(self, version: WorkspaceConstraintVersion) -> str:
+        return source(version.source)
+
+    @content_column("tests")
+    def shown_tests(self, version: WorkspaceConstraintVersion) -> str:
+        return source(version.tests)
+
+    @plain_column("seconds by stage")
+    def durations(self, version: WorkspaceConstraintVersion) -> str:
+        return durations((version.verdict or {}).get("timings", {}))
+
+    @admin.action(description="Approve the selected versions", permissions=["approve"])
+    def approve(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]) -> None:
+        for version in queryset.order_by("number"):
+            approve_version(request, version)
+
+    @admin.action(description="Backtest the selected versions", permissions=["approve"])
+    def backtest(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraintVersion]
+    ) -> None:
+        for version in queryset:
+            start_backtest(request, version)
+
+
+def newest_version(constraint: WorkspaceConstraint) -> WorkspaceConstraintVersion:
+    """Return the constraint's newest version."""
+    return constraint.versions.order_by("-number")[0]
+
+
+def show_state(version: WorkspaceConstraintVersion) -> SafeString:
+    """Show the version's state."""
+    return badge(version.state, version.get_state_display())
+
+
+def reason_of(version: WorkspaceConstraintVersion) -> str:
+    """Return why the checks failed or, until they are done, the error from the last attempt."""
+    if version.state == VersionState.CHECKING:
+        return shortened(version.last_error, 300)
+    return shortened(str((version.verdict or {}).get("reason", "")), 300)
+
+
+def show_checks(version: WorkspaceConstraintVersion) -> SafeString | str:
+    """Show the result of each check or, until the checks are done, the last error."""
+    return gate(version.verdict) if version.verdict else inline(reason_of(version))
+
+
+def show_backtest(version: WorkspaceConstraintVersion) -> SafeString | str:
+    """Show whether a backtest allows the version to be approved, linking to the backtest."""
+    if version.state not in (VersionState.PASSED, VersionState.APPROVED):
+        return ""
+    tested = backtest_reports.tested(version)
+    if tested.backtest is None:
+        return inline(tested.detail)
+    return format_html("{} {}", link(tested.backtest, "Backtest:"), inline(tested.detail))
+
+
+def _is_for_nobody(version: WorkspaceConstraintVersion) -> bool:
+    tested = backtest_reports.tested(version)
+    return tested.enough and tested.backtest is None

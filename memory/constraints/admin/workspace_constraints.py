@@ -1,0 +1,275 @@
+"""Workspace constraints, written here or through the API: approval, rollout, disabling."""
+
+from collections.abc import Collection
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, Concat
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from memory.alerts.models.alerts import Alert, AlertState
+from memory.constraints import applicability, workspace_constraints
+from memory.constraints.admin import skeletons
+from memory.constraints.admin.workspace_constraint_form import ConstraintForm
+from memory.constraints.admin.workspace_constraint_versions import (
+    newest_version,
+    reason_of,
+    show_backtest,
+    show_checks,
+    show_state,
+)
+from memory.constraints.models.workspace_constraints import (
+    VersionState,
+    WorkspaceConstraint,
+    WorkspaceConstraintVersion,
+)
+from memory.kernel.admin.actions import staff_of
+from memory.kernel.admin.base import MemoryAdmin, section
+from memory.kernel.admin.columns import content_column, plain_column
+from memory.kernel.admin.display import NOTHING, badge, counted, inline, lines, source, visible
+from memory.kernel.admin.links import link, link_to_list
+from memory.kernel.staff import access
+from memory.project.shapes import ShapeError
+
+_LIVE = [state for state in AlertState.values if state != AlertState.RESOLVED]
+_MOST_VERSIONS = 50
+_SOON = "This takes a few seconds. Reload the constraint's page to see the verdict."
+# Maximum number of users matched against a constraint for its page; the API matches all users.
+_MOST_USERS = 200
+_HELP = (
+    "See docs/workspace-constraints.md. The constraint is checked in a sandbox, without any"
+    " user's data, and is not run for any user until it is approved."
+)
+
+
+class EnabledFilter(admin.SimpleListFilter):
+    """A list filter by state: runs, disabled, or without an approved version."""
+
+    title = "state"
+    parameter_name = "runs"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "runs"), ("disabled", "disabled"), ("no", "has no approved version")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        match self.value():
+            case "yes":
+                return queryset.filter(enabled=True, live__isnull=False, percentage__gt=0)
+            case "disabled":
+                return queryset.filter(enabled=False)
+            case "no":
+                return queryset.filter(live__isnull=True)
+        return None
+
+
+@admin.register(WorkspaceConstraint)
+class WorkspaceConstraintAdmin(MemoryAdmin[WorkspaceConstraint]):
+    """Constraints for all of a workspace's users, with their text, checks and coverage."""
+
+    form = ConstraintForm
+    list_display = ["name", "workspace", "standing", "percentage", "version", "newest", "alerts"]
+    list_filter = [EnabledFilter, "workspace"]
+    list_select_related = ["workspace", "live"]
+    search_fields = ["name", "description"]
+    search_help_text = "Search by name or description."
+    ordering = ["workspace", "name"]
+    actions = ["enable", "disable"]
+    when_empty = "There are no workspace constraints yet. Add one, for example from the library."
+
+    def get_fieldsets(self, request: HttpRequest, obj: WorkspaceConstraint | None = None) -> Any:
+        texts = section("Text", "source", "tests", description=_HELP)
+        if obj is None:
+            return [section(None, "workspace", "start_from", "name", "description"), texts]
+        head = ["name", "workspace", "standing", "percentage", "version", "alerts"]
+        return [
+            section(None, *head, "description"),
+            section("Versions", "found", "versions"),
+            section("Users the constraint applies to", "fits"),
+            texts,
+            section("More", "created_at", "created_by", "changed_at", "changed_by"),
+        ]
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: WorkspaceConstraint | None = None
+    ) -> list[str]:
+        """Fix workspace and name; staff who may not approve can't change the percentage."""
+        if obj is None:
+            return []
+        shown = ["name", "workspace", "standing", "version", "alerts", "found", "versions", "fits"]
+        shown += ["created_at", "created_by", "changed_at", "changed_by"]
+        return shown if self.has_approve_permission(request) else [*shown, "percentage"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkspaceConstraint]:
+        versions = WorkspaceConstraintVersion.objects.filter(constraint=OuterRef("pk"))
+        newest = versions.order_by("-number")
+        alerts = (
+            Alert.objects.filter(
+                user__workspace=OuterRef("workspace"), constraint=OuterRef("of_path")
+            )
+            .filter(state__in=_LIVE)
+            .order_by()
+            .values("constraint")
+            .annotate(number=Count("*"))
+            .values("number")
+        )
+        path = Concat(Value("workspace/constraints/"), F("name"), Value(".py"))
+        return (
+            super()
+            .get_queryset(request)
+            .defer("live__source", "live__tests", "live__verdict", "live__bytecode")
+            .annotate(of_path=path)
+            .annotate(
+                live_alerts=Coalesce(Subquery(alerts), 0, output_field=IntegerField()),
+                newest_number=Subquery(newest.values("number")[:1]),
+                newest_state=Subquery(newest.values("state")[:1]),
+            )
+        )
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {**super().get_changeform_initial_data(request), **skeletons.initial_of(request)}
+
+    def actions_for(self, row: WorkspaceConstraint) -> Collection[str]:
+        return ["disable" if row.enabled else "enable"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Require access to content: the author sees findings, which may contain content."""
+        return super().has_add_permission(request) and access.sees_content(request.user)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Require access to content: nobody may overwrite text that they may not see."""
+        return super().has_change_permission(request, obj) and access.sees_content(request.user)
+
+    def save_model(
+        self,
+        request: HttpRequest,
+        obj: WorkspaceConstraint,
+        form: forms.ModelForm[WorkspaceConstraint],
+        change: bool,
+    ) -> None:
+        """Store the changes; if the text differs, create the constraint's next version."""
+        text = {name: form.cleaned_data[name] for name in ("source", "tests")}
+        by = staff_of(request)
+        if not change:
+            made = workspace_constraints.create(
+                obj.workspace, obj.name, description=obj.description, by=by, **text
+            )
+            obj.pk, obj._state.adding = made.pk, False
+            messages.info(request, f"The first version is being checked. {_SOON}")
+            return
+        named = ("description", "percentage")
+        given = {name: form.cleaned_data[name] for name in named if name in form.changed_data}
+        workspace_constraints.change(obj, by=by, **given)
+        newest = newest_version(obj)
+        if text != {"source": visible(newest.source), "tests": visible(newest.tests)}:
+            version = workspace_constraints.propose(obj, by=by, **text)
+            messages.info(request, f"Version {version.number} is being checked. {_SOON}")
+
+    @content_column("source")
+    def source(self, constraint: WorkspaceConstraint) -> str:
+        """Show the newest version's source to staff who may not change the source."""
+        return source(newest_version(constraint).source)
+
+    @content_column("tests")
+    def tests(self, constraint: WorkspaceConstraint) -> str:
+        """Show the newest version's tests to staff who may not change the tests."""
+        return source(newest_version(constraint).tests)
+
+    @plain_column("state")
+    def standing(self, constraint: WorkspaceConstraint) -> str:
+        if not constraint.enabled:
+            return badge("stopped", "disabled")
+        if constraint.live is None:
+            return badge("waiting", "no approved version")
+        if not constraint.percentage:
+            return badge("waiting", "enabled for no users")
+        return badge("valid", "runs")
+
+    @plain_column("live version")
+    def version(self, constraint: WorkspaceConstraint) -> str:
+        live = constraint.live
+        return link(live, f"v{live.number}") if live else NOTHING
+
+    @plain_column("newest version")
+    def newest(self, constraint: WorkspaceConstraint) -> str:
+        state = VersionState(getattr(constraint, "newest_state", VersionState.CHECKING))
+        number = getattr(constraint, "newest_number", 1)
+        return format_html("v{} {}", number, badge(state, state.label))
+
+    @plain_column("live alerts", "live_alerts")
+    def alerts(self, constraint: WorkspaceConstraint) -> str:
+        number = getattr(constraint, "live_alerts", 0)
+        if not number:
+            return "none"
+        return link_to_list(
+            Alert,
+            counted(number, "alert"),
+            user__workspace__id__exact=constraint.workspace_id,
+            state__in=",".join(_LIVE),
+            q=constraint.path,
+        )
+
+    @content_column("newest version")
+    def found(self, constraint: WorkspaceConstraint) -> str:
+        newest = newest_version(constraint)
+        return format_html(
+            "{} {}{}{}",
+            link(newest, f"v{newest.number}"),
+            show_state(newest),
+            show_checks(newest),
+            show_backtest(newest),
+        )
+
+    @content_column("all versions")
+    def versions(self, constraint: WorkspaceConstraint) -> str:
+        found = constraint.versions.order_by("-number").defer("source", "tests", "bytecode")
+        return lines(
+            format_html(
+                "{} {} {}",
+                link(version, f"v{version.number}"),
+                show_state(version),
+                inline(reason_of(version)),
+            )
+            for version in found[:_MOST_VERSIONS]
+        )
+
+    @content_column("users")
+    def fits(self, constraint: WorkspaceConstraint) -> str:
+        version = constraint.live or newest_version(constraint)
+        try:
+            found = applicability.coverage(version, most=_MOST_USERS)
+        except ShapeError as error:
+            return inline(str(error))
+        only = " (only the first users were checked)" if found.after else ""
+        return lines(
+            [
+                f"v{version.number}, among {counted(found.users, 'user')} with a project{only}:",
+                f"applies to {counted(found.applies, 'user')}, {found.within} of them within the"
+                f" rollout percentage of {constraint.percentage} %",
+                *(
+                    format_html("{}: {}", inline(reason), counted(number, "user"))
+                    for reason, number in found.reasons.items()
+                ),
+            ]
+        )
+
+    @admin.action(description="Enable the selected constraints", permissions=["approve"])
+    def enable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
+        self._switch(request, queryset, enabled=True)
+
+    @admin.action(description="Disable the selected constraints", permissions=["approve"])
+    def disable(self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint]) -> None:
+        """Disable the constraints for all users, which resolves their alerts."""
+        self._switch(request, queryset, enabled=False)
+
+    def _switch(
+        self, request: HttpRequest, queryset: QuerySet[WorkspaceConstraint], *, enabled: bool
+    ) -> None:
+        chosen = [one for one in queryset if one.enabled is not enabled]
+        done = "enabled" if enabled else "disabled"
+        for constraint in chosen:
+            workspace_constraints.change(constraint, by=staff_of(request), enabled=enabled)
+            self.log_change(request, constraint, f"{done.capitalize()}.")
+        messages.success(request, f"{counted(len(chosen), 'constraint')} {done}.")

@@ -1,0 +1,195 @@
+"""Safe display of text, badges, JSON and source code.
+
+Content from people, models and backends is untrusted. Everything here escapes such content, and
+spells out characters that would reorder or hide the text around them.
+"""
+
+import datetime
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory.kernel.admin.source import block
+from memory.kernel.models.hosts import warning_of
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import STEERING
+from memory.kernel.texts import shortened as shortened
+from memory.kernel.texts import visible as visible
+
+NOTHING = "–"
+
+# Maximum number of characters shown of a text: enough to judge the text. The API returns the full
+# text.
+MAX_TEXT = 100_000
+
+# The values of each colour; all others are plain.
+_TONES = {
+    value: tone
+    for tone, values in {
+        "strong": ["open", "opened", "reopened"],
+        "good": [
+            *("resolved", "useful", "covered", "ok", "approved", "finished", "done", "passed"),
+            *("new", "valid"),
+        ],
+        "note": [
+            *("info", "changed", "acknowledged", "feedback", "running", "started", "checking"),
+            *("waiting", "due", "working"),
+        ],
+        "caution": [
+            *("warning", "constraint_paused", "paused", "pending", "invalid_call", "rate_limited"),
+            *("redacted", "unknown", "expired"),
+        ],
+        "bad": [
+            *("critical", "escalated", "constraint_error", "wrong", "rejected", "failed"),
+            *("failing", "error", "stopped", "revoked"),
+            # Outcomes of runs and of language model calls.
+            *("user_error", "timeout", "out_of_memory", "output_limit", "result_limit"),
+            *("alert_limit", "killed", "input_limit", "protocol_error", "abandoned", "truncated"),
+            *("empty", "refused", "unavailable", "connection_lost", "invalid_answer"),
+            *("wrong_key", "no_credit", "unknown_model", "too_long", "interrupted"),
+        ],
+    }.items()
+    for value in values
+}
+
+
+def visible_json(text: str) -> str:
+    """Return equivalent JSON in which characters that would reorder or hide text are escaped."""
+    return STEERING.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def inline(text: str) -> SafeString:
+    """Return inline text whose direction can't affect the rest of the line."""
+    return format_html("<bdi>{}</bdi>", visible(text))
+
+
+def badge(value: str, label: str | None = None) -> SafeString:
+    """Return a label in the value's colour; the label is plain if the value has no colour."""
+    return format_html(
+        '<span class="badge {}">{}</span>', _TONES.get(value, "plain"), label or value
+    )
+
+
+def sandbox(runner: str) -> SafeString | str:
+    """Return the kind of sandbox that produced a result, with the warning for that kind, if any."""
+    warning = warning_of(runner)
+    if warning is None:
+        return runner or "no sandbox"
+    return format_html("{} {}", sandbox_badge(runner), warning)
+
+
+def sandbox_badge(runner: str) -> SafeString | str:
+    """Return a short name for the kind of sandbox, for use in lists."""
+    return badge("warning", "development") if warning_of(runner) else runner or NOTHING
+
+
+def preformatted(text: str) -> SafeString | str:
+    """Return text in a block that keeps its line breaks."""
+    if not text:
+        return NOTHING
+    return format_html('<pre class="block" tabindex="0">{}</pre>', _beginning(text))
+
+
+def source(text: str, *, marked: Collection[int] = ()) -> SafeString | str:
+    """Return source code in a block with colours and line numbers; highlight the `marked` lines."""
+    return block(text, marked=marked) if text else NOTHING
+
+
+def _beginning(text: str) -> str:
+    more = len(text) - MAX_TEXT
+    return visible(text[:MAX_TEXT]) + (f"\n… {more:,} more characters" if more > 0 else "")
+
+
+def pretty(value: Any) -> SafeString | str:
+    """Return indented JSON in a block that keeps its line breaks."""
+    if value in (None, "", {}, []):
+        return NOTHING
+    return preformatted(visible_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def folded(title: SafeString | str, body: SafeString | str, *, unfold: bool = False) -> SafeString:
+    """Return a block that unfolds when its title is clicked."""
+    return format_html(
+        "<details{}><summary>{}</summary>{}</details>",
+        SafeString(" open" if unfold else ""),  # nosec B703 # our own words
+        title,
+        body,
+    )
+
+
+def lines(items: Iterable[SafeString | str]) -> SafeString | str:
+    """Return the items as a list, one below the other."""
+    rows = format_html_join("", "<li>{}</li>", ((item,) for item in items))
+    return format_html('<ul class="lines">{}</ul>', rows) if rows else NOTHING
+
+
+def first_lines(items: Sequence[SafeString | str], most: int) -> SafeString | str:
+    """Return the first items as a list, followed by the number of items left out."""
+    more = len(items) - most
+    return lines([*items[:most], f"… and {more} more"] if more > 0 else items)
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    """Return `name: value` pairs on one line, without empty values."""
+    return ", ".join(
+        f"{visible(name)}: {shortened(_plain(value))}"
+        for name, value in values.items()
+        if value not in (None, "", [], {})
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number and the noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def record_name(class_name: str, key: str) -> SafeString:
+    """Return the display name of a record."""
+    return format_html("{} <b>{}</b>", inline(class_name), inline(key))
+
+
+def source_line(place: Mapping[str, Any]) -> str:
+    """Return a source location as text, such as `path, line 3`, or "" if it is unknown."""
+    line = place.get("line")
+    path = visible(str(place.get("path") or ""))
+    return f"{path}, line {line}" if path and line else path
+
+
+def rule_of(path: str) -> str:
+    """Return a constraint's name, given its path; a workspace constraint keeps its prefix."""
+    return path.removesuffix(".py").replace("constraints/", "", 1)
+
+
+def problem(error: Mapping[str, Any] | None) -> SafeString | str:
+    """Show an error in the user's code: its message, its location and the code's stack frames."""
+    if not error:
+        return NOTHING
+    where = source_line(error)
+    return format_html(
+        "<div><b>{}</b>: {}</div>{}{}",
+        inline(str(error.get("type", "error"))),
+        inline(str(error.get("message", ""))),
+        format_html("<div>{}</div>", where) if where else "",
+        preformatted(error["traceback"]) if error.get("traceback") else "",
+    )
+
+
+def local_time(at: datetime.datetime, user: MemoryUser) -> str:
+    """Return a time in the user's time zone, with the zone's name."""
+    return f"{at.astimezone(ZoneInfo(user.time_zone)):%Y-%m-%d %H:%M} ({user.time_zone})"

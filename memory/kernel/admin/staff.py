@@ -1,0 +1,198 @@
+"""Staff: their accounts, the workspaces each may see, and the audit of their actions."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+
+from memory.kernel.admin.base import ReadOnlyAdmin
+from memory.kernel.admin.columns import plain_column
+from memory.kernel.admin.display import NOTHING, badge, first_lines, inline
+from memory.kernel.admin.links import link_to_key
+from memory.kernel.staff import access, audit
+from memory.kernel.staff.models import AuditKind, StaffAccess, StaffAudit
+
+# Maximum number of workspaces listed for an account.
+LISTED = 10
+
+
+class StaffAccessInline(admin.StackedInline[StaffAccess, User]):
+    """The workspaces that an account may see.
+
+    Only staff who may change accounts and see all workspaces may edit this.
+    """
+
+    model = StaffAccess
+    can_delete = False
+    min_num = max_num = 1
+    filter_horizontal = ["workspaces"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Require access to all workspaces, since nobody may grant access that they do not have."""
+        return request.user.has_perm("auth.change_user") and access.sees_all(request.user)
+
+    # The inline names workspaces, so viewing it requires as much as editing it.
+    has_view_permission = has_add_permission = has_change_permission
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: access is deleted along with the account."""
+        return False
+
+
+class _Noted:
+    """Audits changes to accounts and roles, in addition to Django's own log."""
+
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        _note(request, AuditKind.ADD, [obj])
+        return super().log_addition(request, obj, message)  # type: ignore[misc]
+
+    def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        """Audit a change to an account or role, including a password change."""
+        _note(request, AuditKind.CHANGE, [obj])
+        return super().log_change(request, obj, message)  # type: ignore[misc]
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        _note(request, AuditKind.ACT, queryset, "delete")
+        return super().log_deletions(request, queryset)  # type: ignore[misc]
+
+
+def _note(request: HttpRequest, kind: AuditKind, rows: Iterable[Model], what: str = "") -> None:
+    for row in rows:
+        subject = audit.Subject(model=str(row._meta.model_name), row=str(row.pk), number=1)
+        audit.note(request.user, kind, subject, what)
+
+
+admin.site.unregister([User, Group])
+
+
+@admin.register(Group)
+class RoleAdmin(_Noted, GroupAdmin):
+    """Groups, which serve as staff roles; the server maintains those listed in docs/staff.md."""
+
+
+@admin.register(User)
+class StaffUserAdmin(_Noted, UserAdmin[User]):
+    """Staff accounts, with the workspaces they may see."""
+
+    inlines = [StaffAccessInline]
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
+        """Leave out the inline for a new account, which needs only a name and a password."""
+        return self.inlines if obj else []
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Allow an account's own rows to be deleted with it; its audit entries stay."""
+        names, counts, needed, protected = super().get_deleted_objects(objs, request)
+        ours = apps.get_app_config("memory").get_models()
+        own = {str(model._meta.verbose_name) for model in ours}
+        return names, counts, {name for name in needed if str(name) not in own}, protected
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
+        """Change a password and write the audit entry in one transaction."""
+        with transaction.atomic():
+            return super().user_change_password(request, id, form_url)
+
+
+@admin.register(StaffAccess)
+class StaffAccessAdmin(ReadOnlyAdmin[StaffAccess]):
+    """The workspaces that each account may see, which are edited on the account's page."""
+
+    list_display = ["user", "sees", "roles"]
+    list_display_links = ["user"]
+    list_select_related = ["user"]
+    search_fields = ["user__username", "workspaces__name"]
+    search_help_text = "Search by user name or workspace."
+    ordering = ["user__username"]
+    when_empty = "So far, only superusers can see workspaces."
+    fields = ["account", "sees", "roles"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StaffAccess]:
+        found = super().get_queryset(request).prefetch_related("workspaces", "user__groups")
+        if not access.sees_all(request.user):  # other accounts' rows would reveal workspaces
+            return found.filter(user__username=request.user.get_username())
+        return found
+
+    @plain_column("account")
+    def account(self, row: StaffAccess) -> str:
+        url = reverse("admin:auth_user_change", args=[row.user_id])
+        return format_html('<a href="{}">{}</a>', url, inline(str(row.user)))
+
+    @plain_column("workspaces")
+    def sees(self, row: StaffAccess) -> str:
+        if row.all_workspaces or row.user.is_superuser:
+            return "all"
+        return first_lines([inline(one.name) for one in row.workspaces.all()], LISTED)
+
+    @plain_column("roles")
+    def roles(self, row: StaffAccess) -> str:
+        if row.user.is_superuser:
+            return "superuser"
+        return ", ".join(group.name for group in row.user.groups.all()) or NOTHING
+
+
+@admin.register(StaffAudit)
+class StaffAuditAdmin(ReadOnlyAdmin[StaffAudit]):
+    """The audit log of staff actions, newest first. The database rejects any change to it."""
+
+    list_display = ["at", "staff_name", "did", "what", "rows", "of_what", "whose", "workspace"]
+    list_display_links = ["at"]
+    list_filter = [
+        "kind",
+        "at",
+        "workspace",
+    ]
+    list_select_related = ["workspace"]
+    search_fields = ["=staff_name"]
+    search_help_text = "Search by a staff member's user name or a user's public id."
+    ordering = ["-id"]
+    when_empty = "No staff action has been recorded yet."
+    fields = [
+        *("at", "staff_name", "staff_id", "did", "what", "rows", "of_what", "whose"),
+        *("workspace", "request_id"),
+    ]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[StaffAudit], search_term: str
+    ) -> tuple[QuerySet[StaffAudit], bool]:
+        """Also search by a person's public id, which is not a text column."""
+        term = search_term.strip()
+        try:
+            person = StaffAudit._meta.get_field("person").to_python(term or None)
+        except ValidationError:
+            return super().get_search_results(request, queryset, search_term)
+        return queryset.filter(Q(person=person) if person else Q()), False
+
+    @plain_column("action", "kind")
+    def did(self, row: StaffAudit) -> str:
+        return badge(row.kind, AuditKind(row.kind).label)
+
+    @plain_column("rows", "number")
+    def rows(self, row: StaffAudit) -> str:
+        return f"{row.number:,}" if row.model else NOTHING
+
+    @plain_column("row")
+    def of_what(self, row: StaffAudit) -> str:
+        if not row.model:
+            return NOTHING
+        try:
+            model = apps.get_model(
+                "auth" if row.model in ("user", "group") else "memory", row.model
+            )
+        except LookupError:  # a model from an earlier version of the server
+            return inline(f"{row.model} {row.row}")
+        name = str(model._meta.verbose_name)
+        return link_to_key(model, row.row, f"{name} {row.row[:8]}") if row.row else inline(name)
+
+    @plain_column("person")
+    def whose(self, row: StaffAudit) -> str:
+        """Show the person's public id, which remains after they are erased."""
+        return inline(str(row.person)) if row.person else NOTHING

@@ -1,0 +1,306 @@
+"""Language model calls and their cost."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet, Sum
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from memory.kernel import encryption
+from memory.kernel.admin import paging
+from memory.kernel.admin.base import ReadOnlyAdmin, section
+from memory.kernel.admin.columns import content_column, plain_column, row_column
+from memory.kernel.admin.display import (
+    NOTHING,
+    badge,
+    counted,
+    inline,
+    lines,
+    pretty,
+    visible,
+)
+from memory.kernel.admin.links import link, link_to_list
+from memory.kernel.admin.rows import heavy, rows_for
+from memory.kernel.admin.tables import TableAdmin
+from memory.kernel.models.workspaces import Workspace
+from memory.kernel.staff.access import PROMPTS
+from memory.llm import llm_calls, track_records
+from memory.llm.models import LlmCall, LlmSpending
+from memory.llm.track_records import TrackRecord
+from memory.versions.models.checkpoints import Checkpoint
+
+# Columns that lists do not load; only staff with a special permission may read them.
+CONTENT = ("prompt", "answer")
+
+# Maximum number of calls shown for a version, and of the work ids by which these calls are found.
+MAX_ATTEMPTS = 100
+MAX_WORKS = 20
+
+# The model filter offers the models that were called within the last CHOSEN_DAYS days.
+CHOSEN_DAYS = 90
+
+
+class ModelFilter(admin.SimpleListFilter):
+    """A filter by model; its choices come from the spending ledger, which is small."""
+
+    title = "model"
+    parameter_name = "model"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        since = timezone.now().date() - datetime.timedelta(days=CHOSEN_DAYS)
+        used = rows_for(request, LlmSpending).filter(day__gte=since).order_by("model")
+        return [(name, visible(name)) for name in used.values_list("model", flat=True).distinct()]
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[LlmCall]
+    ) -> QuerySet[LlmCall] | None:
+        return queryset.filter(model=self.value()) if self.value() else None
+
+
+def show_attempts(checkpoint: Checkpoint) -> SafeString | str:
+    """Show all calls, including failed ones, made for the work that produced a version."""
+    works = set(checkpoint.llm_calls.order_by().values_list("work", flat=True)[:MAX_WORKS])
+    if not works:
+        return "No language model was involved."
+    found = LlmCall.objects.filter(work__in=works).defer(*CONTENT).order_by("started_at")
+    calls = list(found[:MAX_ATTEMPTS])
+    rows = format_html_join(
+        "",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        (
+            (
+                link(call, f"request {call.turn}, attempt {call.attempt}"),
+                inline(call.model),
+                badge(call.standing, call.standing.label),
+                _number(call.input_tokens),
+                _number(call.output_tokens),
+                NOTHING if call.cost is None else f"{call.cost:.4f}",
+                NOTHING if call.seconds is None else f"{call.seconds:.1f} s",
+            )
+            for call in calls
+        ),
+    )
+    sums = found.order_by().aggregate(
+        calls=Count("pk"), sent=Sum("input_tokens"), received=Sum("output_tokens"), cost=Sum("cost")
+    )
+    told = (
+        f"{counted(sums['calls'], 'call')}: {sums['sent'] or 0:,} tokens sent,"
+        f" {sums['received'] or 0:,} received, cost {sums['cost'] or 0:.4f}"
+    )
+    return format_html(
+        '<div class="scrolled" tabindex="0"><table class="calls"><caption>{}</caption><thead><tr>'
+        '<th scope="col">call</th><th scope="col">model</th><th scope="col">outcome</th>'
+        '<th scope="col">tokens sent</th><th scope="col">received</th><th scope="col">cost</th>'
+        '<th scope="col">took</th></tr></thead><tbody>{}</tbody></table></div>',
+        told
+        if sums["calls"] <= MAX_ATTEMPTS
+        else f"{told}; only the first {MAX_ATTEMPTS} are shown",
+        rows,
+    )
+
+
+def show_track_record(workspace: Workspace, record: TrackRecord) -> list[str]:
+    """Describe a model's track record, line by line, and whether the model has been stopped."""
+    told: list[str] = [
+        format_html("{} {}", badge("bad", "stopped"), inline(record.stopped))
+        if record.stopped
+        else badge("valid", "allowed to continue"),
+        inline(record.in_words()),
+    ]
+    if again := track_records.resumption(workspace, record.model):
+        told.append(
+            inline(
+                f"The track record begins at {again['at'][:16]} UTC, when {again['by']} allowed the"
+                " model to continue."
+            )
+        )
+        told.append(inline(f"Reason: {again['reason']}"))
+    return told
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else f"{value:,}"
+
+
+@admin.register(LlmCall)
+class LlmCallAdmin(ReadOnlyAdmin[LlmCall]):
+    """Attempted language model calls, with their user, purpose, usage and outcome."""
+
+    labels = {"checkpoint": "version"}
+
+    list_display = [
+        "name",
+        "workspace",
+        "user",
+        "model",
+        "ended",
+        "error",
+        "tokens",
+        "price",
+        "took",
+        "started_at",
+    ]
+    list_filter = [
+        "workspace",
+        "purpose",
+        "outcome",
+        ModelFilter,
+        "started_at",
+    ]
+    list_select_related = ["workspace", "user"]
+    search_fields = ["=id", "=work", "=prompt_hash", "user__user_id"]
+    search_help_text = "Search by user id, call id, work id or prompt hash."
+    ordering = ["-started_at"]
+    when_empty = "No language model has been called yet."
+
+    name = row_column(str, "call", "purpose", plain=True)
+
+    def get_fieldsets(self, request: HttpRequest, obj: LlmCall | None = None) -> Any:
+        may_read = request.user.has_perm(PROMPTS)
+        return [
+            section(
+                None,
+                *("workspace", "user", "purpose", "ended", "error"),
+                *("model", "answered_by", "question", "beside", "track_record"),
+            ),
+            section("Usage", "tokens_in", "tokens_out", "price", "reserved", "took"),
+            section("Purpose", "checkpoint", "run", "lane"),
+            *([section("Content", "sent", "said")] if may_read else []),
+            section(
+                "More",
+                *("id", "work", "prompt_hash", "started_at", "expires_at", "finished_at"),
+                collapsed=True,
+            ),
+        ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LlmCall]:
+        return super().get_queryset(request).defer(*CONTENT, *heavy("checkpoint"))
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        response = super().changelist_view(request, extra_context)
+        found = getattr(response, "context_data", {}).get("cl")
+        if found is not None:
+            totals = _totals(found.queryset, found.paginator)
+            chosen = rows_for(request, Workspace).filter(
+                pk__in=_numbers(request.GET.get("workspace__id__exact", ""))
+            )
+            for workspace in chosen:
+                if model := request.GET.get("model") or track_records.model_of(workspace):
+                    record = track_records.read(workspace, model)
+                    totals.append(("Track record", record.in_words()))
+            response.context_data["totals"] = totals
+        return response
+
+    @plain_column("outcome", "outcome")
+    def ended(self, call: LlmCall) -> str:
+        return badge(call.standing, call.standing.label)
+
+    @plain_column("tokens in + out", "input_tokens")
+    def tokens(self, call: LlmCall) -> str:
+        if call.input_tokens is None or call.output_tokens is None:
+            return NOTHING
+        return f"{call.input_tokens:,} + {call.output_tokens:,}"
+
+    @plain_column("tokens in")
+    def tokens_in(self, call: LlmCall) -> str:
+        if call.input_tokens is None:
+            return "unknown"
+        read, written = call.cache_read_tokens or 0, call.cache_write_tokens or 0
+        cached = f" ({read:,} read from a cache, {written:,} written)" if read or written else ""
+        return f"{call.input_tokens:,}{cached}"
+
+    @plain_column("tokens out")
+    def tokens_out(self, call: LlmCall) -> str:
+        return "unknown" if call.output_tokens is None else f"{call.output_tokens:,}"
+
+    @plain_column("cost", "cost")
+    def price(self, call: LlmCall) -> str:
+        return NOTHING if call.cost is None else money(call.cost)
+
+    @plain_column("reserved")
+    def reserved(self, call: LlmCall) -> str:
+        cost = "" if call.reserved_cost is None else f", {money(call.reserved_cost)}"
+        return f"{counted(call.reserved_tokens, 'token')}{cost}"
+
+    @plain_column("took", "seconds")
+    def took(self, call: LlmCall) -> str:
+        return NOTHING if call.seconds is None else f"{call.seconds:.2f} s"
+
+    @plain_column("request")
+    def question(self, call: LlmCall) -> str:
+        return f"request {call.turn}, attempt {call.attempt}"
+
+    @plain_column("calls for the same work")
+    def beside(self, call: LlmCall) -> str:
+        number = LlmCall.objects.filter(work=call.work).count()
+        return link_to_list(LlmCall, counted(number, "call"), q=str(call.work))
+
+    @content_column("track record")
+    def track_record(self, call: LlmCall) -> str:
+        record = track_records.read(call.workspace, call.model)
+        return lines(show_track_record(call.workspace, record))
+
+    @content_column("prompt")
+    def sent(self, call: LlmCall) -> str:
+        return _content(call, 0)
+
+    @content_column("answer")
+    def said(self, call: LlmCall) -> str:
+        return _content(call, 1)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(text)] if text.isascii() and text.isdigit() else []
+
+
+def _content(call: LlmCall, which: int) -> str:
+    try:
+        found = llm_calls.content(call)[which]
+    except encryption.EncryptionError as error:
+        return str(error)
+    return "not stored" if found is None else pretty(found)
+
+
+def money(amount: Decimal) -> str:
+    """Format an amount of money in the price list's currency."""
+    return f"{amount:,.6f}"
+
+
+def _totals(calls: QuerySet[LlmCall], pages: paging.BoundedPaginator) -> list[tuple[str, str]]:
+    """Return (name, value) totals for a list of calls, or only a note if the list is too long."""
+    number = pages.count
+    if not number:
+        return []
+    if pages.is_cut:
+        return [("Totals", f"shown for at most {paging.MAX_ROWS:,} calls; see model spending")]
+    found = calls.order_by().aggregate(
+        sent=Sum("input_tokens", default=0),
+        received=Sum("output_tokens", default=0),
+        paid=Sum("cost", default=Decimal(0)),
+        told=Count("input_tokens"),
+        priced=Count("cost"),
+    )
+    return [
+        ("Calls", f"{number:,}"),
+        ("Tokens in", f"{found['sent']:,}"),
+        ("Tokens out", f"{found['received']:,}"),
+        ("Cost", money(found["paid"])),
+        ("Calls without reported tokens", f"{number - found['told']:,}"),
+        ("Calls without a price", f"{found['told'] - found['priced']:,}"),
+    ]
+
+
+@admin.register(LlmSpending)
+class LlmSpendingAdmin(TableAdmin[LlmSpending]):
+    """The spending ledger, by day, model, purpose and outcome; budgets are checked against it."""
+
+    list_filter = ["purpose", "outcome", ("model", admin.AllValuesFieldListFilter), "day"]
+    search_fields = ["model", "workspace__name"]
+    search_help_text = "Search by model or workspace."

@@ -1,0 +1,96 @@
+"""Links to entries, and quotes of them."""
+
+from collections.abc import Iterable, Mapping
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory.kernel.admin.display import badge, facts, inline, lines, local_time, shortened
+from memory.kernel.admin.links import MAX_LINKS, page_url, url_of_key
+from memory.kernel.admin.masking import content
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import REDACTED
+from memory.log.models.entries import EntryKind, LogEntry
+
+_MAX_PAGES = 1000
+_MAX_QUOTE = 500
+
+
+def summary(entry: LogEntry) -> str:
+    """Return the beginning of an entry's content."""
+    if entry.redacted_at is not None:
+        return REDACTED
+    if not isinstance(entry.data, dict):
+        return shortened(" ".join((entry.content or "").split()), 160)
+    data = entry.data.get("data")
+    name = f"{entry.data.get('type') or ''} {entry.data.get('key') or ''}".strip()
+    said = "retired" if entry.data.get("retired") else facts(data if isinstance(data, dict) else {})
+    return shortened(f"{name}: {said}" if name else said, 160)
+
+
+def link_to_entry(entry: LogEntry) -> SafeString:
+    """Return a link to the entry, followed by the beginning of its content."""
+    return format_html(
+        '<a href="{}">#{}</a> {} {}',
+        page_url(entry),
+        entry.seq,
+        badge(entry.kind, entry.get_kind_display()),
+        content(inline(summary(entry))),
+    )
+
+
+def links_to_entries(user: MemoryUser, seqs: Iterable[int]) -> SafeString | str:
+    """Return links to these entries in the user's log, each with the beginning of its content."""
+    wanted = sorted(set(seqs))
+    entries = LogEntry.objects.filter(user=user, seq__in=wanted[:MAX_LINKS]).order_by("seq")
+    rows: list[SafeString | str] = [link_to_entry(entry) for entry in entries]
+    if len(wanted) > MAX_LINKS:
+        rows.append(f"… and {len(wanted) - MAX_LINKS} more, up to #{wanted[-1]}")
+    return lines(rows)
+
+
+def entry_pages(user: MemoryUser, seqs: Iterable[int]) -> dict[int, str]:
+    """Return the page URLs of these entries, keyed by number; at most a thousand are looked up."""
+    wanted = sorted(set(seqs))[:_MAX_PAGES]
+    entries = LogEntry.objects.filter(user=user, seq__in=wanted).order_by()
+    found = entries.values_list("seq", "pk")
+    return {seq: url_of_key(LogEntry, pk) for seq, pk in found}
+
+
+def show_entries(user: MemoryUser, seqs: Iterable[int]) -> Mapping[int, SafeString]:
+    """Return these entries from the user's log as markup, keyed by entry number.
+
+    Facts are followed by the messages they were derived from; messages are quoted.
+    """
+    known: dict[int, LogEntry] = {}
+    wanted = chosen = set(seqs)
+    while wanted:  # entries derive only from earlier ones, so this loop ends
+        found = LogEntry.objects.filter(user=user, seq__in=wanted)
+        known |= {entry.seq: entry for entry in found}
+        wanted = {seq for entry in found for seq in entry.derived_from} - known.keys()
+    return {seq: _show(known[seq], user, known) for seq in sorted(chosen & known.keys())}
+
+
+def _show(entry: LogEntry, user: MemoryUser, known: Mapping[int, LogEntry]) -> SafeString:
+    told = _quote(entry, user) if entry.kind == EntryKind.MESSAGE else link_to_entry(entry)
+    behind = [_show(known[seq], user, known) for seq in entry.derived_from if seq in known]
+    return format_html("{}{}", told, lines(behind) if behind else "")
+
+
+def _quote(message: LogEntry, user: MemoryUser) -> SafeString:
+    """Quote a message: its speaker, the time in the user's time zone, and the text."""
+    who = message.speaker or message.role or "somebody"
+    words = (
+        REDACTED
+        if message.redacted_at is not None
+        else shortened(" ".join((message.content or "").split()), _MAX_QUOTE)
+    )
+    return format_html(
+        '<a href="{}">#{}</a> {} {}, {}: <q class="said">{}</q>',
+        page_url(message),
+        message.seq,
+        badge(message.kind, message.get_kind_display()),
+        content(inline(who)),
+        local_time(message.occurred_at, user),
+        content(inline(words)),
+    )

@@ -1,0 +1,300 @@
+"""The admin's query console, which runs Python queries on one user's memory."""
+
+import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.formats import date_format
+from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
+
+from memory.constraints.admin import own_constraints
+from memory.constraints.models.workspace_constraints import WorkspaceConstraint
+from memory.kernel import instants, pauses
+from memory.kernel.admin.actions import staff_of
+from memory.kernel.admin.display import badge, preformatted, problem, sandbox, source, visible
+from memory.kernel.admin.links import page_url
+from memory.kernel.admin.reloading import look_again
+from memory.kernel.admin.rows import heavy
+from memory.kernel.models.users import MemoryUser
+from memory.kernel.texts import one_line
+from memory.kernel.users import refuse_merged
+from memory.project.types import format_type
+from memory.recall import queries
+from memory.versions import checkpoints, history
+from memory.versions.admin.run_display import failed_lines, limit_of, show_answer
+from memory.versions.admin.staff_runs import REFUSED, asked_run, wait_a_little
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
+
+# If a query's evaluation time is at least this far from the time when the query was submitted, the
+# form shows the evaluation day.
+NOW = datetime.timedelta(minutes=1)
+# Maximum number of the staff member's past queries listed, and of versions to choose from.
+MAX_HISTORY = 20
+MAX_VERSIONS = 50
+_MAX_CLASSES = 80
+
+
+class QueryForm(forms.Form):
+    """The form for a query, the version that it reads and its evaluation time."""
+
+    code = forms.CharField(
+        strip=False,
+        max_length=queries.MAX_CODE,
+        widget=forms.Textarea(
+            attrs={
+                "class": "code",
+                "rows": 10,
+                "spellcheck": "false",
+                "autocapitalize": "off",
+                "autocomplete": "off",
+                "aria-describedby": "keys",
+                "data-console": "",
+            }
+        ),
+        error_messages={
+            "required": "Write a query: an expression, or statements that end with one."
+        },
+    )
+    as_of = forms.CharField(required=False, max_length=100)
+    at = forms.CharField(required=False, max_length=100)
+
+    def clean_code(self) -> str:
+        code = str(self.cleaned_data["code"]).replace("\r\n", "\n")
+        if not code.strip():
+            raise forms.ValidationError(self.fields["code"].error_messages["required"])
+        return code
+
+
+def console(request: HttpRequest, user: MemoryUser, context: dict[str, Any]) -> HttpResponse:
+    """Return a user's query console page; the URL parameter `run` selects the run to show.
+
+    If a query was posted, run it. The caller must check `may_ask`.
+    """
+    if request.method == "POST":
+        form = QueryForm(_with_python_line_ends(request))
+        run = _asked(request, user, form)
+        if run is not None:
+            wait_a_little(run)
+            return redirect(f"{console_url(user)}?run={run.pk}")
+        shown = None
+    else:
+        shown = asked_run(request, user, _queries(user))
+        form = QueryForm(initial=_initial(shown) if shown else None)
+    schema = _schema(user.head)
+    return TemplateResponse(
+        request,
+        "admin/memory/console.html",
+        {
+            **context,
+            "title": "Query console",
+            "subtitle": visible(user.user_id),
+            "user_name": visible(user.user_id),
+            "user_url": page_url(user),
+            "form": form,
+            "code": visible(str(form["code"].value() or "")),
+            "standing": _standing(user),
+            "versions": _versions(user, str(form["as_of"].value() or "")),
+            "chosen": str(form["as_of"].value() or ""),
+            "day": str(form["at"].value() or ""),
+            "schema": schema,
+            "example": _example(schema),
+            "history": _history(request, user),
+            **look_again(request),
+            **(_result(shown, request) if shown else {}),
+        },
+        status=400 if form.errors else 200,
+    )
+
+
+def console_url(user: MemoryUser) -> str:
+    """Return the URL of a user's console."""
+    return reverse("admin:memory_memoryuser_console", args=[user.pk])
+
+
+def _with_python_line_ends(request: HttpRequest) -> dict[str, str]:
+    """Return the posted fields, with LF line endings in the code; browsers send CR LF."""
+    posted = {name: request.POST.get(name, "") for name in QueryForm.base_fields}
+    return {**posted, "code": posted["code"].replace("\r\n", "\n")}
+
+
+def _asked(request: HttpRequest, user: MemoryUser, form: QueryForm) -> Run | None:
+    """Start the posted query; if it is rejected, return None and let the form show why."""
+    if not form.is_valid():
+        return None
+    asked = form.cleaned_data
+    try:
+        refuse_merged(user)
+        known = history.as_of(user, asked["as_of"]) if asked["as_of"] else history.now(user)
+        at = asked["at"] or localtime().isoformat()
+        instant = instants.span_of(user, at).last
+        return queries.ask(known, asked["code"], instant, staff=staff_of(request)).run
+    except instants.BadMoment as error:
+        form.add_error(None, visible(str(error)))
+    except REFUSED as error:
+        form.add_error(None, visible(str(error)))
+    return None
+
+
+def _standing(user: MemoryUser) -> str:
+    """Return why this user's memory can't be queried, or "" if it can."""
+    try:
+        refuse_merged(user)
+        history.version_of(history.now(user))
+    except REFUSED as error:
+        return visible(str(error))
+    return ""
+
+
+def _queries(user: MemoryUser) -> QuerySet[Run]:
+    rows = Run.objects.filter(user=user, kind=RunKind.QUERY)
+    return rows.select_related("checkpoint").defer(*heavy("checkpoint"))
+
+
+def _initial(run: Run) -> dict[str, str]:
+    as_of = run.input.get("as_of")
+    version = run.checkpoint.version if run.checkpoint else None
+    return {
+        "code": run.input.get("code", ""),
+        "as_of": f"v{version}" if as_of and version else "",
+        "at": "" if abs(run.instant - run.queued_at) < NOW else _day(run),
+    }
+
+
+def _day(run: Run) -> str:
+    """Return the query's evaluation day in the user's time zone."""
+    return run.instant.astimezone(ZoneInfo(run.user.time_zone)).date().isoformat()
+
+
+def _result(run: Run, request: HttpRequest) -> dict[str, Any]:
+    """Return the template context for showing a query and its result."""
+    told: dict[str, Any] = {
+        "run_url": page_url(run),
+        "run_key": run.pk,
+        "own_constraint_url": _own_constraint_url(run, request),
+        "waits": run.status != RunStatus.DONE,
+        "version": run.checkpoint.version if run.checkpoint else None,
+        "instant": run.instant,
+        "constraint_url": _constraint_url(run, request),
+    }
+    if run.status != RunStatus.DONE:
+        paused = pauses.of_user(run.user) is not None
+        return {**told, "outcome": _outcome(run), "waits": not paused, "paused": paused}
+    seconds = run.timings.get("total")
+    failed = failed_lines(run)
+    return {
+        **told,
+        "outcome": _outcome(run),
+        "took": None if seconds is None else f"{seconds:.2f} s",
+        "answer": show_answer(run) if run.output else "",
+        "error": problem(run.error) if run.error else "",
+        "where": source(run.input.get("code", ""), marked=failed) if failed else "",
+        "limit": limit_of(run),
+        "printed": preformatted(run.stdout) if run.stdout else "",
+        "sandbox": sandbox(run.runner) if run.runner == "process" else "",
+    }
+
+
+def _outcome(run: Run) -> SafeString:
+    if run.status != RunStatus.DONE:
+        return badge(run.status, run.get_status_display())
+    # The default label blames the user's code, but a staff member wrote this query.
+    own = run.outcome == RunOutcome.USER_ERROR
+    return badge(run.outcome, "error in the query" if own else run.get_outcome_display())
+
+
+def _history(request: HttpRequest, user: MemoryUser) -> list[dict[str, Any]]:
+    """Return this staff member's latest queries on this user's memory."""
+    rows = (
+        Run.objects.filter(user=user, asked_by=staff_of(request), kind=RunKind.QUERY)
+        .exclude(asked_by="")
+        .defer("output", "error", "stdout")
+        .order_by("-queued_at")[:MAX_HISTORY]
+    )
+    return [
+        {
+            "url": f"{console_url(user)}?run={run.pk}",
+            "code": one_line(run.input.get("code", "(redacted)"), 80),
+            "outcome": _outcome(run),
+            "at": run.queued_at,
+        }
+        for run in rows
+    ]
+
+
+def _versions(user: MemoryUser, chosen: str) -> list[tuple[str, str]]:
+    """Return the newest versions, plus the chosen one if it is older."""
+    rows = Checkpoint.objects.filter(user=user).order_by("-version")
+    found = [
+        (f"v{version}", f"v{version}, {date_format(localtime(at), 'DATETIME_FORMAT')}")
+        for version, at in rows.values_list("version", "created_at")[:MAX_VERSIONS]
+    ]
+    if chosen and chosen not in dict(found):
+        found.append((visible(chosen), visible(chosen)))
+    return found
+
+
+def _schema(head: Checkpoint | None) -> list[dict[str, Any]]:
+    """Return the names that queries can use: each domain's collections and their fields."""
+    told, left = [], _MAX_CLASSES
+    for domain in checkpoints.outline(head).domains.values():
+        holders = [
+            *((one.name, one.class_name, f"{one.count:,}") for one in domain.collections.values()),
+            *((one.name, one.class_name, "one") for one in domain.singletons.values()),
+        ][: max(left, 0)]
+        left -= len(holders)
+        told.append(
+            {
+                "name": visible(domain.name),
+                "holders": [
+                    {
+                        "name": visible(name),
+                        "class": visible(class_name),
+                        "count": count,
+                        "fields": [
+                            (visible(field.name), visible(format_type(field.type)))
+                            for field in domain.classes[class_name].fields
+                        ],
+                    }
+                    for name, class_name, count in holders
+                ],
+            }
+        )
+    return told
+
+
+def _example(schema: list[dict[str, Any]]) -> str:
+    """Return an example query that yields a value."""
+    holders = [holder for one in schema for holder in one["holders"]]
+    names = [holder["name"] for holder in holders if holder["count"] != "one"]
+    return f"len({names[0]})" if names else "1 + 1"
+
+
+# -- From a query to a constraint --------------------------------------------------------------
+
+
+def _answered(run: Run) -> bool:
+    """Return whether the run is a successful query that has not been redacted."""
+    return run.outcome == RunOutcome.OK and bool(run.input.get("code"))
+
+
+def _constraint_url(run: Run, request: HttpRequest) -> str:
+    constraints = admin.site.get_model_admin(WorkspaceConstraint)
+    if not _answered(run) or not constraints.has_add_permission(request):
+        return ""
+    add = reverse("admin:memory_workspaceconstraint_add")
+    return f"{add}?workspace={run.user.workspace_id}&from_query={run.pk}"
+
+
+def _own_constraint_url(run: Run, request: HttpRequest) -> str:
+    if not _answered(run) or not own_constraints.may_write(request):
+        return ""
+    return own_constraints.own_constraint_url(run.user, from_query=str(run.pk))

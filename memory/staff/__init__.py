@@ -1,1 +1,0 @@
-"""Staff: access rights, the audit of staff actions, and the data shown on staff pages."""

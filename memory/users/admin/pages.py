@@ -1,0 +1,208 @@
+"""Pages about one user: timeline, query console, own constraints and downloads."""
+
+import functools
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_GET
+
+from memory.constraints.admin import own_constraints
+from memory.export import archive, subject
+from memory.kernel.admin.actions import staff_of
+from memory.kernel.admin.display import visible
+from memory.kernel.admin.links import page_url
+from memory.kernel.admin.pauses import PausableAdmin
+from memory.kernel.admin.rows import heavy, may_see, rows_for
+from memory.kernel.admission import slots
+from memory.kernel.admission.refusals import LimitExceeded
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.staff import audit
+from memory.kernel.staff.access import CONTENT, PROMPTS, SUBJECT_ACCESS, sees_content
+from memory.kernel.staff.models import AuditKind
+from memory.recall.admin import console
+from memory.users.admin import timeline
+from memory.users.timeline import BadPlace
+from memory.versions.admin.project import project_url
+from memory.versions.admin.staff_runs import may_ask
+from memory.versions.history import BeingRedacted, refuse_being_redacted
+from memory.versions.models.checkpoints import Checkpoint
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+class UserPages(PausableAdmin[MemoryUser]):
+    """The additional pages about a user, each with its own permissions and audit entries."""
+
+    def get_urls(self) -> list[URLPattern]:
+        views = {
+            "export": require_GET(self.export_view),
+            "subject_access": require_GET(self.subject_access_view),
+            "timeline": require_GET(self.timeline_view),
+            "progress": require_GET(self.progress_view),
+            "version": require_GET(self.version_view),
+            "console": self.console_view,
+            "constraint": self.constraint_view,
+        }
+        pages = [
+            path(
+                f"<int:pk>/{name}/",
+                self.admin_site.admin_view(view),
+                name=f"memory_memoryuser_{name}",
+            )
+            for name, view in views.items()
+        ]
+        return [*pages, *super().get_urls()]
+
+    def constraint_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        user = self.seen_or_refuse(request, pk, allowed=own_constraints.may_write(request))
+        kind = AuditKind.ACT if request.method == "POST" else AuditKind.VIEW
+        audit.note(request.user, kind, self._subject(user), "constraint")
+        return own_constraints.page(request, user, self.admin_site.each_context(request))
+
+    def console_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        user = self.seen_or_refuse(request, pk, allowed=may_ask(request))
+        asks = request.method == "POST"
+        kind, what = (AuditKind.ACT, "query") if asks else (AuditKind.VIEW, "console")
+        audit.note(request.user, kind, self._subject(user), what)
+        return console.console(request, user, self.admin_site.each_context(request))
+
+    def timeline_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        user = self._seen(request, pk)
+        try:
+            line = timeline.line_context(request, user)
+        except BadPlace:
+            self.message_user(request, "The timeline has no such page.", messages.ERROR)
+            return redirect("admin:memory_memoryuser_timeline", user.pk)
+        self._note_view(request, user, "timeline")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Timeline",
+            "subtitle": visible(str(user)),
+            "user_name": visible(str(user)),
+            "opts": self.opts,
+            "media": self.media,
+            "user_url": page_url(user),
+            "person": user,
+            **line,
+        }
+        return TemplateResponse(request, "admin/memory/memoryuser/timeline.html", context)
+
+    def progress_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        if not may_see(request, Lane):
+            raise PermissionDenied
+        return timeline.progress_answer(request, self._seen(request, pk))
+
+    def version_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        user = self._seen(request, pk)
+        number = request.GET.get("version", "")
+        found = rows_for(request, Checkpoint).filter(user=user).only("pk")
+        version = found.filter(version=number).first() if _NUMBER.fullmatch(number) else None
+        if version is None:
+            raise Http404("There is no such version.")
+        sees_files = "changes" not in request.GET and sees_content(request.user)
+        return redirect(project_url(version.pk) if sees_files else page_url(version))
+
+    def _subject(self, row: MemoryUser) -> audit.Subject:
+        """Return the user as the subject of an audit entry, without a database query."""
+        return audit.Subject(
+            model=str(self.opts.model_name),
+            row=str(row.pk),
+            number=1,
+            person=row.public_id,
+            workspace=row.workspace_id,
+        )
+
+    def _seen(self, request: HttpRequest, pk: int) -> MemoryUser:
+        """Return the user without the counts that lists show.
+
+        Raises PermissionDenied if the staff member may not see users, and Http404 if this user does
+        not exist or is not visible to them.
+        """
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        found = rows_for(request, MemoryUser).select_related("workspace", "head")
+        user = found.defer(*heavy("head")).filter(pk=pk).first()
+        if user is None:
+            raise Http404("There is no such user.")
+        return user
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: MemoryUser | None = None,
+    ) -> HttpResponse:
+        if obj is not None:
+            # The panel shows the stored values rather than the values from a rejected form.
+            stored = self.get_object(request, str(obj.pk)) if context.get("errors") else obj
+            panel = timeline.panel(request, stored or obj)
+            context["panel"] = {**panel, "ways": _ways(request, obj, panel["sees_line"])}
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def export_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        def download(user: MemoryUser) -> HttpResponseBase:
+            refuse_being_redacted(user)
+            return archive.download(user, user.head)
+
+        # The zip contains everything that the file pages show, so it requires the same permissions.
+        return self._download(
+            request, pk, download, "Downloaded the project.", needed=["memory.view_blob", CONTENT]
+        )
+
+    def subject_access_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
+        return self._download(
+            request,
+            pk,
+            subject.download,
+            "Downloaded all stored data about the person.",
+            needed=[
+                *(f"memory.view_{model._meta.model_name}" for model in subject.exports()),
+                *(CONTENT, PROMPTS, SUBJECT_ACCESS),
+            ],
+        )
+
+    def _download(
+        self,
+        request: HttpRequest,
+        pk: int,
+        download: Callable[[MemoryUser], HttpResponseBase],
+        note: str,
+        *,
+        needed: Collection[str],
+    ) -> HttpResponseBase:
+        user = self.seen_or_refuse(request, pk, allowed=request.user.has_perms(needed))
+        try:
+            answer = slots.download(staff_of(request), functools.partial(download, user))
+        except (BeingRedacted, LimitExceeded) as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return redirect("admin:memory_memoryuser_change", user.pk)
+        audit.note(request.user, AuditKind.DOWNLOAD, self._subject(user), note)
+        self.log_change(request, user, note)
+        return answer
+
+
+def _ways(request: HttpRequest, user: MemoryUser, sees_line: bool) -> list[tuple[str, str]]:
+    """Return (name, URL) for each page about the user that the staff member may see."""
+    line = reverse("admin:memory_memoryuser_timeline", args=[user.pk])
+    ways = [("Timeline", line)] if sees_line else []
+    if user.head_id is None:
+        return ways
+    if may_ask(request):
+        ways.insert(0, ("Query console", console.console_url(user)))
+    if may_see(request, Checkpoint) and sees_content(request.user):
+        ways.append(("Project, file by file", project_url(user.head_id)))
+    if own_constraints.may_write(request):
+        address = own_constraints.own_constraint_url(user)
+        ways.append(("Constraints for this user", address))
+    return ways

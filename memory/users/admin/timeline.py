@@ -1,0 +1,359 @@
+"""A user's timeline, and the panel at the top of the user's page."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db.models import Count, OuterRef, Q, QuerySet, Sum
+from django.http import HttpRequest, JsonResponse, QueryDict
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from memory.alerts.admin.links import link_to_alert
+from memory.alerts.models.alerts import BY_SEVERITY, BY_STATE, LIVE_STATES, Alert, AlertEvent
+from memory.constraints.admin.forecast_calendar import WEEKDAYS, calendar_of, look_up_alerts
+from memory.constraints.models.forecasts import Forecast
+from memory.kernel.admin import masking
+from memory.kernel.admin.display import badge, inline, sandbox_badge, shortened
+from memory.kernel.admin.links import link, list_url
+from memory.kernel.admin.rows import cached_on_row, heavy, may_see, rows_for
+from memory.kernel.models.users import Lane, MemoryUser
+from memory.llm.admin import money
+from memory.llm.llm_spending import SpendingRow
+from memory.llm.models import LlmCall
+from memory.log import entry_log
+from memory.log.admin.links import link_to_entry
+from memory.log.models.entries import EntryOutcome, LogEntry, Outcome
+from memory.users import progress, timeline
+from memory.users.timeline import KINDS, BadPlace, Cursor, EventSource, TimelineEvent, TimelinePage
+from memory.versions.models.checkpoints import Checkpoint
+from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
+
+PENDING = "pending"
+# On the user's own page: maximum number of events, alerts and versions shown, and the number of
+# days over which recent cost is added up.
+ON_PAGE = 15
+ALERTS = 10
+VERSIONS = 200
+COST_DAYS = 30
+# If an entry was recorded more than this before or after it occurred, the day it occurred is shown
+# too.
+LATE = datetime.timedelta(days=1)
+# Label colours for entries, versions, runs and alerts.
+TONES = {"entries": "note", "versions": "good", "runs": "plain", "alerts": "caution"}
+
+
+# -- The timeline ----------------------------------------------------------------------------------
+
+
+def rows_by_kind(request: HttpRequest) -> Mapping[str, QuerySet[Any]]:
+    """Return the rows that may be shown, with only the columns needed, keyed by kind of event."""
+    rows: dict[str, QuerySet[Any]] = {
+        "entries": rows_for(request, LogEntry)
+        .defer("metadata", "salt", "payload_hash", "hash")
+        .annotate(
+            became=EntryOutcome.objects.filter(user=OuterRef("user"), seq=OuterRef("seq"))
+            .order_by()
+            .values("outcome")[:1]
+        ),
+        "versions": rows_for(request, Checkpoint).defer("tree", "outline", "edits", "verdict"),
+        "runs": rows_for(request, Run)
+        .defer("input", "output", "error", "stdout", "last_error", *heavy("checkpoint"))
+        .select_related("checkpoint"),
+        "alerts": rows_for(request, AlertEvent)
+        .select_related("alert")
+        .defer("detail", "alert__evidence", "alert__entries"),
+    }
+    return {name: rows[name] for name, kind in KINDS.items() if may_see(request, kind.model)}
+
+
+@dataclass(frozen=True)
+class ShownEvent:
+    """A timeline event, ready for display."""
+
+    at: datetime.datetime
+    kind: SafeString
+    what: SafeString
+    name: str
+    day: datetime.date | None  # the day it occurred, in the user's time zone; None if close to `at`
+
+
+def told(user: MemoryUser, moments: Sequence[TimelineEvent]) -> Sequence[ShownEvent]:
+    """Return timeline events ready for display, each with a link to the event's page."""
+    zone = ZoneInfo(user.time_zone)
+    return [
+        ShownEvent(
+            one.place.at, badge_of(one.kind), _what(one.row), one.kind.name, _day_of(one.row, zone)
+        )
+        for one in moments
+    ]
+
+
+def _day_of(row: Any, zone: datetime.tzinfo) -> datetime.date | None:
+    """Return the date an entry is about if it was recorded much earlier or later, else None."""
+    if not isinstance(row, LogEntry) or abs(row.occurred_at - row.recorded_at) <= LATE:
+        return None
+    return row.occurred_at.astimezone(zone).date()
+
+
+def badge_of(kind: EventSource) -> SafeString:
+    """Return the badge for a kind of event, in that kind's colour."""
+    return format_html(
+        '<span class="badge {}">{}</span>', TONES[kind.name], kind.model._meta.verbose_name
+    )
+
+
+def _what(row: Any) -> SafeString:
+    match row:
+        case LogEntry():
+            became = getattr(row, "became", None) or PENDING
+            return format_html("{} {}", link_to_entry(row), badge(became))
+        case Checkpoint():
+            return format_html(
+                "{} from {}, up to entry #{}",
+                link(row),
+                row.get_origin_display(),
+                row.seen_seq,
+            )
+        case Run():
+            is_done = row.status == RunStatus.DONE
+            seconds = row.timings.get("total")
+            return format_html(
+                "{} {}{} (trigger: {}){} {}",
+                link(row),
+                badge(row.outcome, row.get_outcome_display())
+                if is_done
+                else badge(row.status, row.get_status_display()),
+                format_html(" on {}", link(row.checkpoint)) if row.checkpoint else "",
+                row.get_trigger_display(),
+                f", {seconds:.2f} s" if seconds is not None else "",
+                sandbox_badge(row.runner) if row.runner else "",
+            )
+    return format_html(
+        "{} {} {} by {}",
+        link(row.alert, None if masking.is_hidden() else shortened(row.alert.message, 200)),
+        badge(row.alert.severity, row.alert.get_severity_display()),
+        badge(row.kind, row.get_kind_display()),
+        masking.content(inline(row.actor)),
+    )
+
+
+def line_context(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
+    """Return the template context for the timeline page requested in the URL.
+
+    Raises BadPlace if the URL contains an invalid date or position.
+    """
+    visible = rows_by_kind(request)
+    asked = [one for one in timeline.chosen(request.GET.getlist("kind")) if one.name in visible]
+    kinds = asked or [KINDS[name] for name in visible]
+    zone = timezone.get_default_timezone()
+    day = request.GET.get("date", "")
+    before, after = (_place(request.GET.get(name, "")) for name in ("before", "after"))
+    if day and not (before or after):
+        try:
+            date = parse_date(day)
+        except ValueError:
+            date = None
+        if date is None:
+            raise BadPlace(day)
+        before = timeline.end_of(date, zone)
+    found = timeline.page(
+        user, {kind.name: visible[kind.name] for kind in kinds}, before=before, after=after
+    )
+    names = [kind.name for kind in kinds]
+    only = [] if len(names) == len(visible) else names
+    return {
+        "kinds": [(KINDS[name], KINDS[name] in kinds) for name in visible],
+        "date": day,
+        "moments": told(user, found.moments),
+        "newest": _address(only),
+        "newer": _address(only, after=found.newer) if found.newer else "",
+        "older": _address(only, before=found.older) if found.older else "",
+        "is_elsewhere": bool(before or after),
+    }
+
+
+def _place(text: str) -> Cursor | None:
+    return timeline.place_of(text) if text else None
+
+
+def _address(kinds: Sequence[str], **places: Cursor) -> str:
+    query = QueryDict(mutable=True)
+    query.setlist("kind", list(kinds))
+    for name, place in places.items():
+        query[name] = str(place)
+    return f"?{query.urlencode()}"
+
+
+# -- The panel on the user's page ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """Part of a bar: its number, its start and width in percent, and a link to its rows."""
+
+    name: str
+    tone: str
+    number: int
+    start: float
+    width: float
+    url: str
+
+
+def panel(request: HttpRequest, user: MemoryUser) -> dict[str, Any]:
+    """Return the user panel's context, limited to what the staff member may see."""
+    now = timezone.now()
+    visible = rows_by_kind(request)
+    counted = coverage_of(user) if may_see(request, LogEntry) else None
+    latest: TimelinePage = timeline.page(user, _without_queries_of_staff(visible), limit=ON_PAGE)
+    look_up_alerts(user, rows_for(request, Alert))
+    return {
+        "user": user,
+        "sees_alerts": may_see(request, Alert),
+        "alerts": live_alerts(request, user),
+        "progress": progress_of(request, user, now, counted.pending if counted else None),
+        "coverage": coverage(user) if counted else None,
+        "cost": cost(user) if may_see(request, LlmCall) else None,
+        "versions": versions(request, user),
+        "moments": told(user, latest.moments),
+        "has_more": latest.older is not None,
+        "sees_line": bool(visible),
+        "calendar": calendar_of(user) if may_see(request, Forecast) else None,
+        "sees_calendar": may_see(request, Forecast),
+        "weekdays": WEEKDAYS,
+    }
+
+
+def _without_queries_of_staff(rows: Mapping[str, QuerySet[Any]]) -> Mapping[str, QuerySet[Any]]:
+    """Leave out staff queries, since they aren't part of the user's history."""
+    if "runs" not in rows:
+        return rows
+    runs = rows["runs"].exclude(kind=RunKind.QUERY, trigger=RunTrigger.STAFF)
+    return {**rows, "runs": runs}
+
+
+def live_alerts(request: HttpRequest, user: MemoryUser) -> Mapping[str, Any]:
+    """Return the live alerts, most urgent first, with a link to the full list if there are more."""
+    live = rows_for(request, Alert).filter(user=user, state__in=LIVE_STATES, duplicate_of=None)
+    if not getattr(user, "live_alerts", True):
+        live = live.none()
+    found = live.order_by(BY_STATE, BY_SEVERITY, "-opened_at")[: ALERTS + 1]
+    shown = [link_to_alert(alert) for alert in found]
+    states = ",".join(LIVE_STATES)
+    everything = list_url(Alert, user__id__exact=user.pk, state__in=states)
+    return {"shown": shown[:ALERTS], "list_url": everything if len(shown) > ALERTS else ""}
+
+
+def coverage(user: MemoryUser) -> Mapping[str, Any]:
+    """Return the number of entries with each outcome, as parts of a bar."""
+    counts = coverage_of(user)
+    total = counts.total
+    parts, start = [], 0.0
+    for name, tone, number in (
+        ("covered", "good", counts.covered),
+        (PENDING, "caution", counts.pending),
+        ("dismissed", "plain", counts.dismissed),
+        ("rejected", "bad", counts.rejected),
+    ):
+        width = 100 * number / total if total else 0.0
+        model = LogEntry if name == PENDING else EntryOutcome
+        filters = {"outcome": name} if name == PENDING else {"outcome__exact": Outcome(name)}
+        url = list_url(model, user__id__exact=user.pk, **filters) if number else ""
+        parts.append(BarPart(name, tone, number, round(start, 3), round(width, 3), url))
+        start += width
+    return {"total": total, "parts": parts}
+
+
+@cached_on_row
+def coverage_of(user: MemoryUser) -> entry_log.Coverage:
+    """Return the number of the user's entries with each outcome."""
+    return entry_log.coverage(user)
+
+
+def cost(user: MemoryUser) -> Sequence[Mapping[str, Any]]:
+    """Return the user's spending on language models, both recent and in total."""
+    since = _cost_since()
+    own: dict[str, Any] = {"user__id__exact": user.pk}
+    return [
+        {
+            "title": title,
+            "calls": f"{spent.calls:,}",
+            "url": list_url(LlmCall, **filters) if spent.calls else "",
+            "tokens_in": f"{spent.tokens_in:,}",
+            "tokens_out": f"{spent.tokens_out:,}",
+            "cost": money(spent.cost),
+        }
+        for spent, title, filters in zip(
+            spent_on(user),
+            (f"last {COST_DAYS} days", "in total"),
+            ({**own, "started_at__gte": since}, own),
+            strict=True,
+        )
+    ]
+
+
+@cached_on_row
+def spent_on(user: MemoryUser) -> Sequence[SpendingRow]:
+    """Return the usage of the user's model calls, both recent and in total."""
+    sums: dict[str, Any] = {}
+    for when, only in (("late", Q(started_at__gte=_cost_since())), ("all", Q())):
+        sums |= {
+            f"{when}_calls": Count("pk", filter=only),
+            f"{when}_in": Sum("input_tokens", filter=only, default=0),
+            f"{when}_out": Sum("output_tokens", filter=only, default=0),
+            f"{when}_cost": Sum("cost", filter=only, default=Decimal(0)),
+        }
+    found = LlmCall.objects.filter(user=user).order_by().aggregate(**sums)
+    return [
+        SpendingRow(*(found[f"{when}_{what}"] for what in ("calls", "in", "out", "cost")))
+        for when in ("late", "all")
+    ]
+
+
+def _cost_since() -> datetime.datetime:
+    return timezone.now().replace(second=0, microsecond=0) - datetime.timedelta(days=COST_DAYS)
+
+
+def versions(request: HttpRequest, user: MemoryUser) -> Sequence[tuple[int, datetime.datetime]]:
+    """Return the user's newest versions with their times, newest first."""
+    own = rows_for(request, Checkpoint).filter(user=user).order_by("-version")
+    return list(own.values_list("version", "created_at")[:VERSIONS])
+
+
+# -- Work in progress ------------------------------------------------------------------------------
+
+
+def progress_of(
+    request: HttpRequest, user: MemoryUser, now: datetime.datetime, pending: int | None = None
+) -> Mapping[str, Any] | None:
+    """Describe the work in progress for the user, or return None if staff may not see it.
+
+    Pending entries are counted unless `pending` gives their number.
+    """
+    if not may_see(request, Lane):
+        return None
+    found = progress.of_user(user, lanes_of(user), pending)
+    return {
+        "text": found.in_words(now).capitalize() + ".",
+        "working": found.is_working,
+        "url": reverse("admin:memory_memoryuser_progress", args=[user.pk]),
+    }
+
+
+@cached_on_row
+def lanes_of(user: MemoryUser) -> Sequence[Lane]:
+    """Return the user's lanes."""
+    return progress.lanes_of(user)
+
+
+def progress_answer(request: HttpRequest, user: MemoryUser) -> JsonResponse:
+    """Return a JSON description of the user's work in progress, for the polling script."""
+    found = progress_of(request, user, timezone.now())
+    assert found is not None
+    return JsonResponse({"text": found["text"], "working": found["working"]})

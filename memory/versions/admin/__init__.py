@@ -1,0 +1,1 @@
+"""The staff's screens of versions, records and runs."""
