@@ -31,6 +31,7 @@ from .forecasting import Forecaster, Horizon, Told, wording_of
 from .loader import Project, collections_of, remember_source, selected
 from .selection import Meanings, Place, Selection
 from .set_aside import find_set_aside
+from .ties import Ties
 from .traces import Traces
 from .tracing import can_follow
 from .uac import (
@@ -180,7 +181,7 @@ class Evaluation:
         return [self.evaluate("[date(2026, 1, 1), 1.5, 'text']", instant, limits), alerts]
 
     def evaluate(self, code: str, instant: Instant, limits: Limits) -> dict[str, Any]:
-        """Run a query; return its value, the value's type and its evidence.
+        """Run a query; return its value, the value's type, its evidence, and the ties it hides.
 
         Raises NoValueError if the code's last statement has no value.
         """
@@ -195,7 +196,8 @@ class Evaluation:
         selection = Selection(tree, meanings, self._singles, self._places())
         # Copy these lists of records before the code can change them.
         read = {place: list(self._held(*place)) for place in selection.read}
-        names |= selection.names
+        ties = Ties(tree)
+        names |= selection.names | ties.names
         exec(compile(tree, QUERY, "exec"), names)  # nosec B102 # this is what the sandbox is for
         value, held = names.get(VALUE), list[Record]()
         if value is None and no_value is not None:
@@ -211,6 +213,7 @@ class Evaluation:
             "value": encoded,
             "type": protocol.storable(type(value).__name__),
             "evidence": self._rests_on(selection, held, read),
+            "ties": ties.found,
         }
 
     def _rests_on(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from memory.project.field_texts import FieldTexts
 from memory.project.literals import string_literal
 from memory.project.outline import (
     SET_ASIDE,
@@ -19,6 +20,7 @@ from memory.project.types import format_type, is_optional, without_none
 MAX_CLASSES = 80
 _MAX_DOC = 100
 _MAX_ORIGINAL = 60
+_NO_TEXTS: FieldTexts = MappingProxyType({})
 
 
 def render_manifest(outline: Outline) -> str:
@@ -48,17 +50,19 @@ def manifest_text(
     open_alerts: Sequence[tuple[str, str]] = (),
     *,
     failing: Mapping[str, str] = MappingProxyType({}),
+    texts: Mapping[str, FieldTexts] = MappingProxyType({}),
     brief: bool = False,
 ) -> str:
     """Return the manifest as plain text.
 
     `open_alerts` has each open alert's severity and message. `failing` maps failing constraints'
-    names to their errors. If `brief` is set, the text has only names and counts, as it always does
-    for large projects.
+    names to their errors, and `texts` maps domains to how the texts in their fields are written. If
+    `brief` is set, the text has only names and counts, as it always does for large projects.
     """
     brief = brief or _is_brief(outline)
-    lines = [f"Domains ({_legend(brief)}):"]
-    for domain, entries in _domains(outline, brief):
+    written = "; {} its texts, and others if it ends with ..." if texts and not brief else ""
+    lines = [f"Domains ({_legend(brief)}{written}):"]
+    for domain, entries in _domains(outline, brief, texts):
         if brief:
             lines.append(f"{domain}: {', '.join(entries)}")
         else:
@@ -74,9 +78,12 @@ def manifest_text(
     return "\n".join(lines) + "\n"
 
 
-def _domains(outline: Outline, brief: bool) -> Iterator[tuple[str, list[str]]]:
+def _domains(
+    outline: Outline, brief: bool, texts: Mapping[str, FieldTexts] = MappingProxyType({})
+) -> Iterator[tuple[str, list[str]]]:
     for domain in outline.domains.values():
-        yield domain.name, list(_names(domain) if brief else _entries(domain))
+        written = texts.get(domain.name, _NO_TEXTS)
+        yield domain.name, list(_names(domain) if brief else _entries(domain, written))
 
 
 def _is_brief(outline: Outline) -> bool:
@@ -94,7 +101,7 @@ def _names(domain: Domain) -> Iterator[str]:
     yield from domain.singletons
 
 
-def _entries(domain: Domain) -> Iterator[str]:
+def _entries(domain: Domain, texts: FieldTexts) -> Iterator[str]:
     """Yield descriptions of a domain's contents: `trips: 50 Trip(to, starts_on:date)`."""
     described: set[str] = set()
 
@@ -102,7 +109,7 @@ def _entries(domain: Domain) -> Iterator[str]:
         if class_name in described:
             return class_name
         described.add(class_name)
-        return _class(domain.classes[class_name])
+        return _class(domain.classes[class_name], texts)
 
     for collection in domain.collections.values():
         counted = f"{collection.name}: {collection.count} {describe(collection.class_name)}"
@@ -111,7 +118,7 @@ def _entries(domain: Domain) -> Iterator[str]:
         yield f"{singleton.name} = {describe(singleton.class_name)}" + _set_aside(singleton)
     for class_ in domain.classes.values():
         if class_.name not in described:
-            yield _class(class_)
+            yield _class(class_, texts)
     yield from map(_enum, domain.enums.values())
 
 
@@ -119,7 +126,7 @@ def _set_aside(holder: Collection | Singleton) -> str:
     return f", {holder.set_aside} set aside" if holder.set_aside else ""
 
 
-def _class(class_: Class) -> str:
+def _class(class_: Class, texts: FieldTexts) -> str:
     fields = []
     for field in class_.fields:
         if field.name == SET_ASIDE:
@@ -129,7 +136,8 @@ def _class(class_: Class) -> str:
         mark = "?" if is_optional(field.type) else ""
         original = "" if field.original is None else f"='{_quoted(field.original)}'"
         typed = "" if type_ == "str" else f":{type_}"
-        fields.append(f"{field.name}{original}{typed}{mark}")
+        written = texts.get((class_.name, field.name), "")
+        fields.append(f"{field.name}{original}{typed}{mark}{written}")
     return f"{class_.name}({', '.join(fields)})"
 
 

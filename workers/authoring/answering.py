@@ -38,7 +38,7 @@ MAX_VALUE = 4000
 # Maximum number of characters of a query's output to show the model.
 MAX_PRINTED = 1000
 MAX_NOTE = 500
-_DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 # Maximum time to wait for a query, in seconds: short, because somebody is waiting for the answer.
 QUERY_SECONDS = 60.0
 
@@ -114,7 +114,10 @@ class _Session:
         )
 
     def _question(self) -> str:
-        manifest = manifest_text(self._bench.outline)
+        outline = self._bench.outline
+        manifest = manifest_text(outline, texts=self._bench.describe_texts(outline.domains))
+        if len(manifest) > MAX_MANIFEST_CHARACTERS:
+            manifest = manifest_text(outline)
         if len(manifest) > MAX_MANIFEST_CHARACTERS:
             manifest = f"{manifest[:MAX_MANIFEST_CHARACTERS]}\n... (open_domain shows the rest)\n"
         return prompts.question(self._run, manifest)
@@ -151,13 +154,10 @@ class _Session:
         if len(value) > MAX_VALUE:
             value = f"{value[:MAX_VALUE]} ... ({len(value)} characters; the answer has all of them)"
         told = f"Query {len(self._queries)} has the value ({output['type']}): {value}"
-        return told + _printed(self._queries[-1])
+        ties = "".join(f"\nA tie: {tie}" for tie in output.get("ties", ()))
+        return told + ties + _printed(self._queries[-1])
 
     def _answer(self, number: int | None, code: str | None, note: str) -> str:
-        if _DIGIT.search(note):
-            raise ToolFailed(
-                "The note has a digit, but values must be computed. Reword the note, or omit it."
-            )
         if code is not None:
             told = self._query(code)
             number = len(self._queries)
@@ -178,18 +178,37 @@ class _Session:
             raise ToolFailed(
                 f"Query {number} reads nothing from the memory: its value is not an answer."
             )
+        if invented := self._not_computed(note):
+            raise ToolFailed(
+                f"The note has the number {invented[0]}, which is in no query's value: compute it,"
+                f" or call answer(query={number}) with another note, or none."
+            )
         self._output = {
             **self._told(known=True, reason=" ".join(note.split())[:MAX_NOTE] or None),
-            **{name: query.output.get(name) for name in ("value", "type", "evidence")},
+            **{name: query.output.get(name) for name in ("value", "type", "evidence", "ties")},
             "code": query.input["code"],
             "query": str(query.pk),
         }
         return "Done."
 
+    def _not_computed(self, note: str) -> list[str]:
+        """Return a note's numbers that are neither in the question nor in a query's value.
+
+        A value counts only if the query reads from the memory: otherwise, it may be invented.
+        """
+        allowed = [self._run.input["question"]]
+        for query in self._queries:
+            output = query.output or {}
+            if query.outcome == RunOutcome.OK and output["evidence"]["collections"]:
+                allowed += [json.dumps(output["value"], ensure_ascii=False), *output["ties"]]
+        known = {_plain_number(number) for text in allowed for number in _NUMBER.findall(text)}
+        return [one for one in _NUMBER.findall(note) if _plain_number(one) not in known]
+
     def _not_known(self, reason: str) -> str:
         self._output = {
             **self._told(known=False, reason=" ".join(reason.split())[:MAX_NOTE]),
             **dict.fromkeys(("value", "type", "evidence", "code", "query")),
+            "ties": [],
         }
         return "Done."
 
@@ -244,6 +263,11 @@ class _Session:
             )
         found: Mapping[str, Any] = query.output
         return found
+
+
+def _plain_number(text: str) -> str:
+    """Return a number without separators of thousands: "1,200" and "1200" are the same."""
+    return re.sub(r",(?=\d{3}\b)", "", text)
 
 
 def _printed(query: Run) -> str:

@@ -171,7 +171,7 @@ ANSWER_TOOLS = (
             {
                 "query": {"type": "integer", "minimum": 1},
                 "code": text_schema("Code as for query, instead of a number."),
-                "note": text_schema("Optional: one sentence without numbers."),
+                "note": text_schema("Optional: one sentence, with no numbers but computed ones."),
             }
         ),
     ),

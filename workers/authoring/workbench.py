@@ -24,6 +24,7 @@ from memory.project import (
     proposal_from_json,
 )
 from memory.project.apply import collection_for
+from memory.project.field_texts import FieldTexts, describe_texts
 from memory.project.paths import constraint_files, constraint_path, constraint_tests_path
 from memory.project.schema_edits import places_of
 from memory.project.typed import encode
@@ -41,8 +42,8 @@ from workers.repairs.repair import repair_constraint
 MAX_CHARACTERS = 8000
 MAX_RECORDS = 20
 SHOWN_RECORDS = 5
-# How many of a collection's newest records are searched in this process; older records are found by
-# a query in a sandbox.
+# How many of a collection's newest records are searched in this process, and how many records are
+# read to describe texts. Older records are found by a query in a sandbox.
 READ_RECORDS = 2000
 QUERIED_RECORDS = 200
 MAX_EDITS = 500
@@ -88,12 +89,30 @@ class Workbench:
         if domain is None:
             raise ToolFailed(f"There is no domain {name!r}: {_names(self.outline.domains)}.")
         parts = [self._project.source(domain.schema_path).strip()]
+        if texts := self.describe_texts([name]).get(name):
+            lines = [f"{'.'.join(place)} {written}" for place, written in texts.items()]
+            parts.append("\n".join(["Texts in the fields, with ... if there are others:", *lines]))
         for collection in [*domain.collections, *domain.singletons]:
             newest = [_shown(*one) for one in self._newest(name, collection, SHOWN_RECORDS)]
             count = self._count(name, collection)
             shown = f"the newest {len(newest)} of them" if count > len(newest) else "all of them"
             parts.append(f"{collection}: {count} records; {shown}:\n" + "\n".join(newest))
         return _cut("\n\n".join(parts))
+
+    def describe_texts(self, domains: Iterable[str]) -> dict[str, FieldTexts]:
+        """Return, for each of these domains, how the texts in its fields are written.
+
+        READ_RECORDS records are read at most: all of small collections, and of others the newest.
+        """
+        places = [(name, place) for name in domains for place in self.outline.domains[name].holders]
+        read: dict[str, list[tuple[list[Record], bool]]] = {name: [] for name, _ in places}
+        room = READ_RECORDS
+        for rest, (name, place) in enumerate(sorted(places, key=lambda one: self._count(*one))):
+            most = room // (len(places) - rest)
+            records = [record for _, record in self._newest(name, place, most)]
+            room -= len(records)
+            read[name].append((records, self._count(name, place) <= most))
+        return {name: describe_texts(of, self.outline.domains[name]) for name, of in read.items()}
 
     def read_constraint(self, name: str) -> str:
         """Return the source code of a constraint and its tests."""

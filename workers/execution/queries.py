@@ -46,6 +46,7 @@ def execute(run: Run) -> None:
                 "value": evaluation.value,
                 "type": evaluation.type,
                 "evidence": evaluation.evidence.to_json(),
+                "ties": list(evaluation.ties),
             },
             stdout=evaluation.usage.stdout,
             runner=runner_name(),

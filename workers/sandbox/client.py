@@ -231,10 +231,14 @@ class Sandbox:
             if "value" not in result:
                 raise ProtocolError("no value")
             protocol.check_typed_json(result["value"])
+            ties = take_field(result, "ties", list)
+            if not all(type(tie) is str for tie in ties):
+                raise ProtocolError("ties are not all str")
             return Evaluation(
                 value=result["value"],
                 type=take_field(result, "type", str),
                 evidence=read_rests_on(take_field(result, "evidence", dict)),
+                ties=tuple(ties),
                 usage=read_usage(answer),
             )
 

@@ -168,11 +168,15 @@ class RestsOn:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """A query's value as typed JSON, with the name of the value's class and the evidence for it."""
+    """A query's value as typed JSON, with the name of the value's class and the evidence for it.
+
+    `ties` says of each choice in the code which elements it left out that are just as good.
+    """
 
     value: JsonValue
     type: str
     evidence: RestsOn
+    ties: tuple[str, ...]
     usage: Usage
 
 

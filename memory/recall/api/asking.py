@@ -8,12 +8,13 @@ from rest_framework.response import Response
 
 from memory.kernel.http import operations, waiting
 from memory.kernel.http.errors import as_conflict
-from memory.kernel.http.serializers import validated
+from memory.kernel.http.serializers import strings, validated
 from memory.kernel.http.stored import RunErrorField, TimingsField, ValueField
 from memory.kernel.http.user_scope import UserScopedView
 from memory.kernel.settings import language_models
 from memory.kernel.settings.language_models import NotConfigured
 from memory.recall.api.queries import (
+    TIES,
     RestsOnSerializer,
     SetAsideReadSerializer,
     set_aside_read,
@@ -76,6 +77,7 @@ class AskedSerializer(serializers.Serializer[Any]):
         help_text="The fields whose values in some records were set aside and that the"
         " code reads: the value does not count these.",
     )
+    ties = strings(help_text=TIES)
     query = serializers.UUIDField(
         allow_null=True, help_text="The id of the run that computed the value."
     )
@@ -140,6 +142,7 @@ def answer(run: Run) -> dict[str, Any]:
         **{name: output.get(name) for name in told},
         "evidence": summarize_evidence(run),
         "set_aside": set_aside_read(run),
+        "ties": output.get("ties", []),
         "queries": output.get("queries", []),
         "checkpoint": run.checkpoint.version if run.checkpoint else None,
         "as_of": run.input.get("as_of"),

@@ -36,6 +36,10 @@ from memory.versions.api.runs import (
 )
 from memory.versions.models.runs import Run, RunOutcome, RunStatus
 
+TIES = (
+    "For each choice in the code, such as `most_common(1)` or `max(…, key=…)`, what it left out"
+    " although it is as good."
+)
 # Maximum number of records named as evidence in an answer; the run itself names more of them.
 EVIDENCE_NAMED = 20
 
@@ -126,6 +130,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
         help_text="The fields that the code reads and whose values in some records were set aside,"
         " because they do not fit: the value does not count these.",
     )
+    ties = strings(help_text=TIES)
     cached = serializers.BooleanField(
         help_text="Whether the value was computed for an earlier request, in which case `id` is the"
         " id of that request's run."
@@ -215,6 +220,7 @@ def answer(run: Run) -> dict[str, Any]:
         "type": output.get("type"),
         "evidence": summarize_evidence(run),
         "set_aside": set_aside_read(run),
+        "ties": output.get("ties", []),
         "cached": False,
         "stdout": run.stdout,
         "code": run.input.get("code", ""),

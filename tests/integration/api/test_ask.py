@@ -125,7 +125,7 @@ def test_the_value_is_what_the_query_computes_with_its_code_and_evidence(
     calls = LlmCall.objects.all()
     assert {(call.purpose, str(call.run_id)) for call in calls} == {(LlmPurpose.QUERY, run["id"])}
     question = server.requests[0].body["messages"][1]["content"]
-    assert "trips: 3 Trip(" in question
+    assert 'trips: 3 Trip(to{"Rome", ...}' in question
     assert "What did I spend on trips in 2026?" in question
 
 
@@ -279,20 +279,37 @@ def test_answer_without_evidence_is_refused(ask: Ask, model: Callable[..., LlmSe
     assert "reads nothing from the memory" in shown(server)
 
 
-def test_the_model_may_say_how_it_has_read_the_question_and_no_number(
+def test_a_note_may_hold_only_numbers_of_the_question_and_of_values_read_from_the_memory(
     ask: Ask, model: Callable[..., LlmServer]
 ) -> None:
     server = model(
-        queries(SPENT),
-        called("answer", {"query": 1, "note": "That is about 93 euros."}),
-        called("answer", {"query": 1, "note": "Trips are counted\n by the day they begin."}),
+        queries("93"),
+        called("answer", {"code": SPENT, "note": "That is about 93 euros."}),
+        called("answer", {"query": 2, "note": "Trips that begin\n in 2026: 939.81 in all."}),
     )
 
     output = ask()["output"]
 
     assert (output["known"], output["value"]) == (True, 939.81)
-    assert output["reason"] == "Trips are counted by the day they begin."
-    assert "The note has a digit" in shown(server)
+    assert output["reason"] == "Trips that begin in 2026: 939.81 in all."
+    assert "The note has the number 93, which" in shown(server)
+
+
+@pytest.mark.parametrize(
+    "code", ["Counter(t.on.month for t in trips).most_common(1)[0][0]", "max(trips, key=PRICE).to"]
+)
+def test_a_tie_is_told_to_the_model_and_beside_the_answer(
+    ask: Ask, model: Callable[..., LlmServer], code: str
+) -> None:
+    code = code.replace("PRICE", "lambda t: t.to < 'S'")
+    server = model(queries(code), called("answer", {"code": code}))
+
+    output = ask("Which one?")["output"]
+
+    assert output["value"] in (5, "Rome")
+    assert len(output["ties"]) == 1
+    assert "6, 1" in output["ties"][0] or "b, c" in output["ties"][0]
+    assert output["ties"][0] in shown(server)
 
 
 def test_a_long_value_is_given_whole(ask: Ask, model: Callable[..., LlmServer]) -> None:

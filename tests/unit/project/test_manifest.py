@@ -3,6 +3,7 @@
 import ast
 
 from memory.project import Project, manifest_text, render_manifest
+from memory.project.field_texts import describe_texts
 from memory.project.manifest import MAX_CLASSES
 
 from .examples import rich_project
@@ -60,6 +61,25 @@ def test_as_text_it_names_the_open_alerts_too() -> None:
         "Open alerts:\n"
         "  critical: Passport expires\n"
     )
+
+
+def test_it_shows_all_texts_of_a_field_that_has_few_and_an_example_of_other_short_ones() -> None:
+    fields = {"quality": "str | None", "room": "str", "note": "str", "tags": "list[str]"}
+    project = project_with(define("sleep", "Night", fields, collection="nights"))
+    for number in range(6):
+        night = {"quality": ("fair", "good", None)[number % 3], "room": f"R-{number}"}
+        added = add("sleep", "Night", f"n{number}", note="x" * 40, tags=["a", "b"], **night)
+        edit(project, **added)
+    domain = project.outline.domains["sleep"]
+    records = list(project.records_of("domains/sleep/state.py")["nights"].values())
+
+    def shown(*, is_whole: bool) -> str:
+        texts = {"sleep": describe_texts([(records, is_whole)], domain)}
+        return manifest_text(project.outline, texts=texts)
+
+    fields_with_all = 'quality?{"fair", "good"}, room{"R-0", ...}, note, tags:list[str]{"a", "b"}'
+    assert f"nights: 6 Night({fields_with_all})\n" in shown(is_whole=True)
+    assert 'quality?{"fair", ...}, room{"R-0", ...}' in shown(is_whole=False)
 
 
 def test_manifest_is_valid_python_whatever_it_names() -> None:

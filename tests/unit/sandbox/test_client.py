@@ -39,7 +39,7 @@ RESTS_ON: dict[str, Any] = {
     "collections": [],
     "set_aside": [],
 }
-VALUE: dict[str, Any] = {"value": 2, "type": "int", "evidence": RESTS_ON}
+VALUE: dict[str, Any] = {"value": 2, "type": "int", "evidence": RESTS_ON, "ties": []}
 ANSWER: dict[str, Any] = {
     "id": 1,
     "outcome": "ok",
@@ -195,9 +195,7 @@ def test_what_only_looks_like_values_within_a_text_is_none(
 ) -> None:
     monkeypatch.setattr(client, "MAX_VALUES", 100)
     text = ',"[{\\' * 1000
-    channel = Script(
-        HELLO, {**ANSWER, "result": {"value": text, "type": "str", "evidence": RESTS_ON}}
-    )
+    channel = Script(HELLO, {**ANSWER, "result": {**VALUE, "value": text, "type": "str"}})
 
     assert evaluate(channel).value == text
 
@@ -263,6 +261,7 @@ FORGED: list[dict[str, Any] | bytes] = [
     {**ANSWER, "result": []},
     {**ANSWER, "result": {"type": "int", "evidence": RESTS_ON}},
     {**ANSWER, "result": {"value": 1, "type": 2, "evidence": RESTS_ON}},
+    {**ANSWER, "result": {**VALUE, "ties": [1]}},
     {**ANSWER, "result": {**VALUE, "value": {"$date": "tomorrow"}}},
     {**ANSWER, "result": {**VALUE, "value": 2**60}},
     {**ANSWER, "result": {"value": 2, "type": "int"}},
