@@ -4,9 +4,10 @@ An entry supports the change if the entry names the record, or contains the old 
 contains the new value also supports the change but, unless the field had no value before, the entry
 must name the field as well. Values that a constraint reads can silence or raise alerts, so the
 rules are stricter for them: an entry must name the record or, if the field had no value before,
-contain the new value and name the field; and a new text must occur in an entry or be marked as
-derived. Entries that the record already relied on, and the entries these were derived from, name
-the record anyway, so naming it doesn't count as support from them.
+contain the new value and name the field; a new text must occur in an entry or be marked as derived;
+and to empty a field, it isn't enough that an entry names the record's class or collection. Entries
+that the record already relied on, and the entries these were derived from, name the record anyway,
+so naming it doesn't count as support from them.
 """
 
 import datetime
@@ -59,27 +60,31 @@ class RecordUpdate:
 
 
 def names_record(
-    source: Source, record_id: RecordId, record: Record, rests_on: Iterable[Source] = ()
+    source: Source,
+    record_id: RecordId,
+    record: Record,
+    rests_on: Iterable[Source] = (),
+    *,
+    by_class: bool = True,
 ) -> bool:
     """Return whether an entry names a record.
 
     An entry names a record if it has a content word from the record's class, collection, key or
-    texts, or if it shares several words with an entry that the record relies on.
+    texts, or if it shares several words with an entry that the record relies on. Unless `by_class`,
+    the words of class and collection, which name all records of their kind, don't count.
     """
-    whose = frozenset(
-        content_words(
-            text
-            for name, value in record.fields.items()
-            if name in WHOSE
-            for text in texts_of(value)
-        )
+    whose = (
+        text for name, value in record.fields.items() if name in WHOSE for text in texts_of(value)
     )
+    kind = [snake(record.class_name), record_id.collection]
     texts = [
-        " ".join([snake(record.class_name), record_id.collection, record_id.key]),
+        record_id.key,
         *(text for value in record.fields.values() for text in texts_of(value)),
+        *(kind if by_class else ()),
     ]
-    return names_one_of(source.said, texts, without=whose) or any(
-        shared_words(source.said, other.said, without=whose) >= MIN_SHARED
+    without = content_words([*whose, *(() if by_class else kind)]).keys()
+    return names_one_of(source.said, texts, without=without) or any(
+        shared_words(source.said, other.said, without=without) >= MIN_SHARED
         for other in list(rests_on)[-MAX_RESTED:]
     )
 
@@ -103,8 +108,10 @@ def ungrounded_updates(
         for name, (old, new) in _changed(update).items():
             cited = [sources[seq] for seq in update.cited.get(name, ()) if seq in sources]
             rests_on = [sources[seq] for seq in sorted(update.rested_on) if seq in sources]
+            is_read = name in read
+            by_class = not (is_read and new is None)
             is_named = any(
-                names_record(source, update.record_id, update.before, rests_on)
+                names_record(source, update.record_id, update.before, rests_on, by_class=by_class)
                 or (_is_telling(old) and says(source, old, zone))
                 for source in cited
                 if source.seq not in update.rested_on
@@ -113,7 +120,6 @@ def ungrounded_updates(
             names_field = any(
                 names_one_of(source.said, [name.replace("_", " ")]) for source in cited
             )
-            is_read = name in read
             shows_words = is_of_model and is_read and any(texts_of(new))
             if is_read and old is not None:
                 is_grounded = is_named

@@ -82,6 +82,9 @@ def test_entry_speaks_of_the_change(text: str, changed: Mapping[str, Value]) -> 
         ("Paul likes jazz and cooks pasta", {"grade": EnumMember("Grade", "MILD")}),
         ("Paul bought an nsaid", {"drug_class": "nsaid"}),
         ("Paul bought an nsaid", {"drug_class": None}),
+        # A class or a collection names all of its records: not enough to empty a field.
+        ("Paul has an allergy", {"drug_class": None}),
+        ("```python\nallergies.clear()\n```", {"drug_class": None}),
         ("The concert was on 2026-03-01", {"ended_on": datetime.date(2026, 3, 1)}),
         ("Paul completed of his allergy", {"drug_class": "nsaid"}),
         ("Paul bought an nsaid", {"person": "Ada"}),
