@@ -25,7 +25,7 @@ help:
 	@echo 'make bench NAME=... [JSON=path]  run benchmarks/NAME.py; ARGS=--quick: the least of it'
 	@echo 'make plots                       draw benchmarks/results/*.json into docs/plots'
 	@echo 'make screenshots                 take the pictures of docs/screenshots anew (needs chromium)'
-	@echo 'make generate                    write anew what is generated: migration, API examples and document'
+	@echo 'make generate                    write anew what is generated: migration, API examples and document, texts'
 	@echo 'make server-image [BUILD=...]    build the image of the server; BUILD: more for docker build'
 	@echo 'make lint | types                those checks alone'
 	@echo 'make security [REQUIRE_AUDIT=1]  bandit, known vulnerabilities, secrets, production settings'
@@ -127,7 +127,8 @@ plots: $(STAMP)
 generate: $(STAMP)
 	@$(NO_SERVICES); \
 	$(BIN)/python -W ignore manage.py makemigrations memory && $(BIN)/python -m tests.api_tour \
-		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration
+		&& $(BIN)/python manage.py spectacular --file docs/openapi.yaml && $(BIN)/python -m uac_site.configuration \
+		&& $(BIN)/python -m tests.texts
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
