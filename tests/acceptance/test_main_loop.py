@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import analytical
-from benchmarks.harness import Client, data_file
 from deploy.embedded.system import System
 from tests.snippets import pasted, prompted, wait_longer
 from tests.system import DRUG_ALLERGY, Person, message, new_client, record
@@ -146,19 +144,6 @@ class TestEntries:
         assert 'Medication(key="ibuprofen"' in state
         assert "sources=(3,)" in state
 
-    def test_without_wait_the_answer_comes_first_and_the_checkpoint_later(
-        self, person: Person
-    ) -> None:
-        answer = person.post("entries/", IBUPROFEN, status=202)
-
-        assert len(answer["entries"]) == 1
-        seq = answer["entries"][0]["seq"]
-        entry = polled(
-            lambda: person.get(f"entries/{seq}/"), lambda entry: entry["state"] != "pending"
-        )
-        assert entry["state"] == "covered"
-        assert entry["checkpoint"] == 1
-
     def test_a_value_that_does_not_fit_is_set_aside_and_named(self, person: Person) -> None:
         person.log(IBUPROFEN)
 
@@ -191,16 +176,6 @@ class TestConstraints:
         assert not decision["verdict"]["accepted"]
         assert "test_alerts_on_a_medicine_of_the_class" in str(decision["verdict"])
         assert patient.get()["head"] == before
-        assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY["source"]
-
-    def test_one_with_input_and_output_is_refused(self, patient: Person) -> None:
-        source = DRUG_ALLERGY["source"]
-        reads = source.replace("    for medi", "    open('/etc/passwd')\n    for medi", 1)
-
-        refused = {**DRUG_ALLERGY, "source": reads}
-        decision = patient.write_constraint("drug_allergy", refused, status=422)
-
-        assert "open" in str(decision["verdict"])
         assert patient.file("constraints/drug_allergy.py") == DRUG_ALLERGY["source"]
 
 
@@ -297,14 +272,6 @@ class TestQueries:
         verdict = patient.get(f"checkpoints/{patient.get()['head']}/")["verdict"]
         assert verdict["runner"] == "docker"
 
-    def test_without_wait_the_run_has_the_answer_later(self, patient: Person) -> None:
-        queued = patient.post("query/?wait=0", {"code": "len(medications) + 0"}, status=202)
-
-        run = patient.client.finished(queued["id"])
-
-        assert run["outcome"] == "ok"
-        assert (run["output"]["value"], run["output"]["type"]) == (1, "int")
-
     def test_an_error_names_the_line_of_the_question(self, patient: Person) -> None:
         code = "number = 0\n1 / number"
 
@@ -321,16 +288,3 @@ def test_verify_finds_no_problem(system: System, patient: Person) -> None:
 
     assert output.splitlines()[-1].endswith(" 0 problems")
     assert not output.startswith("verified 0 users")
-
-
-@pytest.mark.extended
-def test_recorded_questions_are_answered_as_recorded(client: Client) -> None:
-    if not all(map(data_file, analytical.FILES)):
-        pytest.skip(f"UAC_DATA_DIR does not hold {' and '.join(analytical.FILES)}")
-    questions = analytical.Questions.read(limit=None)
-
-    rows = list(analytical.answered(client, questions))
-
-    assert [row for row in rows if not (row["correct"] and row["evidence_correct"])] == []
-    assert {row["evidence"] for row in rows} == {"selected", "read"}
-    assert len(rows) == len(questions.analytical) + len(questions.ten_domains) > 0

@@ -1,6 +1,6 @@
 """Guarantees of every build, on one whole server that is broken more from test to test.
 
-`tests/acceptance` has a longer version of each: under traffic, and with more that goes wrong.
+`tests/chaos` breaks more, under traffic, by a schedule that follows from a seed.
 """
 
 import re
