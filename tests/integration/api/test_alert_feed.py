@@ -4,12 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
 from django.utils.dateparse import parse_datetime
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
@@ -19,7 +17,7 @@ from memory.alerts.models.alerts import Alert, AlertEvent, Severity
 from memory.kernel.admission import slots
 from memory.kernel.admission.slots import Slots
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.models.workspaces import Scope
 from memory.kernel.users import create_user
 from memory.kernel.work import hints
 from memory.log import fixes
@@ -27,7 +25,6 @@ from memory.log.models.entries import EntryOutcome
 from tests.conftest import new_client
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
-from tests.rivals import Rival, at_once
 from tests.steps import settle_records
 from tests.waiting import scaled
 
@@ -85,22 +82,6 @@ def test_filters_narrow_the_feed_and_its_cursor_goes_on(api: APIClient, user: Me
     assert told(feed(api, "after=0", "users/bob/events/")) == [("m-3", [(3, "opened")])]
 
 
-@pytest.mark.django_db
-def test_a_long_feed_is_read_page_by_page(
-    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alert_events, "PAGE", 2)
-    run_finds(user, *(finding(record(f"m-{number}")) for number in range(5)))
-
-    pages, after = [], 0
-    for _ in range(3):
-        answer = feed(api, f"after={after}")
-        pages.append([key for key, _ in told(answer)])
-        after = answer["next"]
-
-    assert pages == [["m-0", "m-1"], ["m-2", "m-3"], ["m-4"]]
-
-
 # -- Rejected entries --------------------------------------------------------------------------
 
 
@@ -129,16 +110,6 @@ def test_rejected_entries_are_told_beside_the_alerts_with_reason_and_fix(
     assert told(answer) == [("m-1", [(2, "opened")])]
     assert answer["next"] == 2
     assert feed(api, "after=2")["rejected"] == []
-
-
-@pytest.mark.django_db
-def test_first_rejected_entries_are_named_and_all_counted(api: APIClient, user: MemoryUser) -> None:
-    entries = reject(user, 23)
-
-    (rejected,) = feed(api, "after=0")["rejected"]
-
-    assert [entry["seq"] for entry in rejected["entries"]] == entries[:20]
-    assert (rejected["count"], rejected["more"]) == (23, 3)
 
 
 @pytest.mark.django_db
@@ -190,22 +161,6 @@ def test_a_users_feed_and_a_key_for_certain_users_tell_of_their_entries_alone(
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    "filters",
-    ["state=open", "severity=critical", "kind=finding", "constraint=constraints/allergy.py"],
-)
-def test_filtered_feed_has_no_rejected_entries(
-    api: APIClient, user: MemoryUser, filters: str
-) -> None:
-    reject(user)
-
-    answer = feed(api, f"after=0&{filters}")
-
-    assert answer == nothing(next=1)
-    assert len(feed(api, "after=0&state=")["rejected"]) == 1
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
 def test_page_by_page_each_event_is_told_once(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch, size: int
@@ -227,24 +182,6 @@ def test_page_by_page_each_event_is_told_once(
         after, last = answer["next"], after
 
     assert read == list(range(1, 10))
-
-
-@pytest.mark.django_db
-def test_a_page_of_events_looks_up_its_entries_in_one_statement(
-    api: APIClient, user: MemoryUser
-) -> None:
-    def queries() -> int:
-        with CaptureQueriesContext(connection) as captured:
-            feed(api, "after=0")
-        return len(captured)
-
-    reject(user, key="first")
-    queries()  # which also notes that the key was used
-    one = queries()
-    for number in range(3):
-        reject(user, key=f"later-{number}")
-
-    assert queries() == one
 
 
 @pytest.mark.django_db
@@ -273,25 +210,6 @@ def test_invalid_parameter_is_refused_by_name(api: APIClient, query: str, field:
 
     assert response.status_code == 400
     assert field in str(response.data)
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ("page_size=3", "page_size"),
-        ("cursor=bz0x", "cursor"),
-        ("as_of=2026-03-01", "as_of"),
-    ],
-)
-def test_parameter_of_list_alone_is_refused_by_name(
-    api: APIClient, user: MemoryUser, query: str, field: str
-) -> None:
-    for path in ("/v1/events/", "/v1/users/ada/events/"):
-        response = api.get(f"{path}?{query}")
-
-        assert (response.status_code, list(response.data["errors"])) == (400, [field])
-    assert api.get("/v1/users/nobody/events/").status_code == 404
 
 
 @pytest.mark.django_db
@@ -350,33 +268,6 @@ def test_a_waiting_request_is_woken_by_what_happens(
     assert told(answers[0]) == [("m-1", [(1, "opened")])]
 
 
-def test_a_lost_signal_costs_time_alone(
-    live_database: str,
-    api: APIClient,
-    user: MemoryUser,
-    settings: Settings,
-    waits: threading.Event,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    settings.UAC_MAX_WAIT_SECONDS = 3600.0
-    monkeypatch.setattr(hints, "signal_events", lambda workspace_pk: None)
-    monkeypatch.setattr(alert_events, "LOOK_SECONDS", 0.5)
-
-    def open_later() -> None:
-        waits.wait(scaled(200))
-        with transaction.atomic():
-            run_finds(user, finding(record("m-1")))
-        connection.close()
-
-    opening = threading.Thread(target=open_later)
-    opening.start()
-    answer = feed(api, "after=0&wait=3600")
-    opening.join()
-
-    assert waits.is_set()
-    assert told(answer) == [("m-1", [(1, "opened")])]
-
-
 @pytest.mark.django_db
 def test_wait_without_events_ends(
     api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
@@ -414,42 +305,3 @@ def test_waiting_request_past_the_limit_is_answered_at_once(
 
     assert answer == nothing(next=0, waited=False)
     assert time.monotonic() - began < scaled(200)
-
-
-def test_readers_miss_nothing_while_many_write(
-    live_database: str, api: APIClient, workspace: Workspace
-) -> None:
-    # Given users whose alerts come and go, and a reader that follows the feed.
-    users = [create_user(workspace, f"user-{number}", metadata=None) for number in range(4)]
-    read: list[tuple[str, int]] = []
-    writing = threading.Event()
-
-    def write(user: MemoryUser) -> None:
-        for number in range(10):
-            with transaction.atomic():
-                run_finds(user, finding(record(f"m-{number}")))
-
-    def follow() -> None:
-        after = 0
-        while True:
-            last = not writing.is_set()
-            answer = feed(api, f"after={after}&wait=0.5")
-            read.extend(
-                (alert["user_id"], event["seq"])
-                for alert in answer["results"]
-                for event in alert["events"]
-            )
-            after = answer["next"]
-            if last and not answer["results"]:
-                break
-
-    writing.set()
-    reader = Rival(follow)
-    reader.start()
-    writers = at_once(*(partial(write, user) for user in users))
-    writing.clear()
-    reader.join()
-
-    assert [one.error for one in (reader, *writers)] == [None] * 5
-    # Each user's first alert is opened; then each opening resolves the one before.
-    assert sorted(seq for _, seq in read) == list(range(1, 4 * 19 + 1))

@@ -193,7 +193,7 @@ def test_a_paused_constraint_is_listed_and_resumed(api: APIClient, user: MemoryU
     assert api.get("/v1/paused-constraints/?resumed=false").data["results"] == []
     assert len(api.get("/v1/paused-constraints/?resumed=true").data["results"]) == 1
     misspelt = api.get("/v1/paused-constraints/?resumed=yes")
-    assert misspelt.data["errors"] == {"resumed": ["Choose one of true, false."]}
+    assert list(misspelt.data["errors"]) == ["resumed"]
     assert api.get("/v1/users/ada/constraints/").data["results"][0]["paused"] is None
 
 

@@ -31,7 +31,6 @@ from tests.llm_server import (
 )
 from workers import tasks
 from workers.authoring import answering
-from workers.service import dispatching
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sandbox_worker")]
 
@@ -544,19 +543,3 @@ def test_bad_input_is_named(
     assert response.status_code == (404 if field == "as_of" else 400)
     assert field in response.data["errors"]
     assert not Run.objects.filter(kind=RunKind.ASK).exists()
-
-
-def test_a_lost_hint_is_given_to_the_workers_with_models(
-    api: APIClient, told: None, model: Callable[..., LlmServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model()
-    asked = api.post(f"{URL}?wait=0", {"question": "How many trips?"}).data["id"]
-    Run.objects.update(hinted_at=None)
-    sent: list[tuple[str, Any]] = []
-    monkeypatch.setattr(
-        dispatching, "send_hint", lambda kind, key, **more: sent.append((kind, key))
-    )
-
-    dispatching.dispatch()
-
-    assert [one for one in sent if one[0] in ("questions", "runs")] == [("questions", asked)]

@@ -1,16 +1,11 @@
 """Answers that a web process computes itself: a few at a time, and never all for one workspace."""
 
-from collections import Counter
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from rest_framework import fields
 from rest_framework.test import APIClient
 
 from memory.kernel.admission import slots
 from memory.kernel.admission.slots import Slots
-from memory.kernel.http import parsers, serializers
+from memory.kernel.http import parsers
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
 from memory.kernel.users import create_user
@@ -84,30 +79,6 @@ def test_a_download_that_fails_keeps_no_place(
                 api.get(DOWNLOADS[0])
 
     assert api.get(DOWNLOADS[0]).status_code == 200
-
-
-def test_values_of_an_object_are_not_looked_at_one_by_one(
-    api: APIClient, user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked = Counter[int]()
-    compare, validate = serializers._mismatch, fields._UnvalidatedField.run_validation
-
-    def counted(what: Callable[..., Any]) -> Callable[..., Any]:
-        def do(*given: Any) -> Any:
-            looked[number] += 1
-            return what(*given)
-
-        return do
-
-    monkeypatch.setattr(serializers, "_mismatch", counted(compare))
-    monkeypatch.setattr(fields._UnvalidatedField, "run_validation", counted(validate))
-    for number in (1, 1000):
-        many = {f"name{one}": one for one in range(number)}
-        record = {"kind": "record", "domain": "work", "type": "Task", "data": many}
-        body = {"entries": [{**record, "metadata": many}]}
-        assert api.post("/v1/users/ada/entries/", body).status_code == 202
-
-    assert looked[1] == looked[1000]
 
 
 def test_a_workspace_leaves_places_to_others() -> None:

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from memory.alerts.models.alerts import Alert
@@ -197,35 +195,6 @@ def test_records_of_critical_workspace_constraints_come_before_messages(
     assert told()
 
 
-def test_records_in_unread_files_count_as_left_out(
-    api: APIClient,
-    known: None,
-    work: Callable[[], None],
-    context: Context,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(model, "STATE_BYTES", 1000)
-    monkeypatch.setattr(model, "SHARD_BYTES", 1000)
-    drug = {"kind": "record", "domain": "health", "type": "Medication"}
-    many = [
-        {**drug, "key": f"m{n}", "data": {"name": f"Drug {n}", "dose": "1 mg"}} for n in range(60)
-    ]
-    for start in range(0, 60, 10):
-        api.post("/v1/users/ada/entries/", {"entries": many[start : start + 10]})
-        work()
-
-    def counted() -> tuple[int, int]:
-        found = context("Which medicine may I take?", tokens=50_000)
-        told = found["text"].count("\n- health.medications '")
-        return told, parts(found)["state"]["left_out"]
-
-    assert counted() == (61, 0)
-    monkeypatch.setattr("memory.recall.context.MAX_WATCHED_FILES", 2)
-    told, left_out = counted()
-    assert 0 < told < 61
-    assert told + left_out == 61
-
-
 def test_the_beginning_does_not_depend_on_the_query(known: None, context: Context) -> None:
     found = [context(query) for query in ("", "Rome", "a cold hotel in Oslo")]
 
@@ -378,25 +347,6 @@ def test_a_record_that_is_named_is_found_in_the_oldest_of_many_files(
     assert best("Was the trip to town 3 dear?", as_of="30").startswith("- travel.trips 'k3'")
 
 
-def test_corrected_fact_has_its_present_wording(user: MemoryUser, context: Context) -> None:
-    [told, other] = say(user, "Drinks tea", "Has two dogs", kind=EntryKind.FACT)
-
-    def correct(text: str) -> int:
-        draft = Draft(kind=EntryKind.CORRECTION, content=text, derived_from=[told])
-        return entry_log.append(user, [draft], source="test")[0].seq
-
-    first, newest = correct("Drinks coffee"), correct("Drinks water")
-
-    found = context("tea, coffee and dogs")
-    then = context("tea, coffee and dogs", as_of=str(first))
-
-    assert [len(found["text"].split(text)) - 1 for text in ("tea", "coffee", "water", "dogs")] == [
-        *(0, 0, 1, 1),
-    ]
-    assert found["entries"] == [told, other, newest]
-    assert ("Drinks coffee" in then["text"], "Drinks tea" in then["text"]) == (True, False)
-
-
 def test_as_of_an_earlier_moment_it_tells_what_was_known(known: None, context: Context) -> None:
     found = context("Rome", as_of="2")
 
@@ -433,12 +383,3 @@ def test_bad_input_is_named(api: APIClient, user: MemoryUser, body: Any, field: 
 
 def test_context_of_another_workspaces_user_is_not_found(known: None, stranger: APIClient) -> None:
     assert stranger.post(URL, {"query": "Rome"}).status_code == 404
-
-
-def test_the_outline_of_the_newest_version_is_read_once(
-    patient: MemoryUser, context: Context
-) -> None:
-    with CaptureQueriesContext(connection) as asked:
-        context("Which trips are planned?")
-
-    assert sum("outline" in query["sql"] for query in asked) == 1

@@ -1,28 +1,19 @@
 """`/v1/users/{user_id}/entries/`: what is accepted, and what is returned about it."""
 
-import ast
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from rest_framework.test import APIClient
 
-from memory.constraints import constraint_sources, widening
-from memory.constraints.widening import Widened
 from memory.kernel.http import pagination
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
-from memory.kernel.texts import parse_python
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.privacy import redaction
-from memory.project import Domain, Outline
-from memory.project.outline import Class, Collection, Field, Shard
-from memory.project.types import parse_type
-from tests.factories import make_checkpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -174,35 +165,6 @@ def test_a_record_that_widens_a_field_says_so_and_names_the_constraints_to_check
         {**place, "from": "float", "to": "float | None", "seq": 4},
     ]
     assert answer["constraints_to_check"] == ["length"]
-
-
-def test_constraints_are_parsed_once_for_many_widened_fields(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = {f"of_{field}": field for field in ("days", "to", "cost")}
-    files = {
-        f"constraints/{name}.py": WATCH.format(field=field, value=3)
-        for name, field in names.items()
-    }
-    trip = Class("Trip", tuple(Field(f"f{n}", parse_type("int | None")) for n in range(50)))
-    held = Collection("trips", "Trip", (Shard("domains/travel/state.py"),))
-    travel = Domain("travel", classes={"Trip": trip}, collections={"trips": held})
-    outline = replace(Outline().with_domain(travel), constraints=dict.fromkeys(names, ""))
-    user.head = make_checkpoint(user, outline=outline.to_json())
-    user.save()
-    monkeypatch.setattr("memory.constraints.widening.checkpoints.read_files", lambda *_: files)
-    parsed = []
-
-    def parse(source: str) -> ast.Module:
-        parsed.append(source)
-        return parse_python(source)
-
-    monkeypatch.setattr(constraint_sources, "parse_python", parse)
-    fields = ["days", *(f"f{number}" for number in range(50))] * 2
-    widened = [Widened("travel", "Trip", field, "int", "int | None", 1) for field in fields]
-
-    assert widening.constraints_that_read(user, widened) == ["of_days"]
-    assert sorted(parsed) == sorted(files.values())
 
 
 def test_redacted_entries_of_a_batch_are_skipped_in_widenings(

@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from memory.alerts.models.alerts import Alert
 from memory.kernel.models.idempotency import IdempotencyKey
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.work import hints, idempotency
+from memory.kernel.work import idempotency
 from memory.log.models.entries import LogEntry
 from memory.versions.models.checkpoints import Checkpoint
 from memory.versions.models.runs import Run
@@ -56,26 +56,6 @@ class TestReplay:
         assert same(first, again)
         assert LogEntry.objects.count() == 3
 
-    def test_of_a_proposal_that_is_decided_waits_for_nothing(
-        self,
-        api: APIClient,
-        user: MemoryUser,
-        work: Callable[[], None],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        body = {"source": "def check(today): return []", "tests": "def test(): pass"}
-        path = "/v1/users/ada/constraints/rule/"
-        first = api.put(f"{path}?wait=0", body, **KEY)
-        assert first.status_code == 202
-        work()
-
-        monkeypatch.setattr(hints, "wait_done", lambda *_: pytest.fail("it waits"))
-        again = api.put(f"{path}?wait=20", body, **KEY)
-
-        assert again[REPLAYED] == "true"
-        assert str(again.data["id"]) == first.data["id"]
-        assert again.status_code in (200, 422)
-
     def test_after_a_lost_answer_shows_how_far_the_same_entries_have_come(
         self, api: APIClient, user: MemoryUser, work: Callable[[], None]
     ) -> None:
@@ -88,37 +68,6 @@ class TestReplay:
         assert (again.status_code, again.data["covered"]) == (202, 1)
         assert again.data["entries"][0]["state"] == "covered"
         assert LogEntry.objects.count() == 1
-
-    def test_gives_the_workers_no_second_hint(
-        self, api: APIClient, user: MemoryUser, django_capture_on_commit_callbacks: Any
-    ) -> None:
-        with django_capture_on_commit_callbacks() as first:
-            api.post(ENTRIES, TRIP, **KEY)
-        with django_capture_on_commit_callbacks() as again:
-            api.post(ENTRIES, TRIP, **KEY)
-
-        assert (len(first), len(again)) == (1, 0)
-
-    def test_of_a_new_user_is_no_conflict(self, api: APIClient) -> None:
-        body = {"user_id": "bob", "metadata": {"plan": "pro"}}
-
-        first = api.post("/v1/users/", body, **KEY)
-        again = api.post("/v1/users/", body, **KEY)
-
-        assert first.status_code == 201
-        assert same(first, again)
-        assert api.post("/v1/users/", body).status_code == 409
-
-    def test_of_a_change_shows_the_user_as_it_is_now(
-        self, api: APIClient, user: MemoryUser
-    ) -> None:
-        api.patch("/v1/users/ada/", {"metadata": {"plan": "old"}}, **KEY)
-        api.patch("/v1/users/ada/", {"metadata": {"plan": "new"}})
-
-        again = api.patch("/v1/users/ada/", {"metadata": {"plan": "old"}}, **KEY)
-
-        assert again[REPLAYED] == "true"
-        assert again.data["metadata"] == {"plan": "new"}
 
     def test_of_a_proposal_is_the_same_run(
         self, api: APIClient, user: MemoryUser, work: Callable[[], None]

@@ -66,17 +66,6 @@ def test_a_revoked_or_expired_key_is_refused(workspace: Workspace) -> None:
     assert client(f"Bearer {expired_text}").get("/v1/users/").status_code == 401
 
 
-def test_a_key_that_may_read_cannot_write(user: MemoryUser) -> None:
-    reader = new_client(user.workspace, Scope.READ)
-
-    assert reader.get("/v1/users/ada/").status_code == 200
-    assert reader.post("/v1/users/", {"user_id": "bob"}).status_code == 403
-    assert reader.post("/v1/users/ada/entries/", {"kind": "message"}).status_code == 403
-    assert not MemoryUser.objects.filter(user_id="bob").exists()
-    # A query reads: it is refused for lack of a state, not of a scope.
-    assert reader.post("/v1/users/ada/query/", {"code": "1"}).status_code == 409
-
-
 @pytest.mark.parametrize(
     "path",
     [

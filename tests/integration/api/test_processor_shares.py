@@ -54,10 +54,6 @@ def test_request_past_the_share_is_refused_and_does_nothing(
 
     assert (refused.status_code, refused["Retry-After"]) == (429, "1")
     assert refused.json()["limit"] == "processor_percent"
-    assert refused.json()["detail"] == (
-        "This workspace's requests have used more than its share of processor time while"
-        " other workspaces need it (processor_percent). Try again in 1 s."
-    )
     assert LogEntry.objects.count() == 1
     assert (str(workspace.public_id), "processor_percent", 1) in set(refusals.counters())
     # And others are not held back

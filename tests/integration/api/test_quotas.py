@@ -1,7 +1,6 @@
 """Quotas: how much a workspace may have, and how much of it may wait."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
@@ -14,7 +13,7 @@ from memory.kernel.admission import quotas, refusals
 from memory.kernel.admission.quotas import PENDING, TOTALS
 from memory.kernel.admission.refusals import LimitExceeded
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import Workspace, WorkspaceUse
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.log import entry_log
 from memory.log.models.entries import EntryKind
@@ -22,7 +21,6 @@ from memory.operations import workload
 from memory.privacy import redaction, user_erasure
 from memory.versions import run_quota
 from memory.versions.models.runs import Run, RunStatus, RunTrigger
-from tests.conftest import new_client
 from tests.factories import make_checkpoint, make_run
 
 pytestmark = pytest.mark.django_db
@@ -78,20 +76,6 @@ def test_erased_user_does_not_count(user: MemoryUser, workspace: Workspace) -> N
 
     quotas._count(TOTALS)
     assert workload.used(workspace)["max_users"] == 1
-
-
-def test_users_are_counted_one_by_one_only_near_the_quota(
-    api: APIClient, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quotas, "FEW_USERS", 1)
-    allow(workspace, max_users=10)
-    for number in range(9):
-        create_user(workspace, f"u{number}", metadata=None)
-    quotas.count_when_due()  # 9 of 10 are near
-
-    codes = [api.post("/v1/users/", {"user_id": f"v{n}"}).status_code for n in range(2)]
-
-    assert codes == [201, 403]
 
 
 @pytest.mark.parametrize(
@@ -196,17 +180,6 @@ def test_messages_without_a_model_are_no_backlog(
     assert quotas.usage_of(workspace).pending_structure == 4
 
 
-def test_records_among_many_messages_count_as_what_they_are(
-    api: APIClient, user: MemoryUser, workspace: Workspace
-) -> None:
-    api.post(ENTRIES, {"entries": [MESSAGE] * 50})
-    api.post(ENTRIES, {"entries": [TRIP] * 3})
-
-    quotas.count_when_due()
-
-    assert quotas.usage_of(workspace).pending_records == 3
-
-
 def test_runs_that_wait_are_bounded(api: APIClient, user: MemoryUser, workspace: Workspace) -> None:
     allow(workspace, max_waiting_runs=2)
     checkpoint = make_checkpoint(user)
@@ -243,45 +216,3 @@ def test_backtests_that_go_on_are_bounded(user: MemoryUser, workspace: Workspace
     backtests.check_backtests(workspace)
 
     assert (refused.value.limit, refused.value.wait) == ("max_backtests", backtests.BACKTESTS_WAIT)
-
-
-def test_another_workspace_has_room(api: APIClient, user: MemoryUser, workspace: Workspace) -> None:
-    allow(workspace, max_pending_entries=1, max_entries=1)
-    other = Workspace.objects.create(name="other", max_entries=5)
-    create_user(other, "ada", metadata=None)
-    theirs = new_client(other)
-    api.post(ENTRIES, TRIP)
-    quotas.count_when_due()
-
-    assert api.post(ENTRIES, TRIP).status_code == 403
-    assert theirs.post(ENTRIES, TRIP).status_code == 202
-
-
-def test_nobody_is_refused_by_an_old_count(
-    api: APIClient, user: MemoryUser, workspace: Workspace
-) -> None:
-    allow(workspace, max_pending_entries=10)
-    WorkspaceUse.objects.create(workspace=workspace, pending_records=1000)
-
-    assert api.post(ENTRIES, TRIP).status_code == 202
-
-
-def test_counting_takes_no_more_than_a_hundredth_of_the_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[str] = []
-    now = 1e6
-
-    def count(statement: str) -> int:
-        nonlocal now
-        now += 0.1
-        asked.append(statement)
-        return 0
-
-    monkeypatch.setattr(quotas, "_count", count)
-    monkeypatch.setattr(quotas, "time", SimpleNamespace(monotonic=lambda: now))
-    for _ in range(2):
-        quotas.count_when_due()
-
-    assert len(asked) == 2
-    assert quotas._count_at[PENDING] - now == pytest.approx(0.1 * 99)

@@ -8,8 +8,6 @@ from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
 from memory.versions.models.runs import Run
-from workers.sandbox.client import Sandbox
-from workers.sandbox.results import SandboxError
 
 pytestmark = pytest.mark.django_db
 
@@ -77,21 +75,3 @@ def test_of_a_container_none_does(results: Callable[[], dict[str, Any]]) -> None
     assert len(of_runs) == 5
     for name, result in of_runs.items():
         assert result["warning"] is None, name
-
-
-def test_a_run_that_did_not_even_load_says_so_too(
-    api: APIClient, user: MemoryUser, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api.post("/v1/users/ada/entries/", TRIP)
-    work()
-
-    def too_large(*arguments: object, **options: object) -> None:
-        raise SandboxError("out_of_memory", "the project needs more memory")
-
-    monkeypatch.setattr(Sandbox, "evaluate", too_large)
-    asked = api.post("/v1/users/ada/query/?wait=0", {"code": "len(trips)"}).data
-    work()
-
-    run = api.get(f"/v1/runs/{asked['id']}/").data
-    assert run["outcome"] == "out_of_memory"
-    assert run["warning"]

@@ -9,8 +9,6 @@ from rest_framework.test import APIClient
 from memory.constraints import constraint_library
 from memory.constraints.models.workspace_constraints import WorkspaceConstraint
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
-from tests.conftest import new_client
 from tests.integration.work.test_workspace_constraints import SOURCE, TESTS, rental
 from workers.service import dispatching
 
@@ -83,32 +81,6 @@ def test_from_the_library_to_an_alert_and_back(
     assert alert["state"] == "resolved"
     (listed,) = api.get("/v1/users/ada/constraints/").data["results"]
     assert (listed["applies"], listed["reasons"]) == (False, ["the constraint is disabled"])
-
-
-def test_approval_needs_the_scope_manage(api: APIClient, manager: APIClient, passed: None) -> None:
-    for answer in (
-        api.post(f"{URL}lease_end/versions/1/approve/"),
-        api.patch(f"{URL}lease_end/", {"percentage": 100}),
-        api.patch(f"{URL}lease_end/", {"enabled": False}),
-    ):
-        assert answer.status_code == 403
-        assert "manage" in answer.json()["detail"]
-    constraint = WorkspaceConstraint.objects.get()
-    assert (constraint.live, constraint.percentage, constraint.enabled) == (None, 0, True)
-
-    assert manager.post(f"{URL}lease_end/versions/1/approve/").status_code == 200
-    version = constraint.versions.get()
-    key = ApiKey.objects.get(scopes__contains=["manage"])
-    assert version.approved_by == f"key:{key.prefix}"
-    assert version.created_by not in ("", version.approved_by)
-
-
-def test_key_that_may_only_read_writes_nothing(workspace: Workspace) -> None:
-    reader = new_client(workspace, Scope.READ)
-
-    assert reader.post(URL, LEASE).status_code == 403
-    assert reader.get(URL).status_code == 200
-    assert not WorkspaceConstraint.objects.exists()
 
 
 def test_refusal_names_what_and_where(api: APIClient, manager: APIClient, work: Work) -> None:

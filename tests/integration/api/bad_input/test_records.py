@@ -37,43 +37,21 @@ def trip(data: Mapping[str, Any], **other: Any) -> dict[str, Any]:
 # data → the fields whose values are set aside
 MISFITS: list[tuple[dict[str, Any], list[str]]] = [
     ({"days": "three"}, ["days"]),
-    ({"days": "3,5"}, ["days"]),
     ({"days": True}, ["days"]),
-    ({"days": [3]}, ["days"]),
-    ({"days": {"n": 3}}, ["days"]),
-    ({"days": "2021-11-01"}, ["days"]),
-    ({"cost": False}, ["cost"]),
     ({"to": 5}, ["to"]),
-    ({"to": True}, ["to"]),
-    ({"to": ["Rome"]}, ["to"]),
-    ({"to": {"city": "Rome"}}, ["to"]),
     ({"paid": 1}, ["paid"]),
-    ({"tags": "sea"}, ["tags"]),
     ({"tags": [5]}, ["tags[0]"]),
-    ({"tags": ["sea", ["sea"]]}, ["tags[1]"]),
     ({"seats": [1, "two"]}, ["seats[1]"]),
-    ({"hotel": "Excelsior"}, ["hotel"]),
-    ({"hotel": [{"name": "Excelsior"}]}, ["hotel"]),
     ({"hotel": {"name": 5}}, ["hotel.name"]),
-    ({"hotel": {"name": {"de": "Excelsior"}}}, ["hotel.name"]),
     ({"on": "2021-11-00"}, ["on"]),
-    ({"on": "0000-01-01"}, ["on"]),
-    ({"on": "2021-11-01T10:00"}, ["on"]),
-    ({"on": "2021-11"}, ["on"]),
     ({"on": "yesterday"}, ["on"]),
-    ({"on": ""}, ["on"]),
-    ({"on": 2021}, ["on"]),
     ({"booked": "2021-11-31T10:00:00Z"}, ["booked"]),
-    ({"booked": "2021-11-01T10:00:60Z"}, ["booked"]),
-    ({"booked": "2021-11-01"}, ["booked"]),
     ({"leg": [[[[[[[[[[[1]]]]]]]]]]]}, ["leg[0]"]),
     # What only looks like a date is text, in a field that nobody has seen yet.
     ({"back": "2021-11-00"}, []),
     ({"stops": ["2021-11-01", "2021-11-31"]}, []),
     # Text that can only mean one value of the field's type is read.
     ({"days": "3"}, []),
-    ({"cost": "9.50"}, []),
-    ({"paid": "true"}, []),
     # Any key is a field.
     *(
         ({name: 1}, [])
@@ -82,7 +60,6 @@ MISFITS: list[tuple[dict[str, Any], list[str]]] = [
     ({"x" * 200_000: 1}, []),
     ({"leg": {"a b": 1}}, ["leg"]),
     ({"class": 1, "class_": 2}, []),
-    ({"_a": 1, "a_": 2}, []),
     ({"ﬁ": 1, "fi": 2}, []),
 ]
 

@@ -13,10 +13,9 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import ApiKey, Scope, Workspace
+from memory.kernel.models.workspaces import ApiKey, Workspace
 from memory.kernel.users import create_user
 from memory.kernel.workspaces import create_key
-from tests.conftest import new_client
 from tests.integration.api.bad_input.conftest import Refused, nothing_written
 
 pytestmark = pytest.mark.django_db
@@ -208,28 +207,6 @@ def test_a_key_that_was_revoked(workspace: Workspace, refused: Refused) -> None:
     ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())
 
     refused(APIClient().get(ENTRIES, HTTP_AUTHORIZATION=f"Bearer {text}"), 401, "revoked")
-
-
-@pytest.mark.parametrize(
-    ("scope", "method", "path"),
-    [
-        (Scope.READ, "post", "users/"),
-        (Scope.READ, "patch", "users/ada/"),
-        (Scope.READ, "post", "users/ada/entries/"),
-        (Scope.READ, "post", "users/ada/checkpoints/"),
-        (Scope.READ, "put", "users/ada/constraints/x/"),
-        (Scope.READ, "delete", "users/ada/constraints/x/"),
-        (Scope.READ, "post", f"alerts/{UUID}/resolve/"),
-        (Scope.WRITE, "get", "users/ada/entries/"),
-        (Scope.WRITE, "post", "users/ada/query/"),
-    ],
-)
-def test_a_key_without_the_scope(
-    workspace: Workspace, refused: Refused, scope: Scope, method: str, path: str
-) -> None:
-    response = getattr(new_client(workspace, scope), method)(f"/v1/{path}")
-
-    refused(response, 403, "scope")
 
 
 def nested(depth: int) -> bytes:
