@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from memory.alerts import lifecycle, paused_constraints, reconcile
@@ -275,29 +276,16 @@ def test_a_constraint_that_is_no_file_of_the_version_has_its_hash_told(user: Mem
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
+    ("field", "value"),
     [
-        (
-            "alerts_per_constraint",
-            0,
-            "between 1 and 1000 (alerts), not 0. More than 1000 alerts do not fit",
-        ),
-        ("alerts_per_constraint", 1001, "between 1 and 1000 (alerts), not 1001."),
-        ("openings_per_day", 0, "between 1 and 10000 (alerts), not 0."),
-        (
-            "escalate_critical_minutes",
-            10**7,
-            "between 0 and 527040 (minutes; 0 means never), not 10000000.",
-        ),
+        ("alerts_per_constraint", 0),
+        ("alerts_per_constraint", 1001),
+        ("openings_per_day", 0),
+        ("escalate_critical_minutes", 10**7),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(
-    user: MemoryUser, field: str, value: int, words: str
-) -> None:
-    from django.core.exceptions import ValidationError
-
+def test_settings_that_make_no_sense_are_refused(user: MemoryUser, field: str, value: int) -> None:
     setattr(user.workspace, field, value)
-
     with pytest.raises(ValidationError) as refused:
         user.workspace.full_clean()
-    assert words in refused.value.message_dict[field][0]
+    assert list(refused.value.message_dict) == [field]

@@ -1,6 +1,5 @@
 """A finding of both a user's own and a workspace's constraint is one alert with two causes."""
 
-import datetime
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -143,27 +142,6 @@ def test_handled_alert_takes_no_duplicate(user: MemoryUser, act: str) -> None:
     assert "Interaction may kill" in retrieval.manifest(user).text
 
 
-def test_two_findings_of_one_constraint_are_two_alerts(user: MemoryUser) -> None:
-    """Each alert has at most one duplicate, whatever else the workspace's constraint finds."""
-    findings = [make(key=key, message=key) for make in (own, ours) for key in ("k1", "k2")]
-    run_finds(user, *findings)
-    assert Alert.objects.listed().filter(user=user).count() == 2
-
-    known = Alert.objects.get(fingerprint=findings[0].fingerprint)
-    lifecycle.resolve(known, actor="key:x", reason="known")
-    run_finds(user, *findings[2:], existing=[OURS])
-    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
-    assert live.message == "k2"
-
-
-def test_a_further_finding_is_told_of(user: MemoryUser) -> None:
-    run_finds(user, own(), ours(key="k1"))
-    lifecycle.acknowledge(listed(user), actor="key:x")
-    run_finds(user, own(), ours(key="k1"), ours(key="k2", message="Overdose"))
-
-    assert told(user) == ["opened", "acknowledged", "opened"]
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -194,21 +172,6 @@ def test_without_records_nothing_tells_that_it_is_the_same(user: MemoryUser) -> 
 ENDS, RECALLED = "The prescription ends in 3 days", "Recalled by the manufacturer: stop taking it"
 
 
-@pytest.mark.parametrize("known", [[own(PENICILLIN, message=ENDS)], []], ids=["later", "at once"])
-def test_two_problems_of_one_record_are_two_alerts(
-    user: MemoryUser, known: list[ConstraintFinding]
-) -> None:
-    run_finds(user, *known)
-    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
-    assert told(user) == ["opened", "opened"]
-
-    ending = Alert.objects.get(user=user, constraint=OWN)
-    lifecycle.resolve(ending, actor="key:x", reason="prescription renewed")
-    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
-    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
-    assert live.message == RECALLED
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -224,18 +187,6 @@ def test_same_problem_of_one_record_is_one_alert(
     for _ in range(2):
         run_finds(user, own(PENICILLIN, **one), ours(PENICILLIN, **other))
         assert causes(listed(user)) == [OWN, OURS]
-
-
-def test_a_duplicate_that_comes_to_tell_another_problem_is_listed(user: MemoryUser) -> None:
-    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=ENDS))
-    lifecycle.acknowledge(listed(user), actor="key:x")
-    # While one of the constraints fails, nothing shows that the other one means another problem.
-    run_finds(user, ours(PENICILLIN, message=RECALLED), completed=[OURS])
-    assert causes(listed(user)) == [OWN, OURS]
-    run_finds(user, own(PENICILLIN, message=ENDS), ours(PENICILLIN, message=RECALLED))
-
-    states = Alert.objects.listed().filter(user=user).values_list("message", "state")
-    assert sorted(states) == [(RECALLED, "open"), (ENDS, "acknowledged")]
 
 
 @pytest.mark.parametrize(
@@ -274,29 +225,11 @@ def test_when_the_listed_alert_ends_the_other_one_opens(
     assert not Alert.objects.filter(user=user, state__in=LIVE_STATES).exists()
 
 
-def test_duplicate_that_gets_graver_behind_a_handled_alert_is_listed(user: MemoryUser) -> None:
-    run_finds(user, own(severity=Severity.INFO), ours(severity=Severity.INFO))
-    run_finds(user, own(), ours(severity=Severity.INFO))
-    lifecycle.acknowledge(listed(user), actor="key:x")
-    run_finds(user, own(), ours(message="May kill"))
-
-    assert Alert.objects.listed().get(user=user, constraint=OURS).state == AlertState.OPEN
-
-
 def test_a_duplicate_that_names_no_record_any_more_is_listed(user: MemoryUser) -> None:
     run_finds(user, own(), ours(key="k"))
     run_finds(user, own(), finding(constraint=OURS, key="k", message="Something else"))
 
     assert Alert.objects.listed().get(user=user, constraint=OURS).message == "Something else"
-
-
-def test_resolving_together_is_told_once(user: MemoryUser) -> None:
-    run_finds(user, own(), ours())
-    run_finds(user)
-
-    assert listed(user).state == AlertState.RESOLVED
-    assert causes(listed(user)) == [OWN, OURS]
-    assert told(user) == ["opened", "resolved"]
 
 
 def test_alert_continues_by_a_constraint_that_has_failed(user: MemoryUser) -> None:
@@ -306,24 +239,6 @@ def test_alert_continues_by_a_constraint_that_has_failed(user: MemoryUser) -> No
 
     [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
     assert (live.constraint, live.state) == (OURS, "open")
-
-
-@pytest.mark.parametrize(
-    "now", [own(severity=Severity.WARNING, key="k"), own(ASPIRIN, key="k")], ids=["less", "other"]
-)
-def test_duplicate_no_longer_covered_by_the_listed_alert_is_listed(
-    user: MemoryUser, now: ConstraintFinding
-) -> None:
-    """Its constraint has failed, so that only its earlier finding is known."""
-    run_finds(user, own(key="k"), ours())
-    run_finds(user, now, completed=[OWN])
-
-    duplicate = Alert.objects.listed().get(user=user, constraint=OURS)
-    assert (duplicate.state, duplicate.severity) == ("open", "critical")
-    lifecycle.resolve(Alert.objects.get(constraint=OWN), actor="key:x", reason="no matter")
-    run_finds(user, now, ours())
-    duplicate.refresh_from_db()
-    assert duplicate.state == AlertState.OPEN
 
 
 def test_a_listed_alert_that_gets_graver_still_tells_all(user: MemoryUser) -> None:
@@ -343,16 +258,6 @@ def test_a_duplicate_that_is_found_graver_is_told_by_itself(user: MemoryUser) ->
     assert sorted(states) == [(OWN, "acknowledged"), (OURS, "open")]
     opened = AlertEvent.objects.get(alert__constraint=OURS)
     assert (opened.kind, opened.detail) == ("opened", {"severity": "critical"})
-
-
-def test_change_of_both_causes_is_one_change(user: MemoryUser) -> None:
-    run_finds(user, own(severity=Severity.WARNING), ours(severity=Severity.WARNING))
-    lifecycle.acknowledge(listed(user), actor="key:x")
-    run_finds(user, own(), ours())
-
-    assert causes(listed(user)) == [OWN, OURS]
-    assert listed(user).state == AlertState.OPEN
-    assert told(user) == ["opened", "acknowledged", "reopened"]
 
 
 def test_a_cause_less_is_told(user: MemoryUser) -> None:
@@ -379,33 +284,6 @@ def test_resolved_by_hand_both_are_held_back_and_reopened(user: MemoryUser) -> N
     assert listed(user).state == AlertState.RESOLVED
 
 
-@pytest.mark.parametrize("left", [[ours()], [own(severity=Severity.WARNING), ours()]])
-def test_duplicate_held_back_alone_can_be_reopened(
-    user: MemoryUser, left: list[ConstraintFinding]
-) -> None:
-    """The listed alert is no longer found, or has changed; the other constraint finds it."""
-    run_finds(user, own(), ours())
-    lifecycle.resolve(listed(user), actor="key:x", reason="a mistake")
-    run_finds(user, *left)
-
-    other = Alert.objects.listed().get(user=user, constraint=OURS)
-    assert (other.state, other.holds_back) == ("resolved", True)
-    assert list(other.events.values_list("kind", flat=True)) == ["opened", "resolved"]
-    lifecycle.reopen(other, actor="key:x")
-    run_finds(user, *left)
-    other.refresh_from_db()
-    assert other.state == AlertState.OPEN
-
-
-def test_alert_resolved_by_hand_holds_back_nothing_else(user: MemoryUser) -> None:
-    run_finds(user, own(), ours())
-    lifecycle.resolve(listed(user), actor="key:x", reason="known")
-    run_finds(user, own(), ours(PENICILLIN, ASPIRIN))
-
-    [live] = Alert.objects.listed().filter(user=user, state__in=LIVE_STATES)
-    assert live.constraint == OURS
-
-
 def test_a_duplicate_is_neither_escalated_nor_counted(api: APIClient, user: MemoryUser) -> None:
     run_finds(user, own(), ours())
     assert Alert.objects.get(constraint=OURS).escalate_at is None
@@ -426,17 +304,6 @@ def test_alert_is_found_by_each_of_its_constraints(
 
     found = api.get("/v1/users/ada/alerts/", {"constraint": path}).data["results"]
     assert [one["id"] for one in found] == [str(Alert.objects.get(constraint=OWN).pk)]
-
-
-def test_a_constraint_that_finds_it_no_longer_is_no_cause(api: APIClient, user: MemoryUser) -> None:
-    run_finds(user, own(), ours())
-    run_finds(user, own())
-
-    path = "/v1/users/ada/alerts/"
-    assert api.get(path, {"constraint": OURS}).data["results"] == []
-    # Subscribers to this constraint learn that it no longer finds it.
-    [news] = api.get("/v1/users/ada/events/", {"constraint": OURS, "after": "0"}).data["results"]
-    assert [event["kind"] for event in news["events"]] == ["opened", "changed"]
 
 
 @pytest.mark.parametrize("path", BOTH)
@@ -523,23 +390,6 @@ def test_a_forecast_tells_as_many_events_as_there_are_alerts(
     assert sorted(map(sorted, told)) == sorted(map(sorted, alerts_))
 
 
-def test_without_records_nothing_foreseen_is_the_same() -> None:
-    events: list[dict[str, Any]] = [
-        {
-            "at": "2027-05-02T04:00:00+00:00",
-            "kind": "fails",
-            "constraint": constraint,
-            "severity": None,
-            "fingerprint": "",
-            "key": None,
-            "records": [],
-        }
-        for constraint in BOTH
-    ]
-
-    assert [len(event["causes"]) for event in forecasts.with_causes(events)] == [1, 1]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -613,20 +463,6 @@ def test_going_on_by_a_duplicate_opens_nothing_that_could_be_too_much(user: Memo
     assert not PausedConstraint.objects.exists()
 
 
-def test_listing_counts_as_no_opening(user: MemoryUser) -> None:
-    """Otherwise new findings of the other constraint would exceed the alert limit."""
-    user.workspace.openings_per_day = 8
-    user.workspace.save()
-    records = [record(f"m-{number}", number) for number in range(6)]
-    run_finds(user, *(own(one) for one in records), *(ours(one) for one in records))
-    Alert.objects.update(opened_at=timezone.now() - datetime.timedelta(days=10))
-    run_finds(user, *(ours(one) for one in records), existing=[OURS])
-    more = [record(f"n-{number}", number) for number in range(3)]
-    run_finds(user, *(ours(one) for one in [*records, *more]), existing=[OURS])
-
-    assert not PausedConstraint.objects.exists()
-
-
 def test_a_paused_constraint_does_not_silence_the_other(user: MemoryUser) -> None:
     user.workspace.alerts_per_constraint = 3
     user.workspace.save()
@@ -692,18 +528,6 @@ def test_after_a_merge_what_was_put_away_alike_is_one_alert(user: MemoryUser, ac
     duplicate = Alert.objects.get(user=user, constraint=OURS)
     assert (listed(user).state, duplicate.state, outlook.put_off(user)) == ("open", "open", [])
     assert told(user)[2:] == ["reopened"]
-
-
-def test_merging_hands_over_how_the_listed_alert_stood(user: MemoryUser) -> None:
-    run_finds(user, own(), ours())
-    lifecycle.acknowledge(listed(user), actor="key:x")
-    known = listed(user)
-    handed = handover.hand_over(user, user)
-
-    assert handed.keys() == {own().fingerprint, ours().fingerprint}
-    assert {one["state"] for one in handed.values()} == {"acknowledged"}
-    assert {one["alert"] for one in handed.values()} == {str(known.pk)}
-    assert told(user) == ["opened", "acknowledged", "resolved"]
 
 
 def test_redaction_takes_the_words_of_both(user: MemoryUser) -> None:

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import connection, transaction
 
 from memory.alerts import alert_events, lifecycle
 from memory.alerts.models.alerts import Alert, AlertEvent, AlertEventKind, EventCounter
@@ -21,7 +21,6 @@ from memory.versions.checkpoints import Decision
 from memory.versions.reopening import Selection
 from tests.factories import reject
 from tests.integration.alerts.test_life import finding, record, run_finds
-from workers import tasks
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
@@ -173,32 +172,6 @@ def test_only_the_rejected_entries_of_a_batch_are_in_its_event(user: MemoryUser)
 
 
 @pytest.mark.django_db
-def test_a_batch_without_a_rejected_entry_takes_no_number(user: MemoryUser) -> None:
-    say(user, 2)
-
-    settle(user, Outcome.COVERED, Outcome.DISMISSED)
-
-    assert not EventCounter.objects.exists()
-
-
-@pytest.mark.django_db
-def test_a_task_that_runs_again_tells_nothing_twice(user: MemoryUser) -> None:
-    entries = reject(user)
-    tasks.work("records", user.pk)
-
-    assert rejections_of(user) == [(1, entries)]
-
-
-@pytest.mark.django_db
-def test_a_rejection_that_is_rolled_back_is_not_told(user: MemoryUser) -> None:
-    with transaction.atomic():
-        reject(user)
-        transaction.set_rollback(True)
-
-    assert seqs(user.workspace) == []
-
-
-@pytest.mark.django_db
 def test_an_entry_that_was_reopened_and_is_rejected_again_is_told_again(user: MemoryUser) -> None:
     say(user, 1)
     settle(user, Outcome.REJECTED)
@@ -207,20 +180,3 @@ def test_an_entry_that_was_reopened_and_is_rejected_again_is_told_again(user: Me
     settle(user, Outcome.REJECTED)
 
     assert rejections_of(user) == [(1, [1]), (2, [1])]
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    "fields", [{}, {"alert": True, "user": True}, {"alert": True, "entries": [1]}]
-)
-def test_the_database_refuses_an_event_that_is_not_of_one_alert_or_of_entries(
-    user: MemoryUser, fields: dict[str, object]
-) -> None:
-    run_finds(user, finding(record("m-1")))
-    known = {"alert": Alert.objects.get(), "user": user}
-    values = {name: known.get(name, value) for name, value in fields.items()}
-
-    with pytest.raises(IntegrityError, match="event_of_alert_or_entries"):
-        AlertEvent.objects.create(
-            workspace=user.workspace, seq=2, kind="rejected", at=NOON, actor="x", **values
-        )

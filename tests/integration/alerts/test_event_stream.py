@@ -9,7 +9,6 @@ from memory.integrations.mcp import events
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import create_user
 from tests.factories import reject
-from tests.integration.alerts.test_life import finding, record, run_finds
 
 pytestmark = pytest.mark.django_db
 
@@ -34,17 +33,6 @@ def test_rejected_entries_are_told_as_webhooks_tell_them(user: MemoryUser) -> No
     assert (event["id"], event["event"]) == ("1", "entry.rejected")
     assert event["data"] == endpoint.deliveries.get().payload
     assert json.loads(event["data"])["data"]["rejected"]["count"] == 1
-
-
-def test_rejected_entries_come_in_order_among_alert_events(user: MemoryUser) -> None:
-    reject(user)
-    run_finds(user, finding(record("m-1")))
-    reject(user, key="another")
-
-    told = [(event["id"], event["event"]) for event in read(user)]
-
-    assert told == [("1", "entry.rejected"), ("2", "alert.opened"), ("3", "entry.rejected")]
-    assert [event["id"] for event in read(user, after=2)] == ["3"]
 
 
 def test_the_stream_of_a_user_tells_of_the_users_entries_alone(user: MemoryUser) -> None:

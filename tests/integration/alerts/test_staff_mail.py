@@ -25,7 +25,6 @@ from memory.kernel.staff.models import StaffAccess
 from memory.kernel.users import create_user
 from tests.integration.alerts.test_life import ALLERGY, finding, record, run_finds
 from tests.mail_server import MailServer, mail_server
-from tests.rivals import run_at_once
 from tests.waiting import eventually, scaled
 from workers import tasks
 from workers.delivery import mailing
@@ -519,21 +518,4 @@ def test_killed_between_mail_and_cursor_it_is_sent_again_by_another(
     tick()
     assert len(smtp.mails) == 2
     subscription.refresh_from_db()
-    assert subscription.cursors.get().seq == 1
-
-
-def test_rival_workers_send_one_mail(
-    live_database: str, workspace: Workspace, user: MemoryUser, smtp: MailServer
-) -> None:
-    subscription = subscribe(workspace)
-    with transaction.atomic():
-        run_finds(user, finding(record("m-1")))
-
-    def work() -> None:
-        for _ in range(5):
-            tasks.work("mails", subscription.pk)
-
-    run_at_once(*[work] * 4)
-
-    assert len(smtp.mails) == 1
     assert subscription.cursors.get().seq == 1

@@ -1,6 +1,5 @@
 """The state at an earlier moment, the changes since, and the return to it."""
 
-import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,6 @@ from tests.integration.alerts.test_duplicates import OURS
 from tests.integration.alerts.test_life import finding, run_finds
 from tests.integration.commits.conftest import BUDGET, BUDGET_TESTS, trip
 from tests.steps import not_none
-from workers import tasks
-from workers.gate import judging
 
 pytestmark = pytest.mark.django_db
 
@@ -101,20 +98,6 @@ def test_every_read_takes_it(api: APIClient, say: Say) -> None:
     assert api.get(f"{USER}constraints/?as_of=v1").data["results"] == []
 
 
-def test_entries_pending_at_that_time_are_named(api: APIClient, say: Say, work: Work) -> None:
-    """The entry came before the moment, the version that holds it after."""
-    say("Rome")
-    statement = {"kind": "record", **trip("Oslo", key="oslo", cost=1, on="2026-06-01")}
-    api.post(f"{USER}entries/", {"entries": [statement]})
-    moment = timezone.now().isoformat()
-    work()
-
-    then = api.get(f"{USER}state/", {"as_of": moment}).data
-
-    assert (then["as_of"]["seq"], then["as_of"]["version"]) == (2, 1)
-    assert (then["as_of"]["pending_count"], then["as_of"]["pending"]) == (1, [2])
-
-
 def test_entry_settled_before_the_first_version_is_not_pending_in_it(
     api: APIClient, user: MemoryUser, say: Say
 ) -> None:
@@ -161,19 +144,6 @@ def test_entry_settled_at_once_is_not_pending_as_of_itself(
     say("Bonn")
 
     assert pending(api, "1", "2", "4", "5") == [[], [], [], []]
-
-
-def test_entries_pending_before_the_first_version_are_named(
-    api: APIClient, user: MemoryUser
-) -> None:
-    said = {"kind": "message", "role": "user", "content": "I was in Oslo.", "session_id": "s"}
-    api.post(f"{USER}entries/", {"entries": [said]})
-    cover(user, 1)
-
-    then = api.get(f"{USER}state/", {"as_of": "1"}).data["as_of"]
-
-    assert (then["seq"], then["version"]) == (1, None)
-    assert (then["pending_count"], then["pending"]) == (1, [1])
 
 
 def test_the_clock_of_a_query_can_be_set(api: APIClient, say: Say, work: Work) -> None:
@@ -470,17 +440,6 @@ def test_alerts_follow_a_restored_version(
     assert Alert.objects.get(user=user).state == "resolved"
 
 
-def test_a_repeated_restore_is_done_once(api: APIClient, say: Say) -> None:
-    say("Rome")
-    say("Oslo")
-
-    answers = [
-        api.post(f"{USER}checkpoints/1/restore/", {}, HTTP_IDEMPOTENCY_KEY="once") for _ in range(2)
-    ]
-
-    assert [(one.status_code, one.data["version"]) for one in answers] == [(201, 3), (201, 3)]
-
-
 def test_restoring_the_newest_version_is_refused(api: APIClient, say: Say) -> None:
     say("Rome")
 
@@ -488,37 +447,3 @@ def test_restoring_the_newest_version_is_refused(api: APIClient, say: Say) -> No
     assert api.post(f"{USER}checkpoints/7/restore/", {}).status_code == 404
     assert api.post(f"{USER}checkpoints/1/restore/", {"version": 1}).status_code == 400
     assert Checkpoint.objects.count() == 1
-
-
-def test_a_checkpoint_that_is_being_made_goes_on_the_restored_version(
-    api: APIClient, user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Given a batch at the gate, when the head is restored, then it is built again on that."""
-    say("Rome")
-    say("Oslo")
-    judge = judging.judge
-    restored: list[int] = []
-
-    def judge_slowly(*args: Any, **kwargs: Any) -> Any:
-        verdict = judge(*args, **kwargs)
-        if not restored:
-            answer = api.post(f"{USER}checkpoints/1/restore/", {"reopen": False})
-            restored.append(answer.data["version"])
-        return verdict
-
-    monkeypatch.setattr(judging, "judge", judge_slowly)
-    bonn = {"kind": "record", **trip("Bonn", key="bonn", cost=1, on="2026-07-01")}
-    api.post(f"{USER}entries/", {"entries": [bonn]})
-    tasks.work("records", user.pk)
-
-    assert restored == [3]
-    versions = Checkpoint.objects.filter(user=user).order_by("version")
-    assert [version.origin for version in versions] == ["records", "records", "restored", "records"]
-    assert ask(api, work, "[t.to for t in trips]") == ["Rome", "Bonn"]
-
-
-def test_the_newest_moment_is_now(api: APIClient, say: Say) -> None:
-    say("Rome")
-    moment = (timezone.now() - datetime.timedelta(microseconds=1)).isoformat()
-
-    assert api.get(f"{USER}state/", {"as_of": moment}).data["version"] == 1

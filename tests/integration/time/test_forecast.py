@@ -15,7 +15,6 @@ from rest_framework.test import APIClient
 from memory.alerts.models.alerts import Alert, AlertEvent
 from memory.constraints import forecasts
 from memory.constraints.models.forecasts import Forecast
-from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import change_user, create_user
@@ -232,61 +231,10 @@ def test_a_constraint_on_the_moment_is_woken_at_that_moment(
     assert due(user) == datetime.datetime(2027, 6, 1, 10, 0, 0, 1, tzinfo=datetime.UTC)
 
 
-def test_without_a_forecast_the_daily_run_stays(
-    user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
-    settings.UAC_MAX_ATTEMPTS = 1
-    tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE})
-        MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
-        work()
-        assert due(user) == tomorrow
-
-        monkeypatch.setattr(forecasting, "loaded", Mock(side_effect=NO_SANDBOX))
-        tasks.work("forecasts", user.pk)
-        assert due(user) == tomorrow
-    given_up = forecast_of(user)
-    assert (given_up.due_at, given_up.computed_at) == (None, None)
-    assert "no sandbox" in given_up.last_error
-
-
-def test_a_new_version_of_which_nothing_is_foreseen_runs_daily_whatever_the_last_one_would_do(
-    user: MemoryUser, work: Work, settled: Work
-) -> None:
-    tomorrow = datetime.datetime(2027, 3, 2, 5, tzinfo=datetime.UTC)
-    with time_machine.travel(START, tick=False):
-        settle(user, {"home_notice": NOTICE})
-        settled()
-        assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
-
-        settle(user, {"home_notice": NOTICE}, {"home": "2027-04-02"})
-        work()  # the forecast is not made, or its workers are gone
-
-    assert due(user) == tomorrow
-    with time_machine.travel(tomorrow + datetime.timedelta(days=1, seconds=1), tick=False):
-        assert dispatching.queue_runs_by_the_clock() == 1
-        work()
-    assert Alert.objects.get().severity == "warning"
-
-
 def test_forecasts_can_be_switched_off(user: MemoryUser, begin: Begin, settings: Settings) -> None:
     settings.UAC_FORECAST_DAYS = 0
     begin()
     assert not Forecast.objects.exists()
-
-
-def test_error_on_29_february_alone_is_forecast_and_ends_nothing(
-    user: MemoryUser, begin: Begin
-) -> None:
-    begin({"home_leap": LEAP, "home_notice": NOTICE}, home="2028-03-05")
-    days = [(one["day"], one["kind"], one["constraint"]) for one in forecast_of(user).timeline]
-    assert days == [
-        ("2028-02-04", "opens", "constraints/home_notice.py"),
-        ("2028-02-27", "changes", "constraints/home_notice.py"),
-        ("2028-02-29", "fails", "constraints/home_leap.py"),
-    ]
-    assert forecast_of(user).timeline[-1]["error"].startswith("ValueError: day is out of range")
 
 
 @pytest.mark.parametrize("ends_on", ["0001-01-01", "9999-12-31"])
@@ -544,40 +492,6 @@ class TestTroubles:
             settled()
         assert Alert.objects.get().severity == "warning"
 
-    @pytest.mark.parametrize(
-        ("module", "name"),
-        [
-            (forecasting, "_look_ahead"),
-            (forecasts, "foreseen"),
-            (leases, "write"),
-            (forecasts, "is_fresh"),
-            (forecasts, "wake"),
-        ],
-    )
-    def test_a_worker_that_is_killed_leaves_it_to_the_next(
-        self,
-        user: MemoryUser,
-        work: Work,
-        monkeypatch: pytest.MonkeyPatch,
-        module: Any,
-        name: str,
-    ) -> None:
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_notice": NOTICE})
-            work()
-            monkeypatch.setattr(module, name, Mock(side_effect=KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                tasks.work("forecasts", user.pk)
-            monkeypatch.undo()
-            assert forecast_of(user).computed_at is None
-            tasks.work("forecasts", user.pk)  # the dead one's lease still holds
-            assert forecast_of(user).computed_at is None
-        with time_machine.travel(START + DAY / 24, tick=False):
-            assert dispatching.hint_work(KINDS["forecasts"]) == 1
-            tasks.work("forecasts", user.pk)
-        assert (forecast_of(user).due_at, forecast_of(user).lease_owner) == (None, "")
-        assert due(user) == datetime.datetime(2027, 5, 2, 4, tzinfo=datetime.UTC)
-
     def test_forecast_that_kills_every_worker_fails_permanently(
         self,
         user: MemoryUser,
@@ -611,34 +525,6 @@ class TestTroubles:
         begin({"home_soon": SOON})
         assert forecast_of(user).known_until == START + datetime.timedelta(minutes=1)
         assert due(user) == START + datetime.timedelta(minutes=5)
-
-    def test_a_time_zone_that_changes_while_one_is_made_is_looked_ahead_in(
-        self,
-        user: MemoryUser,
-        work: Work,
-        settled: Work,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        look_ahead = forecasting._look_ahead
-
-        def moving(*arguments: Any) -> Any:
-            made = look_ahead(*arguments)
-            change_user(MemoryUser.objects.get(pk=user.pk), time_zone="Asia/Tokyo")
-            return made
-
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_notice": NOTICE})
-            tomorrow = next_daily_run(user, START)
-            MemoryUser.objects.filter(pk=user.pk).update(constraints_due_at=tomorrow)
-            work()
-            monkeypatch.setattr(forecasting, "_look_ahead", moving)
-            tasks.work("forecasts", user.pk)
-            monkeypatch.undo()
-            assert due(user) == START.replace(hour=21)
-        with time_machine.travel(START.replace(hour=21), tick=False):
-            assert dispatching.queue_runs_by_the_clock() == 1
-            settled()
-        assert due(user) == datetime.datetime(2027, 5, 1, 21, tzinfo=datetime.UTC)
 
     def test_another_horizon_counts_from_the_next_run_on(
         self, user: MemoryUser, begin: Begin, settled: Work, settings: Settings
@@ -691,31 +577,6 @@ class TestReading:
             dispatching.queue_runs_by_the_clock()
             settled()
         assert Alert.objects.get().fingerprint == first["fingerprint"]
-
-    def test_forecast_of_both_kinds_of_constraints_is_one_event_with_two_causes(
-        self, user: MemoryUser, api: APIClient, settled: Work
-    ) -> None:
-        with time_machine.travel(START, tick=False):
-            settle(user, {"home_notice": NOTICE})
-            settled()
-            forecast = forecast_of(user)
-            theirs = {"constraint": "workspace/constraints/notice.py", "fingerprint": "f" * 64}
-            forecast.timeline = [
-                {**event, "key": "notice", **changed}
-                for event in forecast.timeline
-                for changed in ({}, theirs)
-            ]
-            forecast.save()
-            events = api.get(self.URL).json()["events"]
-
-        assert [event["kind"] for event in events] == ["opens", "changes", "resolves"]
-        for event in events:
-            assert event["constraint"] == "constraints/home_notice.py"
-            assert [cause["constraint"] for cause in event["causes"]] == [
-                "constraints/home_notice.py",
-                "workspace/constraints/notice.py",
-            ]
-            assert event["causes"][1]["fingerprint"] == "f" * 64
 
     def test_user_without_a_forecast_gets_an_empty_one(
         self, user: MemoryUser, api: APIClient

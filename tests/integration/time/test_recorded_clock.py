@@ -8,12 +8,11 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import time_machine
-from pytest_django.fixtures import Settings
 
 from benchmarks.harness import data_file
 from memory.alerts.models.alerts import Alert, AlertEvent
@@ -212,23 +211,3 @@ def test_the_alert_comes_on_its_day_and_goes_when_its_cause_does(
     assert {run.outcome for run in runs} == {RunOutcome.OK}
     # The entries, the clock's runs, and a new forecast at half of the horizon.
     assert runs.count() <= len(case.said) + 4
-
-
-def test_daily_runs_give_the_same_alerts_as_forecasts(
-    workspace: Workspace, settled: Work, settings: Settings
-) -> None:
-    settings.UAC_FORECAST_DAYS = 0
-    (case,) = [one for one in RECORDED if one.name == "deadline_03"]
-    # Begin two weeks before: otherwise nothing happens for months.
-    case = replace(case, said={case.due - 14 * DAY: next(iter(case.said.values()))})
-    user = person(workspace, case)
-
-    live(user, case, settled, every_day=True)
-
-    assert events(user) == [("opened", case.due), ("resolved", case.over)]
-    assert Run.objects.filter(user=user).count() > 20
-
-
-def test_all_recorded_cases_are_told() -> None:
-    assert len([case for case in RECORDED if case.rubric]) == 6
-    assert len([case for case in RECORDED if case.is_deadline]) == 5
