@@ -10,9 +10,8 @@ from rest_framework.test import APIClient
 
 from memory.kernel.admission import slots
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
-from memory.kernel.workspaces import create_key
 from memory.log.models.entries import EntryKind
 from memory.recall.models import SearchIndex
 from memory.recall.search import index, index_maintenance
@@ -187,17 +186,6 @@ def test_another_workspace_finds_no_such_user(api: APIClient, user: MemoryUser) 
     response = api.post("/v1/users/eve/search/", {"query": "x"}, format="json")
 
     assert response.status_code == 404
-
-
-def test_a_key_that_may_read_may_search(workspace: Workspace, say: Say) -> None:
-    say("a puppy")
-    for scope, status in ((Scope.READ, 200), (Scope.WRITE, 403), (Scope.MANAGE, 403)):
-        key, text = create_key(workspace, str(scope))
-        key.scopes = [scope]
-        key.save()
-        client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
-        assert client.post(URL, {"query": "x"}, format="json").status_code == status
 
 
 def test_instructions_in_entries_are_data(api: APIClient, say: Say) -> None:

@@ -443,19 +443,6 @@ def test_search_does_not_wait_for_a_late_provider(
     assert LlmSpending.objects.get().presumed_tokens > 0
 
 
-def test_after_a_failure_searches_ask_no_more_for_a_moment(
-    say: Say, search: Find, serve: Serve, at_rest: None
-) -> None:
-    server = serve(embedded, status(500))
-    say("My puppy sleeps")
-    first, second = search("puppy"), search("puppy")
-    assert len(server.requests) == 1
-    assert first.meaning == second.meaning
-    assert "has failed or is overloaded" in (second.meaning.problem or "")
-    question_cache.forget_recent()  # the moment is over
-    assert search("puppy").meaning.problem is None
-
-
 def user_of(workspace: Workspace) -> MemoryUser:
     """Another user, with two messages."""
     made = create_user(workspace, "eve", time_zone="UTC", metadata=None)
@@ -477,11 +464,6 @@ def other(user: MemoryUser) -> MemoryUser:
 def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not retry a failed provider within the test."""
     monkeypatch.setattr(question_cache, "REST_SECONDS", 3600.0)
-
-
-def refuses(request: EmbeddingsRequest) -> Misbehaviour:
-    """Refuse texts with a poison in them."""
-    return status(400) if any("poison" in one for one in request.texts) else embedded(request)
 
 
 def test_a_spent_budget_stops_the_searches_of_its_workspace_alone(
@@ -556,56 +538,6 @@ def test_failing_text_of_the_tail_stops_no_questions(
         assert search(question).meaning.model == MODEL
 
     assert server.texts == ["hound", "My puppy sleeps", "cat"]
-
-
-def test_a_long_end_of_a_log_that_is_late_stops_the_searches_of_its_user_alone(
-    user: MemoryUser,
-    other: MemoryUser,
-    say_all: SayAll,
-    serve: Serve,
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    at_rest: None,
-) -> None:
-    settings.UAC_EMBEDDINGS_BATCH = 1
-    post = provider_api.request_embeddings
-
-    def late(connection: Any, body: bytes, *arguments: Any) -> Any:
-        if b"kitten" in body:
-            raise provider_api.CallFailed(LlmOutcome.TIMEOUT, MODEL)
-        return post(connection, body, *arguments)
-
-    monkeypatch.setattr(remote, "request_embeddings", late)
-    serve()
-    say_all(["My puppy sleeps", "My kitten sleeps"])
-    assert find(user, "hound").meaning.compared == 0
-    found = find(other, "wheel")
-
-    assert found.meaning == Meaning(MODEL, 2, None)
-
-
-def test_tail_embedded_before_a_failure_is_sent_once(
-    say_all: SayAll, search: Find, serve: Serve, settings: Settings
-) -> None:
-    settings.UAC_EMBEDDINGS_BATCH = 1
-    said = [f"puppy {number}" for number in range(4)]
-
-    def script(request: EmbeddingsRequest) -> Misbehaviour:
-        # In each search, the second text of the log fails.
-        is_second = len(server.requests) in (3, 5, 7)
-        return status(503) if is_second else embedded(request)
-
-    server = serve(script)
-    say_all(said)
-    compared = [search("hound").meaning.compared for _ in said]
-
-    assert compared == [0, 0, 0, len(said)]
-    assert server.texts == [
-        *("hound", said[0], said[1]),
-        *(said[1], said[2]),
-        *(said[2], said[3]),
-        said[3],
-    ]
 
 
 def test_a_question_that_is_embedded_is_not_lost_with_the_end_of_the_log(
@@ -773,21 +705,6 @@ def test_text_too_long_is_embedded_by_its_beginning(user: MemoryUser, serve: Ser
     assert (len(beginning), last) == (remote.SHORTEST_BEGINNING, "kitten")
 
 
-def test_a_provider_that_fails_while_a_text_is_tried_leaves_no_text_without_a_vector(
-    eager: None, user: MemoryUser, say: Say, serve: Serve, waits: list[float]
-) -> None:
-    def script(request: EmbeddingsRequest) -> Misbehaviour:
-        is_first_probe = server.texts.count(remote.PROBE) == 1 and request.texts == [remote.PROBE]
-        return embedded(request) if is_first_probe else status(500)
-
-    server = serve(script)
-    say("My puppy sleeps")
-    with pytest.raises(EmbeddingFailed, match="has failed"):
-        index_all(user)
-
-    assert models_of(user) == [""]
-
-
 def test_other_dimensions_than_were_set_are_no_answer(
     user: MemoryUser, serve: Serve, settings: Settings
 ) -> None:
@@ -878,20 +795,6 @@ def test_a_large_segment_keeps_what_was_embedded_before_a_failure(
     assert not SearchBlock.objects.filter(segment=row, number__gt=row.blocks + 1).exists()
 
 
-def test_a_step_of_blank_texts_alone_keeps_no_others_from_their_vectors(
-    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_maintenance, "STEP_PASSAGES", 1)
-    said = ["a puppy", "   ", *[f"a kitten {number}" for number in range(announcing.TAIL)]]
-    serve()
-    say_all(said)
-    index_all(user)
-    found = search("hound", top_k=1)
-
-    assert (models_of(user), texts(found)) == ([MODEL], ["a puppy"])
-    assert found.meaning.problem is None
-
-
 def test_partial_vectors_of_another_model_are_discarded(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, steps_of_ten: None
 ) -> None:
@@ -958,22 +861,6 @@ def test_entry_redacted_between_two_calls_is_not_sent(
     assert models_of(user) == [MODEL]
 
 
-def test_a_worker_whose_lease_is_gone_writes_no_vectors(
-    user: MemoryUser, say_all: SayAll, serve: Serve, steps_of_ten: None
-) -> None:
-    serve()
-    say_all([f"a kitten {number}" for number in range(announcing.TAIL)])
-    work = leased(user)
-    assert index_maintenance._step(work)  # by words
-    SearchIndex.objects.filter(pk=work.pk).update(token=work.token + 1)
-    with pytest.raises(leases.LeaseLost):
-        index_maintenance._step(work)
-
-    assert models_of(user) == [""]
-    (row,) = segments_of(user)
-    assert SearchBlock.objects.filter(segment=row).count() == row.blocks + 2
-
-
 # -- Another model ---------------------------------------------------------------------------------
 
 
@@ -1008,40 +895,6 @@ def test_the_model_before_answers_until_the_log_is_embedded_anew(
     assert server.requests[-1].model == "new-er"  # and nobody asks the old one any more
 
 
-def test_with_other_dimensions_the_vectors_before_answer_until_all_are_made_anew(
-    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
-) -> None:
-    with embeddings_server() as server:
-        settings.UAC_EMBEDDINGS_DIMENSIONS = 6
-        use(server)
-        say_all(CARS)
-        index_all(user)
-        settings.UAC_EMBEDDINGS_DIMENSIONS = 5
-        between = search("wheel", top_k=1)
-        index_all(user)
-        after = search("wheel", top_k=1)
-
-    assert between.meaning == Meaning(f"{MODEL}@6", announcing.TAIL, None)
-    assert after.meaning == Meaning(f"{MODEL}@5", announcing.TAIL, None)
-
-
-def test_a_model_that_has_just_failed_is_not_asked_as_an_earlier_one(
-    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve
-) -> None:
-    is_down = False
-
-    def script(request: EmbeddingsRequest) -> Misbehaviour:
-        return status(503) if is_down else embedded(request)
-
-    server = serve(script, previous=MODEL)
-    fill(user, say_all)
-    is_down = True
-    sent = len(server.requests)
-    assert search("wheel").meaning.model is None
-
-    assert len(server.requests) == sent + 1
-
-
 def test_without_the_name_of_the_model_before_words_answer_and_say_so(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:
@@ -1074,18 +927,6 @@ def test_a_question_goes_to_no_provider_that_is_not_named(
     settings.UAC_EMBEDDINGS_PREVIOUS = MODEL
     assert search("car", top_k=1).meaning == Meaning(MODEL, announcing.TAIL, None)
     assert server.texts[-1] == "car"
-
-
-def test_bundled_model_answers_while_a_provider_embeds(
-    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, settings: Settings
-) -> None:
-    settings.UAC_EMBEDDINGS = "wordllama"
-    fill(user, say_all)
-    serve()
-    found = search("vehicle", top_k=1)
-
-    assert found.meaning == Meaning("wordllama/l2_supercat_256", announcing.TAIL, None)
-    assert len(found.hits) == 1
 
 
 def test_the_model_before_answers_though_the_new_one_fails(
@@ -1137,29 +978,6 @@ def test_segments_of_two_models_are_scored_each_by_its_own_on_one_scale(
     assert sorted(texts(found)) == [
         f"a {about} called {number}" for about in ("dog", "puppy") for number in range(3)
     ]
-
-
-def test_segments_of_two_models_are_not_merged_before_they_are_of_one(
-    user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
-) -> None:
-    is_down = False
-
-    def script(request: EmbeddingsRequest) -> Misbehaviour:
-        return status(503) if is_down else embedded(request)
-
-    server = serve(script, model="openai:old")
-    fill(user, say_all)
-    use(server, "openai:new-er", previous="openai:old")
-    is_down = True
-    say_all(CARS)
-    with pytest.raises(EmbeddingFailed):
-        index_all(user)
-    assert models_of(user) == ["openai:old", ""]
-    is_down = False
-    again(user)
-
-    assert models_of(user) == ["openai:new-er"]
-    assert problems_of(user) == []
 
 
 # -- What the answers say --------------------------------------------------------------------------
