@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from memory.kernel.models.users import Lane, MemoryUser
+from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.llm import track_records
 from memory.llm.models import LlmCall, LlmPurpose
@@ -15,7 +15,6 @@ from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 from memory.privacy import redaction
-from memory.versions import runs
 from memory.versions.models.runs import Run
 from tests.edits import note, retire, update
 from tests.integration.authoring.conftest import (
@@ -36,8 +35,8 @@ from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import constraint
 from tests.integration.authoring.test_structure import DAYS, DAYS_TESTS, SAID_ON
 from tests.integration.redaction.conftest import MARKER, found
-from tests.llm_server import Protocol, Request, Said, called, said
-from tests.steps import Killed, append_texts, head_of, propose
+from tests.llm_server import Request, Said, called, said
+from tests.steps import append_texts, head_of, propose
 from workers import tasks
 from workers.authoring import memorize, prompts
 
@@ -156,19 +155,6 @@ def test_refused_edits_are_mended_in_the_session_that_they_begin(
     assert [(call.accepted, call.refusals) for call in calls] == [(True, 1), (None, None)]
     record = track_records.read(workspace, "openai:the-model")
     assert (record.sessions, record.proposals, record.proposals_refused) == (1, 2, 1)
-
-
-@pytest.mark.parametrize("protocol", ["anthropic", "google"])
-def test_other_providers_are_sent_the_first_answer_as_one_of_theirs(
-    user: MemoryUser, say: Say, work: Work, protocol: Protocol
-) -> None:
-    say("I like tea.")
-    server = work(both([(TEA, [1])], [note("Likes 3 teas.", 2)]),
-                  called("drop_edits", {"numbers": [0]}),
-                  edits(note(TEA, 2), finish=True), protocol=protocol)  # fmt: skip
-    assert len(server.requests) == 3
-    assert "ungrounded" in server.requests[1].results[0]
-    assert coverage(user).pending == 0
 
 
 def test_edits_that_are_refused_to_the_end_count_as_one_refused_session(
@@ -364,25 +350,6 @@ def test_refused_facts_are_sent_again_with_their_edits(
     assert [(call.turn, call.accepted) for call in calls] == [(1, True), (2, None)]
 
 
-def test_facts_and_edits_of_several_calls_are_counted_on(
-    user: MemoryUser, say: Say, work: Work
-) -> None:
-    say("I like tea.", "I like milk.")
-    milk = "The user likes milk."
-    calls = [*both([(TEA, [1])], [note(TEA, 3)]).calls, *both([(milk, [2])], [note(milk, 4)]).calls]
-    server = work(Said(calls=tuple(calls)))
-    assert len(server.requests) == 1
-    assert head_of(user).edits == [note(TEA, 3), note(milk, 4)]
-
-
-def test_edits_without_facts_have_no_effect(user: MemoryUser, say: Say, work: Work) -> None:
-    say("Hello!")
-    server = work(both([], [note("Greets.", 1)]))
-    assert len(server.requests) == 1
-    assert user.head is None
-    assert (coverage(user).dismissed, coverage(user).pending) == (1, 0)
-
-
 @pytest.mark.parametrize("kind", [EntryKind.FACT, EntryKind.CORRECTION])
 def test_edits_are_not_asked_for_while_something_else_waits_for_them(
     user: MemoryUser, say: Say, work: Work, kind: EntryKind
@@ -432,35 +399,6 @@ def test_edits_for_more_facts_than_one_window_holds_are_asked_for_again(
     server = work(script=script)
     # Then they are structured window by window, and each is settled
     assert len(server.requests) == 3
-    assert coverage(user).pending == 0
-
-
-def test_a_worker_that_is_killed_with_the_edits_loses_only_them(
-    user: MemoryUser, say: Say, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a worker that dies after the facts were stored
-    say("I like tea.")
-
-    original = memorize.memorize
-
-    def memorize_and_die(*arguments: Any) -> None:
-        original(*arguments)
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(memorize, "memorize", memorize_and_die)
-        with pytest.raises(Killed):
-            work(both([(TEA, [1])], [note(TEA, 2)]))
-    assert facts_of(user) == [(2, TEA)]
-    assert not Run.objects.filter(user=user).exists()
-    # When its lease has run out and another goes on
-    Lane.objects.filter(user=user).update(lease_owner="", lease_expires_at=None)
-    server = work(edits(note(TEA, 2), finish=True))
-    # Then nothing is remembered again, and nothing is lost
-    assert len(server.requests) == 1
-    user.refresh_from_db()
-    assert facts_of(user) == [(2, TEA)]
-    assert head_of(user).edits == [note(TEA, 2)]
     assert coverage(user).pending == 0
 
 
@@ -543,23 +481,3 @@ def test_constraints_come_along_and_their_alerts_are_shown(
     assert systems[0] == systems[1]
     assert systems[0].startswith(prompts.STRUCTURE)
     assert prompts.MEMORIZE in systems[0]
-
-
-def test_without_sandbox_workers_the_facts_are_found_all_the_same(
-    user: MemoryUser, say: Say, work: Work, lane: LaneNow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a project with a constraint, and no worker that would run it
-    say("To Rome on 2025-01-03.", occurred_at=SAID_ON)
-    trip_to_rome = "The user travels to Rome on 2025-01-03."
-    written = {**constraint(DAYS, DAYS_TESTS), "sources": [2]}
-    work(both([(trip_to_rome, [1])], [TRIP, trip(2, starts_on="2025-01-03"), written]))
-    say("I like tea.", occurred_at=SAID_ON)
-    monkeypatch.setattr(runs, "wait", lambda *arguments: None)
-    # When there are messages
-    server = work(remembers((TEA, [3])))
-    # Then the facts alone are asked for, and the edits as soon as there is a worker
-    (request,) = server.requests
-    assert not may_edit(request)
-    assert facts_of(user)[1:] == [(4, TEA)]
-    assert lane().due_at is not None
-    assert "no sandbox worker finished run" in lane().last_error

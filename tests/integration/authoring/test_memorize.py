@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.db.models import F
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
-from memory.kernel.work import leases
 from memory.llm.models import LlmCall
 from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
@@ -29,8 +27,7 @@ from tests.integration.authoring.conftest import (
     remembers,
 )
 from tests.llm_server import LlmServer, Reply, Request, Said, called
-from tests.steps import Killed, propose
-from workers import tasks
+from tests.steps import propose
 from workers.authoring import memorize
 
 pytestmark = pytest.mark.django_db
@@ -223,43 +220,6 @@ def test_message_settled_by_an_agent_meanwhile_stays_settled(
     assert [fact.content for fact in facts()] == ["The user has a cat."]
     counts = coverage(user)
     assert (counts.covered, counts.pending) == (2, 1)
-
-
-def test_killed_between_slices(user: MemoryUser, say: Say, work: Work) -> None:
-    # Given two sessions, and a worker that dies with the second
-    say("I have a dog.", session_id="a")
-    say("I have a cat.", session_id="b")
-
-    asked_for = iter([False, True])
-    original = memorize.memorize
-
-    def memorize_or_die(*arguments: Any) -> None:
-        if next(asked_for):
-            raise Killed
-        original(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memorize, "memorize", memorize_or_die)
-        with pytest.raises(Killed):
-            work(script=remembering())
-    # When its lease has run out and another goes on
-    Lane.objects.filter(user=user).update(lease_owner="", lease_expires_at=None)
-    server = work(script=remembering())
-    # Then the first slice is not asked for again
-    assert slices(server) == [[2]]
-    assert coverage(user).pending == 0
-
-
-def test_lane_of_somebody_else_is_left_alone(user: MemoryUser, say: Say) -> None:
-    # Given a lane that another worker has claimed
-    say("I have a dog.")
-    lanes = Lane.objects.filter(user=user, name=LaneName.STRUCTURE)
-    lanes.update(due_at=FRIDAY)
-    assert leases.claim(lanes) is not None
-    # When a second hint comes
-    tasks.work("structure", user.pk)
-    # Then nobody is asked
-    assert not LlmCall.objects.exists()
 
 
 def test_a_correction_may_name_the_value_that_it_corrects(

@@ -12,9 +12,9 @@ from memory.kernel.models.workspaces import Workspace
 from memory.llm.models import LlmCall, LlmPurpose
 from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind
-from memory.versions import checkpoints, runs
+from memory.versions import checkpoints
 from memory.versions.models.checkpoints import Checkpoint, Origin
-from memory.versions.models.runs import Run, RunKind, RunOutcome, RunTrigger
+from memory.versions.models.runs import Run, RunKind
 from tests.edits import add, define, note, retire, update
 from tests.integration.authoring.conftest import (
     Fields,
@@ -33,10 +33,9 @@ from tests.integration.authoring.conftest import (
 from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import SPEAKS, TESTS, constraint, written
 from tests.llm_server import Reply, Request, called
-from tests.steps import execute, head_of, settle_records
+from tests.steps import head_of, settle_records
 from workers import tasks
 from workers.authoring import structure
-from workers.authoring.workbench import Workbench
 
 pytestmark = pytest.mark.django_db
 
@@ -268,51 +267,6 @@ def test_half_of_a_constraint_is_enough(user: MemoryUser, fact: int, say: Say, w
     assert checkpoints.read_file(user.head, "tests/test_soon.py") == TESTS
 
 
-def test_committed_edits_are_not_proposed_again(
-    user: MemoryUser, fact: int, work: Work, monkeypatch: pytest.MonkeyPatch, lane: LaneNow
-) -> None:
-    # Given a sandbox worker that takes longer than the model's worker waits
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "wait", lambda run, seconds: None)
-        work(edits(TRIP, trip(fact)), finishes())
-    assert "no sandbox worker" in lane().last_error
-    # When the lane is tried again before it has judged
-    server = work()
-    # Then the model is not asked again
-    assert server.requests == []
-    assert "has not been judged yet" in lane().last_error
-    # And when it has, the entry is covered, once
-    (run,) = Run.objects.filter(kind=RunKind.PROPOSAL)
-    tasks.work("runs", str(run.pk))
-    assert work().requests == []
-    assert coverage(user).covered == 1
-    assert lane().due_at is None
-    # And the session has its version
-    assert LlmCall.objects.filter(accepted=True, checkpoint=user.head).count() == 1
-
-
-def test_two_proposals_of_one_entry_add_its_record_once(
-    user: MemoryUser, fact: int, fields_of: Fields
-) -> None:
-    # Given two tries of the same entry, by workers that did not know of each other
-    tries = [
-        runs.queue(
-            user,
-            RunKind.PROPOSAL,
-            RunTrigger.MODEL,
-            checkpoint=None,
-            input={"edits": [TRIP, {**trip(fact), "key": key}], "considered": [fact]},
-        )
-        for key in ("a", "b")
-    ]
-    # When both are judged
-    for run in tries:
-        execute(run)
-    # Then the second is refused
-    assert [run.outcome for run in tries] == [RunOutcome.OK, RunOutcome.REJECTED]
-    assert set(fields_of("travel.trips")) == {"a"}
-
-
 def test_budget_is_exhausted(
     user: MemoryUser, workspace: Workspace, say: Say, work: Work, lane: LaneNow
 ) -> None:
@@ -380,24 +334,6 @@ def test_records_are_looked_up(
     server = work(called("look_up", arguments), refuses())
     found = re.findall(r"key='(\w+)'", server.requests[1].results[0])
     assert found == keys
-
-
-def test_no_more_is_searched_than_is_shown(
-    many: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given more matches in one collection than are shown, and another collection
-    job = {"op": "define_class", "domain": "work", "name": "Job", "fields": []}
-    original = Workbench._newest
-    searched: list[str] = []
-
-    def newest(bench: Workbench, domain: str, name: str, most: int) -> Any:
-        searched.append(name)
-        return original(bench, domain, name, most)
-
-    monkeypatch.setattr(Workbench, "_newest", newest)
-    work(edits(job), called("look_up", {}), refuses())
-    # Then the other is not read: neither for the prompt nor when the model looks up
-    assert searched == ["trips", "trips"]
 
 
 WRONG_LOOK_UPS: list[tuple[str, dict[str, Any], str]] = [

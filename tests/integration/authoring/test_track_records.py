@@ -194,29 +194,6 @@ def test_session_stopped_in_the_middle_makes_no_further_call(
     assert (lane().attempts, lane().lease_expires_at) == (0, None)
 
 
-def test_worker_that_claimed_before_the_stop_makes_no_call(
-    user: MemoryUser,
-    other: MemoryUser,
-    tea: int,
-    work: Work,
-    lane: LaneNow,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Given a worker that has claimed the lane, when another's session ends refused
-    claim = llm_turns.claim
-
-    def claimed_just_before(work: object, workspace_pk: int) -> object:
-        found = claim(work, workspace_pk)  # type: ignore[arg-type]
-        refused(other, 2)
-        return found
-
-    monkeypatch.setattr(llm_turns, "claim", claimed_just_before)
-    # Then it makes no call
-    assert work(script=taking_notes).requests == []
-    assert_waits(user, 1)
-    assert lane().last_error.startswith(track_records.STOPPED)
-
-
 def test_the_refusal_that_reaches_the_limit_is_the_last_though_its_worker_goes_on(
     user: MemoryUser, other: MemoryUser, say: Say, work: Work
 ) -> None:

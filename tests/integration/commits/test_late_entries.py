@@ -29,7 +29,7 @@ from memory.project import RecordId
 from memory.versions import history, provenance, rollback
 from memory.versions.models.checkpoints import RecordLocation
 from tests.conftest import finish_work, new_client
-from tests.edits import retire, update
+from tests.edits import retire
 from tests.integration.commits.conftest import Propose, Records, constraint
 from tests.integration.merging.test_merging import merged
 from tests.integration.time.test_told import state_of
@@ -102,31 +102,6 @@ def remark(user: MemoryUser, seq: int) -> tuple[str, list[int]]:
 # -- Late entries ---------------------------------------------------------------------------------
 
 
-def test_an_import_of_the_past_does_not_change_the_present(
-    api: APIClient, user: MemoryUser, work: Callable[[], None], fields_of: Records
-) -> None:
-    home = {"kind": "record", "domain": "life", "type": "Home", "key": "home"}
-    told = [
-        {**home, "occurred_at": "2026-03-01T09:00:00Z", "data": {"city": "Ghent", "floor": None}},
-        {**home, "occurred_at": "2024-06-01T09:00:00Z", "data": {"city": "Lyon"}},
-        {**home, "occurred_at": "2024-07-01T09:00:00Z", "data": {"city": "Lyon", "rent": 700}},
-    ]
-    for entry in told:
-        assert api.post(f"{USER}entries/", entry).status_code == 202
-        work()
-
-    assert fields_of("life.homes") == {"home": {"city": "Ghent", "floor": None, "rent": 700}}
-    late, partly = (api.get(f"{USER}entries/{seq}/").data for seq in (2, 3))
-    assert (late["state"], late["superseded_by"]) == ("covered", [1])
-    assert late["reason"].startswith("superseded:")
-    assert (partly["state"], partly["superseded_by"]) == ("covered", [1])
-    assert partly["reason"].startswith("partly_superseded:")
-    assert "city" in partly["reason"]
-    first = api.get(f"{USER}entries/1/").data
-    assert (first["reason"], first["superseded_by"]) == (None, [])
-    assert list(problems(user)) == []
-
-
 def test_each_number_has_the_state_that_was_known_then(
     user: MemoryUser, say: Say, fields_of: Records
 ) -> None:
@@ -180,33 +155,6 @@ def test_alerts_follow_a_late_entry(
     assert [alert.state for alert in Alert.objects.filter(user=user)] == ["resolved"]
 
 
-def test_correction_is_not_overwritten_by_earlier_occurrences(
-    user: MemoryUser, say: Say, propose: Propose, fields_of: Records
-) -> None:
-    first = say(1, to="Rome", cost=100)
-    (fact,) = entry_log.append(
-        user,
-        [
-            Draft(
-                kind=EntryKind.CORRECTION,
-                content="The trip to Rome, t, costs 250.",
-                derived_from=[first],
-                occurred_at=on(10),
-            )
-        ],
-        source="test",
-    )
-    run = propose(update("travel.trips.t", fact.seq, cost=250))
-    assert run.outcome == "ok", run.output
-
-    before = say(5, to="Oslo", cost=1)
-    assert fields_of("travel.trips")["t"] == {"to": "Oslo", "cost": 250}
-    assert remark(user, before) == ("partly_superseded", [fact.seq])
-
-    say(15, cost=300)
-    assert fields_of("travel.trips")["t"] == {"to": "Oslo", "cost": 300}
-
-
 def test_retirement_by_edit_ends_all_entries_of_the_record(
     user: MemoryUser, say: Say, propose: Propose, fields_of: Records
 ) -> None:
@@ -241,49 +189,6 @@ def test_a_retired_record_comes_back_and_both_lives_are_in_its_history(
     assert [(one["key"], one["entries"]) for one in since] == [("t", [2])]
     back = api.get(f"{USER}diff/?since=v2").data["added"]
     assert [(one["key"], one["entries"]) for one in back] == [("t", [3])]
-    assert list(problems(user)) == []
-
-
-def test_lives_within_a_batch_are_told_apart(user: MemoryUser) -> None:
-    settle(user, said(1, to="Rome", cost=1), said(2, retired=True), said(3, to="Oslo"))
-
-    origin = not_none(provenance.trace_record(location(user)))
-    assert {field.name: list(field.entries) for field in origin.fields} == {"to": [3], "cost": []}
-    assert state_of(history.as_of(user, "1").checkpoint)["travel.trips.t"]["sources"] == [1]
-    assert "travel.trips.t" not in state_of(history.as_of(user, "2").checkpoint)
-
-
-def test_a_late_retirement_ends_only_what_was_said_before_it(
-    user: MemoryUser, say: Say, fields_of: Records
-) -> None:
-    say(1, to="Rome", cost=100)
-    say(9, cost=200)
-    say(5, retired=True)
-
-    assert fields_of("travel.trips") == {"t": {"to": None, "cost": 200}}
-    assert state_of(head_of(user))["travel.trips.t"]["sources"] == [2]
-    assert state_of(history.as_of(user, "2").checkpoint)["travel.trips.t"]["sources"] == [1, 2]
-    origin = not_none(provenance.trace_record(location(user)))
-    assert {field.name: list(field.entries) for field in origin.fields} == {"to": [], "cost": [2]}
-    # What is older than it stays history.
-    late = say(3, to="Bonn")
-    assert remark(user, late) == ("superseded", [3])
-    assert list(problems(user)) == []
-
-
-def test_a_retirement_that_arrives_before_its_record_is_kept(
-    user: MemoryUser, say: Say, fields_of: Records
-) -> None:
-    gone = say(5, retired=True)
-    assert remark(user, gone) == ("nothing_to_retire", [])
-
-    late = say(3, to="Rome")
-    assert remark(user, late) == ("superseded", [gone])
-    assert location(user).retired_version == 1
-
-    say(9, to="Oslo")
-    assert fields_of("travel.trips") == {"t": {"to": "Oslo"}}
-    assert location(user).ended_by == gone
     assert list(problems(user)) == []
 
 
@@ -417,22 +322,6 @@ def test_copies_of_a_merged_user_are_folded_by_their_times(
 
 
 # -- Cost and property ----------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("without_gate")
-def test_entries_in_order_cost_no_query_each(user: MemoryUser) -> None:
-    def queries(day: int, number: int) -> int:
-        drafts = [said(day, f"k{one}", to=str(day)) for one in range(number)]
-        entry_log.append(user, drafts, source="test")
-        with CaptureQueriesContext(connection) as captured:
-            tasks.work("records", user.pk)
-        return len(captured)
-
-    queries(1, 50)
-    # The difference is one query that looks for newer entries.
-    assert queries(2, 50) == queries(3, 1)
-    user.refresh_from_db()
-    assert state_of(head_of(user))["travel.trips.k49"]["sources"] == [50, 100]
 
 
 _DATA = st.dictionaries(st.sampled_from(["cost", "days"]), st.integers(0, 3) | st.none())

@@ -31,8 +31,7 @@ from tests.integration.commits.conftest import (
     with_lines,
 )
 from tests.steps import append_texts, head_of, not_none
-from workers.findings import Verdict
-from workers.gate import cited_entries, constraint_mutants, judging
+from workers.gate import cited_entries, constraint_mutants
 from workers.grounding import separate_process
 
 pytestmark = pytest.mark.django_db
@@ -341,27 +340,6 @@ def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
 
 
 @pytest.mark.usefixtures("said")
-def test_second_of_two_concurrent_tries_adds_nothing(
-    user: MemoryUser, propose: Propose, fields_of: Records, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = judging.judge
-
-    def overtaken(*args: Any, **options: Any) -> Verdict:
-        monkeypatch.setattr(judging, "judge", judge)
-        assert propose(ROME, considered=[1], trigger=RunTrigger.MODEL).outcome == "ok"
-        return judge(*args, **options)
-
-    monkeypatch.setattr(judging, "judge", overtaken)
-
-    run = propose(ROME, considered=[1], trigger=RunTrigger.MODEL)
-
-    assert refused_as_settled(run, 1)
-    assert run.runner != ""  # it had passed the gate by then
-    assert head_of(user).version == 1
-    assert list(fields_of("notes.notes")) == ["note-1"]
-
-
-@pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("trigger", [RunTrigger.API, RunTrigger.MODEL])
 def test_a_dry_run_is_judged_and_leaves_nothing(
     user: MemoryUser, propose: Propose, trigger: RunTrigger
@@ -382,17 +360,6 @@ def test_a_dry_run_is_judged_and_leaves_nothing(
 
 
 # -- Through the API ----------------------------------------------------------------------------
-
-
-def test_the_api_refuses_malformed_edits_by_their_place(api: APIClient, user: MemoryUser) -> None:
-    response = api.post(
-        "/v1/users/ada/checkpoints/",
-        {"edits": [{"op": "dismiss", "sources": [1], "reason": "x"}, {"op": "explode"}]},
-    )
-
-    assert response.status_code == 400
-    assert "edits[1]" in str(response.data["errors"])
-    assert not Run.objects.exists()
 
 
 def test_the_api_answers_202_with_the_run_and_then_its_verdict(
@@ -423,83 +390,6 @@ def test_the_api_answers_202_with_the_run_and_then_its_verdict(
         }
     ]
     assert api.get("/v1/users/ada/constraints/budget/").data["tests"] == BUDGET_TESTS
-
-
-def test_the_api_takes_code_that_can_be_repaired(
-    api: APIClient, checkpoint: Append, work: Work
-) -> None:
-    checkpoint(trip(key="a", cost=1500))
-    body = {
-        "source": f"```python\n{BUDGET}```",
-        "tests": textwrap.indent(BUDGET_TESTS, "    "),
-    }
-
-    response = api.put("/v1/users/ada/constraints/budget/?wait=0", body)
-    work()
-
-    assert response.status_code == 202
-    run = Run.objects.get(pk=response.data["id"])
-    assert [name for _, _, name in repairs(run)] == ["code_fence", "indentation"]
-    kept = api.get("/v1/users/ada/constraints/budget/").data
-    assert (kept["source"], kept["tests"]) == (BUDGET, BUDGET_TESTS)
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "field"),
-    [
-        ("budget", {"source": BUDGET}, "tests"),
-        ("budget", {"source": BUDGET, "tests": "", "x": 1}, "x"),
-        ("class", {"source": BUDGET, "tests": BUDGET_TESTS}, "name"),
-        ("a b", {"source": BUDGET, "tests": BUDGET_TESTS}, "name"),
-        ("budget", {"source": "x" * 70_000, "tests": BUDGET_TESTS}, "source"),
-    ],
-)
-def test_the_api_refuses_a_malformed_constraint(
-    api: APIClient, user: MemoryUser, name: str, body: dict[str, Any], field: str
-) -> None:
-    response = api.put(f"/v1/users/ada/constraints/{name}/", body)
-
-    assert response.status_code == 400
-    assert list(response.data["errors"]) == [field]
-    assert not Run.objects.exists()
-
-
-def test_the_api_reads_versions_and_their_files(api: APIClient, checkpoint: Append) -> None:
-    checkpoint(trip(key="a", cost=1500))
-    checkpoint(trip(key="b", cost=1600))
-
-    listed = api.get("/v1/users/ada/checkpoints/").data["results"]
-    assert [row["version"] for row in listed] == [2, 1]
-    version = api.get("/v1/users/ada/checkpoints/1/").data
-    assert version["verdict"]["accepted"]
-    assert "domains/travel/state.py" in version["files"]
-    source = api.get("/v1/users/ada/checkpoints/1/files/domains/travel/state.py").data["source"]
-    assert 'key="a"' in source
-    assert 'key="b"' not in source
-    assert api.get("/v1/users/ada/checkpoints/1/files/etc/passwd").status_code == 404
-    assert api.get("/v1/users/ada/checkpoints/9/").status_code == 404
-
-
-def test_the_api_reads_state_and_manifest(api: APIClient, checkpoint: Append) -> None:
-    empty: dict[str, Any] = {"version": None, "as_of": None, "domains": {}}
-    assert api.get("/v1/users/ada/state/").data == empty
-    checkpoint(trip(key="a", cost=1500))
-
-    state = api.get("/v1/users/ada/state/").data
-    assert state["domains"]["travel"]["collections"] == {"trips": {"class": "Trip", "count": 1}}
-    assert state["domains"]["travel"]["classes"] == {"Trip": {"to": "str", "cost": "int"}}
-    page = api.get("/v1/users/ada/state/travel/trips/").data
-    assert (page["count"], page["next"]) == (1, None)
-    assert page["records"][0] == {
-        "$record": "Trip",
-        "key": "a",
-        "sources": [1],
-        "fields": {"to": "Rome", "cost": 1500},
-    }
-    assert "trips: 1 Trip(to, cost:int)" in api.get("/v1/users/ada/manifest/").data["text"]
-    assert api.get("/v1/users/ada/state/travel/voyages/").status_code == 404
-    assert api.get("/v1/users/ada/state/travel/trips/?page=2").status_code == 404
-    assert api.get("/v1/users/ada/state/travel/trips/?page=x").status_code == 400
 
 
 FIRST_HALF = BUDGET.replace("> 1000:", "> 1000 and today < datetime.date(2026, 6, 1):")
@@ -536,26 +426,6 @@ def test_a_boundary_refuses_a_models_constraint_once(checkpoint: Append, propose
     assert set(unnoticed(refused)) == {(10, True)}
     assert again.outcome == "ok"
     assert set(unnoticed(again)) == {(10, False)}
-
-
-def test_refusal_counts_the_boundaries_that_it_omits(
-    checkpoint: Append, propose: Propose, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given four boundaries that no test notices, and room for three
-    checkpoint(trip(key="a", cost=10))
-    many = BUDGET.replace(
-        "> 1000:", "> 1000 and today.day < 28 and today.month <= 11 and today.year >= 2000:"
-    )
-    monkeypatch.setattr(constraint_mutants, "MAX_BOUNDARIES_TOLD", 99)
-    told = propose({**constraint(many), "sources": [1]}, dry_run=True)
-    monkeypatch.setattr(constraint_mutants, "MAX_BOUNDARIES_TOLD", 3)
-    run = propose({**constraint(many), "sources": [1]}, dry_run=True)
-    # Then these are told, and how many others there are
-    assert len(unnoticed(told)) > 3
-    messages = [one["message"] for one in findings(run, "boundary_unnoticed")]
-    assert len(messages) == 3
-    assert messages[-1].endswith(f"; {len(unnoticed(told)) - 3} more are not shown")
-    assert "more" not in "".join(messages[:-1])
 
 
 def test_a_test_of_that_very_day_is_all_that_is_asked_for(

@@ -90,27 +90,6 @@ def test_worker_that_always_loses_gives_up_without_losing_entries(
     assert list(problems(user)) == []
 
 
-def test_a_worker_whose_lease_was_taken_writes_nothing(
-    user: MemoryUser, append: Append, before_each_commit: Rivals
-) -> None:
-    append(trip(key="a"))
-
-    def successor() -> None:
-        lane = Lane.objects.get(user=user, name=LaneName.RECORDS)
-        Lane.objects.filter(pk=lane.pk).update(
-            token=lane.token + 1, lease_owner="another", lease_expires_at=None
-        )
-
-    before_each_commit([successor])
-    tasks.work("records", user.pk)
-
-    assert not Checkpoint.objects.filter(user=user).exists()
-    assert entry_log.coverage(user).pending == 1
-    tasks.work("records", user.pk)
-    assert entry_log.coverage(user).covered == 1
-    assert Checkpoint.objects.filter(user=user).count() == 1
-
-
 def test_entries_that_arrive_while_a_checkpoint_is_made_are_settled_too(
     user: MemoryUser,
     append: Append,

@@ -14,7 +14,7 @@ from memory.log import entry_log, lanes
 from memory.log.models.entries import EntryOutcome
 from memory.operations.verification import problems
 from memory.project import compile_record
-from memory.versions.models.checkpoints import Bytecode, Checkpoint, RecordLocation
+from memory.versions.models.checkpoints import Bytecode, Checkpoint
 from tests.integration.commits.conftest import Append, Records, Source, trip
 from tests.steps import append_texts, head_of
 from workers import tasks
@@ -84,50 +84,6 @@ def test_a_retired_record_leaves_and_may_come_back(
     assert 'Trip(key="t", to="Bonn", sources=(4,))' in source_of("domains/travel/state.py")
 
 
-def test_a_key_added_and_retired_in_one_batch_may_come_back_too(
-    user: MemoryUser, checkpoint: Append, verdicts: Verdicts
-) -> None:
-    checkpoint(
-        trip("Oslo"),
-        trip(key="t"),
-        {"domain": "travel", "type": "Trip", "key": "t", "retired": True},
-    )
-    gone = RecordLocation.objects.get(user=user, key="t")
-    assert (gone.path, gone.retired_version, gone.ended_by) == ("", 1, 3)
-
-    (again,) = checkpoint(trip("Bonn", key="t"))
-
-    assert verdicts()[again][0] == "covered"
-    back = RecordLocation.objects.get(user=user, key="t")
-    assert (back.path, back.retired_version) == ("domains/travel/state.py", None)
-    assert list(problems(user)) == []
-
-
-def test_a_new_field_becomes_optional_and_old_records_stay_as_they_are(
-    checkpoint: Append, fields_of: Records, source_of: Source
-) -> None:
-    checkpoint(trip(key="a"))
-    before = source_of("domains/travel/state.py").splitlines()
-    checkpoint(trip("Oslo", key="b", hotel="Grand"))
-
-    assert "hotel: str | None = None" in source_of("domains/travel/schema.py")
-    assert set(before) <= set(source_of("domains/travel/state.py").splitlines())
-    assert fields_of("travel.trips")["a"] == {"to": "Rome", "hotel": None}
-
-
-def test_int_and_float_become_float(
-    checkpoint: Append, fields_of: Records, source_of: Source
-) -> None:
-    checkpoint(trip(key="a", cost=5))
-    checkpoint(trip(key="b", cost=5.5))
-
-    assert "cost: float" in source_of("domains/travel/schema.py")
-    assert {key: row["cost"] for key, row in fields_of("travel.trips").items()} == {
-        "a": 5,
-        "b": 5.5,
-    }
-
-
 def test_contradicting_entries_are_rejected_and_the_rest_accepted(
     user: MemoryUser, checkpoint: Append, verdicts: Verdicts, fields_of: Records
 ) -> None:
@@ -178,55 +134,12 @@ def test_a_batch_of_nothing_but_clashes_makes_no_version(
     assert not Lane.objects.filter(user=user, due_at__isnull=False).exists()
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ({"class": "first", "list": [1], "date": "2026-01-02"}, "class_"),
-        ({"key": "k", "sources": [9], "_private": 1}, "sources_"),
-        ({"__class__": "x", "self": 1, "None": 2}, "None_"),
-        ({"type": "a", "id": 4, "print": "p"}, "print"),
-    ],
-)
-def test_awkward_field_names_get_in(
-    checkpoint: Append, fields_of: Records, data: dict[str, Any], expected: str
-) -> None:
-    checkpoint({"type": "Thing", "key": "t", "data": data})
-
-    assert expected in fields_of("general.things")["t"]
-    assert len(fields_of("general.things")["t"]) == len(data)
-
-
-def test_nested_objects_and_lists_keep_their_values(checkpoint: Append, fields_of: Records) -> None:
-    data = {
-        "stops": [{"city": "Bonn", "nights": 1}, {"city": "Köln", "nights": 2}],
-        "hotel": {"name": "Grand", "stars": 4.5},
-        "tags": [],
-        "note": None,
-    }
-    checkpoint({"type": "Tour", "key": "t", "data": data})
-    checkpoint({"type": "Tour", "key": "u", "data": {**data, "tags": ["a"], "note": "b"}})
-
-    first, second = fields_of("general.tours").values()
-    assert [stop["fields"] for stop in first["stops"]] == data["stops"]
-    assert first["hotel"]["fields"] == data["hotel"]
-    assert (first["tags"], first["note"]) == ([], None)
-    assert (second["tags"], second["note"]) == (["a"], "b")
-
-
 def test_messages_wait_and_are_counted(user: MemoryUser, checkpoint: Append) -> None:
     append_texts(user, "hello")
     checkpoint(trip())
 
     counts = entry_log.coverage(user)
     assert (counts.total, counts.pending, counts.covered) == (2, 1, 1)
-
-
-def test_doing_it_twice_does_it_once(user: MemoryUser, checkpoint: Append) -> None:
-    checkpoint(trip())
-    tasks.work("records", user.pk)
-    tasks.work("records", user.pk)
-
-    assert Checkpoint.objects.filter(user=user).count() == 1
 
 
 def test_an_entry_on_which_the_server_itself_fails_does_not_block_the_others(
@@ -324,17 +237,6 @@ def test_refused_entry_is_found_by_bisecting(
     good = [f"good-{n}" for n in range(7) if n not in poisoned]
     assert list(fields_of("travel.trips")) == ["first", *good]
     assert list(problems(user)) == []
-
-
-def test_bad_entry_among_many_costs_few_judgements(
-    checkpoint: Append, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged = poison_gate(monkeypatch)
-
-    checkpoint(*(trip(key=f"poison-{n}" if n == 40 else f"good-{n}") for n in range(64)))
-
-    # One for all, two for each halving, one for the rest together.
-    assert len(judged) <= 1 + 2 * 6 + 1
 
 
 def test_a_sandbox_that_cannot_be_had_rejects_nothing_and_is_tried_again(

@@ -124,20 +124,6 @@ def test_safe_migration_operation_passes(operation: Operation) -> None:
     assert judged(operation, atomic=not isinstance(operation, AddIndexConcurrently)) == {}
 
 
-def test_safe_step_hides_no_unsafe_one() -> None:
-    good = migrations.AddField("memoryuser", "nick", models.TextField(db_default=""))
-    bad = migrations.AddField("memoryuser", "alias", models.TextField(default=""))
-    thing = migrations.CreateModel(
-        "thing",
-        [("id", models.BigAutoField(primary_key=True)), ("at", models.DateField(unique=True))],
-    )
-
-    assert judged(thing, good, bad, migrations.AddIndex("memoryuser", LONG)).keys() == {
-        "NOT_NULL",
-        "CREATE_INDEX",
-    }
-
-
 def test_the_migrations_make_the_models() -> None:
     call_command("makemigrations", "--check", "--dry-run", verbosity=0)
 

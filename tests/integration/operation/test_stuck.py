@@ -6,9 +6,7 @@ import pytest
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
 from memory.alerts.delivery import delivery_attempts, outbox
 from memory.alerts.models.staff_mail import StaffSubscription
@@ -25,7 +23,7 @@ from memory.log import entry_log, lanes
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind
 from memory.versions import runs
-from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, RunTrigger
+from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus
 from tests.factories import make_checkpoint, make_run
 from workers.service import dispatching
 
@@ -54,19 +52,6 @@ def test_every_kind_of_leased_work_is_told_of() -> None:
     assert kinds == leased - {Alarm}  # which tells of the others
     mortal = {kind.model for kind in KINDS.values() if kind.mortal}
     assert mortal == {model for model in kinds if issubclass(model, MortalWork)}
-
-
-def test_whether_rows_are_work_is_told_without_selecting_them_anew() -> None:
-    selected = []
-
-    def selecting(rows: QuerySet[Run]) -> QuerySet[Run]:
-        selected.append(True)
-        return rows
-
-    kind = KINDS["runs"].within(selecting)
-
-    assert (kind.model, kind.model) == (Run, Run)
-    assert len(selected) == 1
 
 
 def test_work_waits_from_when_a_worker_could_begin(user: MemoryUser) -> None:
@@ -127,13 +112,6 @@ def test_failing_work_is_found_with_its_error_and_retried(
     assert leases.claim(kind.work()) == lane
 
 
-def test_work_below_the_failure_threshold_is_not_stuck(user: MemoryUser) -> None:
-    failed(appended(user), settings.UAC_STUCK_ATTEMPTS - 1)
-
-    assert stuck.found(KINDS["records"], 10) == []
-    assert standing("records").failing == 0
-
-
 @pytest.mark.parametrize(
     ("kind", "name"),
     [(RunKind.QUERY, "runs"), (RunKind.ASK, "questions"), (RunKind.FOLLOW_UP, "questions")],
@@ -182,19 +160,6 @@ def test_a_run_that_was_redacted_is_not_tried_again(user: MemoryUser) -> None:
 
     run.refresh_from_db()
     assert run.status == RunStatus.DONE
-
-
-def test_a_settled_run_is_nothing_to_try_again(user: MemoryUser) -> None:
-    run = make_run(make_checkpoint(user), kind=RunKind.QUERY)
-    claimed = runs.claim(str(run.pk))
-    assert claimed is not None
-    runs.finish(claimed, runs.Result(outcome=RunOutcome.OK))
-
-    assert stuck.try_again(KINDS["runs"], [run.pk]) == 0
-    assert stuck.dismiss(KINDS["runs"], [run.pk]) == 0
-
-    run.refresh_from_db()
-    assert run.outcome == RunOutcome.OK
 
 
 def test_a_webhook_message_that_was_given_up_is_sent_again(user: MemoryUser) -> None:
@@ -299,22 +264,3 @@ def test_subscriptions_that_fail_are_found_by_whose_they_are() -> None:
     [found] = stuck.found(KINDS["mails"], 10)
 
     assert (found.whose, found.error) == (eve, "refused")
-
-
-def test_how_work_stands_costs_the_same_however_much_there_is(
-    user: MemoryUser, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    checkpoint = make_checkpoint(user)
-    Run.objects.bulk_create(
-        Run(
-            user=user,
-            kind=RunKind.QUERY,
-            trigger=RunTrigger.API,
-            checkpoint=checkpoint,
-            instant=timezone.now(),
-        )
-        for _ in range(50)
-    )
-
-    with django_assert_max_num_queries(5 * len(KINDS)):
-        assert standing("runs").waiting == 50

@@ -8,7 +8,6 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerts.delivery import webhook_endpoints
 from memory.alerts.models.webhooks import Delivery, WebhookEndpoint
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Scope, Workspace
@@ -91,19 +90,6 @@ def test_without_a_key_to_encrypt_with_the_answer_says_what_to_set(
 
     assert response.status_code == 409
     assert "set UAC_ENCRYPTION_KEYS" in response.data["detail"]
-
-
-def test_webhooks_need_the_scope_manage(workspace: Workspace) -> None:
-    endpoint, _ = webhook_endpoints.create(workspace, URL)
-    writer = new_client(workspace, Scope.READ, Scope.WRITE)
-
-    for path in ("webhooks/", f"webhooks/{endpoint.pk}/", f"webhooks/{endpoint.pk}/deliveries/"):
-        response = writer.get(f"/v1/{path}")
-        assert response.status_code == 403
-        assert "manage" in response.data["detail"]
-    assert writer.post("/v1/webhooks/", {"url": URL}).status_code == 403
-    assert writer.delete(f"/v1/webhooks/{endpoint.pk}/").status_code == 403
-    assert new_client(workspace, Scope.MANAGE).get("/v1/users/").status_code == 403
 
 
 def test_endpoints_of_another_workspace_are_not_there(user: MemoryUser, manager: APIClient) -> None:

@@ -115,7 +115,8 @@ def test_an_answer_that_does_not_come_in_time_is_a_failure(behaviour: Behaviour)
         answer = post(server.url, seconds=1)
         took = time.monotonic() - began
 
-    assert (answer.status, answer.error) == (None, "There was no response in time (1 s).")
+    assert answer.status is None
+    assert "(1 s)" in answer.error
     assert took < scaled(40)  # a small part of the header would have come
 
 

@@ -4,24 +4,19 @@ import datetime
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
-from unittest.mock import create_autospec
 from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
-from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from memory.alerts import lifecycle
-from memory.constraints import applicability
 from memory.kernel.daily_runs import next_daily_run
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.project import Outline
-from memory.versions import runs
-from memory.versions.models.runs import Run, RunKind, RunTrigger
+from memory.versions.models.runs import Run
 from tests.factories import make_checkpoint
 from tests.steps import due
 from workers.service import dispatching
@@ -151,59 +146,3 @@ class TestOneForWhomNothingCanBeQueued:
 
         assert {*Run.objects.values_list("user__user_id", flat=True)} == {"u0", "u2"}
         assert due(users[1]) == now + minutes(60)
-
-    def test_changed_constraints_reach_the_others(
-        self, users: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(applicability, "concern", lambda user, outline: True)
-        with time_machine.travel(MORNING + minutes(60), tick=False):
-            assert dispatching.queue_runs_of_changed_constraints() == 3
-            assert dispatching.queue_runs_of_changed_constraints() == 0
-
-        assert {*Run.objects.values_list("user__user_id", flat=True)} == {"u0", "u2"}
-
-    def test_a_step_that_fails_keeps_none_from_being_taken(
-        self, users: list[MemoryUser], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run = runs.queue(users[0], RunKind.CONSTRAINTS, RunTrigger.API, checkpoint=users[0].head)
-        Run.objects.update(hinted_at=None)
-
-        monkeypatch.setattr(
-            lifecycle,
-            "wake",
-            create_autospec(lifecycle.wake, side_effect=ValueError("no such alert")),
-        )
-        with pytest.raises(ValueError, match="no such alert"):
-            dispatching.dispatch()
-        run.refresh_from_db()
-        assert run.hinted_at is not None
-
-
-def test_a_run_that_changed_constraints_want_is_tried_again_where_it_failed(
-    user: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = timezone.now()
-    other = create_user(user.workspace, "bob", metadata=None)
-    for place, one in enumerate((user, other)):
-        since = now - datetime.timedelta(seconds=2 - place)
-        MemoryUser.objects.filter(pk=one.pk).update(
-            head=make_checkpoint(one), constraints_changed_at=since
-        )
-    done: list[int] = []
-
-    def fails(one: MemoryUser) -> None:
-        if one.pk == user.pk and not done:
-            done.append(0)
-            raise RuntimeError("boom")
-        done.append(one.pk)
-
-    monkeypatch.setattr(dispatching, "_run_if_concerned", fails)
-    dispatching.queue_runs_of_changed_constraints()
-    dispatching.queue_runs_of_changed_constraints()
-    assert done == [0, other.pk]  # nobody is kept by one that fails
-
-    with time_machine.travel(now + datetime.timedelta(hours=2)):
-        dispatching.queue_runs_of_changed_constraints()
-
-    assert done == [0, other.pk, user.pk]
-    assert not MemoryUser.objects.filter(constraints_changed_at__isnull=False).exists()

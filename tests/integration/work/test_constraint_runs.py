@@ -3,16 +3,11 @@
 from unittest.mock import create_autospec
 
 import pytest
-from django.db import transaction
-from django.utils import timezone
 
 from memory.alerts.models.alerts import Alert, AlertKind, AlertState, PausedConstraint
 from memory.kernel.canonical import sha256
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.work import leases
 from memory.project import Outline
-from memory.project.errors import RunError
-from memory.versions import runs
 from memory.versions.models.runs import Run, RunOutcome, RunStatus
 from tests.factories import make_checkpoint, make_run, store_files
 from tests.integration.alerts.test_life import finding, record, run_finds
@@ -59,21 +54,6 @@ def test_a_sandbox_that_breaks_is_tried_again_and_the_staff_know(
     failed.refresh_from_db()
     assert (run.status, run.outcome) == (RunStatus.DONE, RunOutcome.OK)
     assert failed.state == AlertState.RESOLVED
-
-
-def test_worker_without_lease_reports_no_failure_to_staff(user: MemoryUser) -> None:
-    # Given a worker whose run was claimed by another one, who has done it
-    run = make_run(make_checkpoint(user), attempts=constraints.ATTEMPTS_BEFORE_ALERT)
-    late = runs.claim(str(run.pk))
-    Run.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now())
-    attempt(run)
-    assert late is not None
-
-    # When the sandbox of the first one breaks at last
-    with pytest.raises(leases.LeaseLost), transaction.atomic():
-        constraints.report_failure(late, RunError(type="killed", message="the sandbox was killed"))
-
-    assert not Alert.objects.exists()
 
 
 def test_a_project_that_does_not_load_resolves_nothing_and_is_not_tried_again(

@@ -148,16 +148,6 @@ def test_a_run_does_not_take_the_place_of_the_daily_one_that_is_due(
         assert dispatching.dispatch()["daily"] == 1
 
 
-def test_user_with_constraints_by_day_runs_daily(user: MemoryUser, work: Work) -> None:
-    with time_machine.travel(MORNING, tick=False):
-        enable(user.workspace, "deadline_window")
-        lease = {"title": "Flat", "ends_on": "2026-03-20"}
-        append_records(user, {"domain": "home", "type": "Lease", "data": lease})
-        work()
-    assert Alert.objects.filter(user=user).count() == 1
-    assert due(user) == TOMORROW
-
-
 def test_the_clock_stops_where_there_is_nothing_to_run_and_goes_on_when_there_is(
     user: MemoryUser, work: Work
 ) -> None:

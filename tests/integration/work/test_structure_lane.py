@@ -6,8 +6,6 @@ from typing import Any, TypeAlias
 
 import pytest
 import time_machine
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoCaptureOnCommitCallbacks
 from pytest_django.fixtures import Settings
 
@@ -17,8 +15,7 @@ from memory.kernel.work import leases
 from memory.kernel.work.hints import redis_client
 from memory.llm import lane_status
 from memory.llm.lane_status import LaneState
-from memory.log import entry_log, lanes
-from memory.log.entry_log import Draft
+from memory.log import lanes
 from memory.log.models.entries import EntryKind, EntryOutcome, Outcome
 from memory.versions import checkpoints
 from memory.versions.checkpoints import Decision
@@ -29,7 +26,6 @@ from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
-Work = Callable[[], None]
 Hints = Callable[[], int]
 
 START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -100,11 +96,6 @@ def test_a_long_pause_after_a_failure_ends_for_what_is_new(
 
 
 # -- When it is due ----------------------------------------------------------------------------
-
-
-def test_empty_log_makes_nothing_due(user: MemoryUser) -> None:
-    assert due_in(user) is None
-    assert lane_of(user).waiting == 0
 
 
 @pytest.mark.parametrize("kind", [EntryKind.MESSAGE, EntryKind.FACT, EntryKind.CORRECTION])
@@ -198,29 +189,6 @@ def test_a_workspace_may_have_a_schedule_of_its_own(
     assert due_in(user) == 500
 
 
-def test_unset_workspace_schedule_inherits_the_servers(
-    user: MemoryUser, workspace: Workspace, clock: Clock
-) -> None:
-    Workspace.objects.filter(pk=workspace.pk).update(structure_idle_seconds=140)
-
-    say(user)
-    assert due_in(user) == 140
-    clock.shift(100)
-    say(user)
-    assert due_in(user) == 150
-
-
-def test_scheduling_takes_one_statement_and_none_for_records(user: MemoryUser) -> None:
-    def statements(kind: EntryKind, **fields: Any) -> list[str]:
-        with CaptureQueriesContext(connection) as captured:
-            entry_log.append(user, [Draft(kind=kind, **fields)], source="t")
-        return [query["sql"] for query in captured if "structure" in query["sql"]]
-
-    assert statements(EntryKind.RECORD, data={"type": "Trip", "data": {}}) == []
-    assert len(statements(EntryKind.MESSAGE, content="hi")) == 1
-    assert lane_of(user).waiting == 1
-
-
 # -- Giving it back ----------------------------------------------------------------------------
 
 
@@ -249,17 +217,6 @@ def test_entries_arriving_during_work_start_a_new_wait(user: MemoryUser, clock: 
     after = lane_of(user)
     assert due_in(user) == 70
     assert (after.waiting, after.waiting_since) == (2, START + datetime.timedelta(seconds=10))
-
-
-def test_rest_that_has_waited_long_enough_is_due_at_once(user: MemoryUser, clock: Clock) -> None:
-    (first,) = say(user, metadata={"urgent": True})
-    say(user)
-    lane = claimed(user)
-    clock.shift(400)
-    settle(user, first)
-
-    assert lanes.release(lane)
-    assert due_in(user) == 400
 
 
 @pytest.mark.parametrize(("number", "metadata"), [(5, None), (1, {"urgent": True})])
@@ -412,12 +369,11 @@ def test_how_it_stands_is_told_with_the_reason(
     settings.UAC_LLM_TOKENS_PER_DAY = 0
     state, _, _, reason = told()
     assert state == LaneState.STOPPED
-    assert reason.startswith("The budget (tokens per day) is 0, of which 0 has been spent")
+    assert "(tokens per day)" in reason
     settings.UAC_LLM_MODEL = ""
-    assert told() == (
-        *(LaneState.STOPPED, 1, None),
-        "No language model is configured. Set UAC_LLM_MODEL, or choose a model for the workspace.",
-    )
+    *stopped, reason = told()
+    assert stopped == [LaneState.STOPPED, 1, None]
+    assert "UAC_LLM_MODEL" in reason
 
 
 def test_a_worker_that_is_gone_does_not_count_as_working(

@@ -15,7 +15,6 @@ from memory.alerts.models.alerts import (
     AlertEventKind,
     AlertKind,
     AlertState,
-    PausedConstraint,
 )
 from memory.constraints import applicability
 from memory.constraints.applicability import includes
@@ -43,7 +42,7 @@ from memory.versions.models.runs import Run, RunKind, RunStatus, RunTrigger
 from tests.steps import append_records, head_of, not_none
 from workers import tasks
 from workers.execution import constraints
-from workers.gate import judging, workspace_constraints
+from workers.gate import judging
 from workers.sandbox import runner
 from workers.sandbox.results import SandboxError
 from workers.service import dispatching
@@ -256,30 +255,6 @@ class TestJudging:
         constraint.versions.update(run_after=timezone.now())
         assert judged(constraint).state == VersionState.PASSED
 
-    def test_the_dispatcher_finds_a_version_that_no_hint_announced(
-        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        constraint = made(workspace)
-        constraint.versions.update(hinted_at=None)
-        hinted: list[Any] = []
-        monkeypatch.setattr(dispatching, "send_hint", lambda kind, key, **_: hinted.append(key))
-
-        assert dispatching.dispatch()["versions"] == 1
-        assert hinted == [str(constraint.versions.get().pk)]
-
-    def test_worker_without_lease_writes_no_verdict(
-        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        constraint = made(workspace)
-        real = judging.judge
-
-        def overtaken(*arguments: Any) -> Any:
-            constraint.versions.update(token=99)
-            return real(*arguments)
-
-        monkeypatch.setattr(workspace_constraints, "judge", overtaken)
-        assert judged(constraint).state == VersionState.CHECKING
-
 
 class TestVersions:
     def test_names_and_texts_are_held_to_rules(self, workspace: Workspace) -> None:
@@ -356,14 +331,6 @@ class TestPercentage:
             assert abs(len(now) - 20 * percentage) <= 90
             before = now
         assert len(before) == len(users)
-
-    def test_two_constraints_choose_other_users(self, workspace: Workspace) -> None:
-        one, other = (
-            WorkspaceConstraint(workspace=workspace, name=name, percentage=50) for name in "ab"
-        )
-        users = [uuid.uuid4() for _ in range(500)]
-        both = [user for user in users if includes(one, user) and includes(other, user)]
-        assert 70 < len(both) < 180
 
     @pytest.mark.parametrize("percentage", [-1, 101])
     def test_invalid_names_are_refused(self, workspace: Workspace, percentage: int) -> None:
@@ -577,24 +544,6 @@ class TestRunning:
         report_failure(user)
 
         assert reason_of(user) == "constraint disabled"
-
-    def test_a_sandbox_that_fails_resumes_no_paused_constraint(
-        self, fired: WorkspaceConstraint, user: MemoryUser, work: Work
-    ) -> None:
-        version = not_none(fired.live)
-        paused = PausedConstraint.objects.create(
-            user=user,
-            constraint=PATH,
-            source_hash=version.source_hash,
-            reason="it opened too many alerts",
-            paused_at=timezone.now(),
-            paused_by="constraints",
-        )
-
-        report_failure(user)
-
-        paused.refresh_from_db()
-        assert paused.resumed_at is None
 
     def test_unaffected_users_get_no_run(
         self, workspace: Workspace, user: MemoryUser, work: Work

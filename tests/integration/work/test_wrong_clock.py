@@ -1,7 +1,6 @@
 """A worker whose clock is wrong does nothing, and stores no time at which nobody looks."""
 
 import datetime
-import threading
 from typing import Any
 
 import pytest
@@ -76,24 +75,6 @@ def test_a_clock_that_is_a_little_wrong_is_no_reason(due: Lane) -> None:
         assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
 
 
-def test_ticks_that_pile_up_in_a_process_are_dropped(
-    due: Lane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A tick that waits for the database would be joined by the next, until no thread is left."""
-    found: list[dict[str, int]] = []
-
-    def second_tick() -> int:
-        thread = threading.Thread(target=lambda: found.append(dispatching.dispatch()))
-        thread.start()
-        thread.join()
-        return 0
-
-    monkeypatch.setattr(dispatching, "abandon_hopeless_runs", second_tick)
-
-    assert dispatching.dispatch()["records"] == 1
-    assert found == [{}]
-
-
 def test_a_tick_that_hangs_does_not_hold_back_the_next_ones_for_ever(
     due: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,16 +129,6 @@ def test_a_database_that_stalls_is_not_taken_for_a_wrong_clock(
     monkeypatch.undo()
 
 
-def test_work_of_somebody_a_little_ahead_can_be_claimed_at_once(
-    user: MemoryUser, settings: Settings
-) -> None:
-    settings.UAC_CLOCK_SECONDS = 0
-    with time_machine.travel(timezone.now() + datetime.timedelta(seconds=0.3)):
-        append_records(user, RECORD)
-
-    assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
-
-
 @pytest.mark.parametrize(("ahead", "claimed"), [(0.3, True), (600, False)])
 def test_run_of_somebody_a_little_ahead_can_be_claimed(
     user: MemoryUser, settings: Settings, ahead: float, claimed: bool
@@ -179,17 +150,6 @@ def test_a_run_is_not_claimed_by_a_wrong_clock(user: MemoryUser) -> None:
     run.refresh_from_db()
     assert (run.token, run.started_at) == (0, None)
     assert runs.claim(str(run.pk)) is not None
-
-
-def test_hint_dated_tomorrow_is_sent_again(due: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
-    Lane.objects.filter(pk=due.pk).update(hinted_at=timezone.now() + DAY)
-
-    assert dispatching.dispatch()["records"] == 1
-
-    due.refresh_from_db()
-    assert not_none(due.hinted_at) <= timezone.now()
-    assert dispatching.dispatch().get("records", 0) == 0
 
 
 def test_with_a_wrong_clock_no_alarm_is_raised(due: Lane) -> None:
