@@ -41,15 +41,6 @@ class TestStart:
         for process in supervisor.processes:
             assert Path(f"/proc/{process.pid}").stat().st_uid != 0
 
-    def test_text_is_utf8_sorted_by_code_point(self, supervisor: Supervisor) -> None:
-        assert supervisor.sql("SHOW server_encoding") == [("UTF8",)]
-        assert supervisor.sql("SELECT w FROM unnest(ARRAY['a', 'B', 'ä']) w ORDER BY w") == [
-            ("B",),
-            ("a",),
-            ("ä",),
-        ]
-        assert supervisor.sql("SELECT upper('straße mäßig')") == [("STRAßE MÄßIG",)]
-
     def test_the_log_of_the_database_quotes_nobody(self, supervisor: Supervisor) -> None:
         with pytest.raises(psycopg.errors.DivisionByZero):
             supervisor.sql("SELECT 1 / 0 AS wolframite")
@@ -137,21 +128,6 @@ class TestStop:
         supervisor.popen.send_signal(signal.SIGKILL)
 
         assert eventually(lambda: gone(supervisor.processes))
-
-    def test_start_right_after_a_kill_resumes_with_the_data(
-        self, supervisors: Supervisors, folder: Path
-    ) -> None:
-        first = supervisors.start(folder)
-        write_something(first)
-        first.popen.send_signal(signal.SIGKILL)
-        first.popen.wait()
-
-        # The killed supervisor's services may still be shutting down: the second one waits for
-        # them.
-        second = supervisors.start(folder)
-
-        assert gone(first.processes)
-        assert_still_there(second)
 
     def test_start_after_a_crash_of_everything_resumes_with_the_data(
         self, supervisors: Supervisors, folder: Path
@@ -284,21 +260,6 @@ class TestFolders:
 
         assert not folder.exists()
         assert gone(processes)
-
-    def test_a_very_long_and_odd_path_works_and_can_be_removed(self, folder: Path) -> None:
-        folder = folder / ("long " * 12) / ('qu"oted ' * 12) / "it's"
-        with (
-            running_services(folder) as services,
-            psycopg.connect(services.postgres.runtime_url) as connection,
-        ):
-            assert connection.execute("SELECT 1").fetchall() == [(1,)]
-        data = usable_folder(folder)
-        assert (data / "postgres").is_dir()
-
-        remove_folder(folder)
-
-        assert not data.exists()
-        assert not folder.exists()
 
     @pytest.mark.skipif(not AS_ROOT, reason="only root has to share its folder with another user")
     def test_root_keeps_data_elsewhere_if_the_folder_is_out_of_reach(self, folder: Path) -> None:

@@ -5,7 +5,6 @@ import os
 import signal
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -85,24 +84,6 @@ def test_a_killed_process_is_noticed_and_can_be_started_again(system: System, na
     system.start(name)
     assert process.pid != killed
     system.check()
-
-
-def test_a_process_that_was_stopped_is_not_taken_for_dead(system: System) -> None:
-    system.stop("beat")
-
-    system.check()
-
-    assert not system.processes["beat"].running
-    system.start("beat")
-
-
-def test_starting_from_a_thread_is_refused() -> None:
-    def start() -> None:
-        with running_system():
-            pass
-
-    with ThreadPoolExecutor() as threads, pytest.raises(RuntimeError, match="main thread"):
-        threads.submit(start).result()
 
 
 def test_a_start_that_fails_says_why_and_leaves_no_process() -> None:

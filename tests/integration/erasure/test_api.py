@@ -150,14 +150,6 @@ def test_it_takes_a_reason_that_does_not_name_the_user(
         assert list(answer.data["errors"]) == ["reason"]
 
 
-def test_it_takes_a_key_that_may_manage(workspace: Workspace, user: MemoryUser) -> None:
-    answer = new_client(workspace, Scope.READ, Scope.WRITE).delete(WHY)
-
-    assert answer.status_code == 403
-    assert "manage" in answer.data["detail"]
-    assert MemoryUser.objects.filter(pk=user.pk).exists()
-
-
 def test_other_workspaces_see_nothing_of_it(api: APIClient, user: MemoryUser) -> None:
     erasure = api.delete(WHY).data["id"]
     stranger = new_client(Workspace.objects.create(name="other"), Scope.READ, Scope.MANAGE)

@@ -226,16 +226,6 @@ def test_clone_without_a_key_of_the_workspace_is_refused(
     assert "403" in git("clone", url, "ada", key=writer).stderr
 
 
-def test_the_key_may_be_in_the_address_or_come_from_a_helper(
-    lived: MemoryUser, url: str, git: Run, key: str
-) -> None:
-    # Git asks for a password only when it is told to.
-    helper = f"!f() {{ echo username=ada; echo password={key}; }}; f"
-    bearer = f"http.extraHeader=Authorization: Bearer {key}"
-    for option, name in ((f"credential.helper={helper}", "ada"), (bearer, "eve")):
-        assert_success(git("-c", option, "clone", url, name, login=False))
-
-
 def test_an_id_may_need_to_be_encoded(workspace: Workspace, base_url: str, git: Run) -> None:
     odd = create_user(workspace, "auth0|7@x.org+1:b", time_zone="UTC", metadata=None)
     make_checkpoint(odd)

@@ -124,19 +124,6 @@ def test_again_it_is_the_same_merge_and_copies_nothing_more(
     assert contents(user) == ["hello"]
 
 
-def test_the_dispatcher_finds_a_merge_that_no_hint_has_announced(
-    user: MemoryUser, anon: MemoryUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A slow machine takes longer than the life of a hint.
-    monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
-    told(anon, said("hello"))
-    merging.merge(user, anon, by="key:x")
-
-    assert dispatching.dispatch()["merges"] == 0  # it was announced a moment ago
-    Merge.objects.update(hinted_at=None)
-    assert dispatching.dispatch()["merges"] == 1
-
-
 def test_what_was_made_of_messages_is_not_made_again(user: MemoryUser, anon: MemoryUser) -> None:
     told(user, said("mine"))
     told(anon, said("I live in Rome"), fact("Lives in Rome", 1), said("ok"), said("later"))

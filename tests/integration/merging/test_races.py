@@ -11,12 +11,11 @@ import pytest
 from django.db import connection
 
 from memory.integrations import merging
-from memory.integrations.mem0 import memories
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.users import UserMerged
 from memory.log import entry_log
 from memory.log.entry_log import Draft
-from memory.log.models.entries import EntryKind, LogEntry
+from memory.log.models.entries import EntryKind
 from memory.log.models.merges import Merge
 from memory.operations.verification import problems
 from memory.privacy import redaction
@@ -131,35 +130,6 @@ def test_redacting_both_sides_at_once_does_not_deadlock(user: MemoryUser, anon: 
     assert [rival.error for rival in rivals] == [None, None]
     assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
     assert [*problems(user), *problems(anon)] == []
-
-
-def test_deleting_the_memories_of_both_sides_at_once_does_not_deadlock(
-    user: MemoryUser, anon: MemoryUser
-) -> None:
-    facts = [Draft(kind=EntryKind.FACT, content=f"fact {number}") for number in range(10)]
-    entry_log.append(anon, facts, source="test")
-    finish(merging.merge(user, anon, by="test"))
-    barrier = threading.Barrier(2)
-    errors: list[Exception] = []
-
-    def delete(person: MemoryUser, order: str) -> None:
-        ids = list(
-            LogEntry.objects.filter(user=person).order_by(order).values_list("pk", flat=True)
-        )
-        for memory_id in ids:
-            barrier.wait()
-            try:
-                memories.delete(person.workspace, str(memory_id), by="test")
-            except memories.UnknownMemory:
-                pass  # the other has deleted its twin
-            except Exception as error:
-                errors.append(error)
-
-    rivals = at_once(lambda: delete(user, "seq"), lambda: delete(anon, "-seq"))
-
-    assert errors == []
-    assert [rival.error for rival in rivals] == [None, None]
-    assert contents(user)[:10] == contents(anon)[:10] == [None] * 10
 
 
 KILLED = """

@@ -6,12 +6,11 @@ import pytest
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.models.workspaces import Scope, Workspace
+from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
 from memory.log import entry_log
 from memory.log.entry_log import Draft
 from memory.log.models.entries import EntryKind, LogEntry
-from tests.conftest import new_client
 from tests.integration.redaction.conftest import MARKER, USER, Say
 
 pytestmark = pytest.mark.django_db
@@ -79,15 +78,6 @@ def test_requests_with_keys_are_forgotten_if_they_brought_it_and_remembered_if_n
     assert api.delete(ENTRY).data["state"] == "done"
     assert [bring("a"), bring("b")] == [422, 202]
     assert LogEntry.objects.filter(user=user).count() == 3
-
-
-def test_it_takes_a_key_that_may_manage(workspace: Workspace, said: LogEntry) -> None:
-    answer = new_client(workspace, Scope.READ, Scope.WRITE).delete(ENTRY)
-
-    assert answer.status_code == 403
-    assert "manage" in answer.data["detail"]
-    said.refresh_from_db()
-    assert said.content == MARKER
 
 
 def test_what_cannot_be_redacted_says_why(api: APIClient, said: LogEntry) -> None:

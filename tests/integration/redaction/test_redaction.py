@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import time_machine
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -31,7 +30,6 @@ from memory.versions.models.runs import Run, RunKind, RunOutcome, RunStatus, Run
 from tests.integration.redaction.conftest import MARKER, USER, Say, found
 from workers import tasks
 from workers.gate import judging
-from workers.service import dispatching
 
 pytestmark = pytest.mark.django_db
 
@@ -620,20 +618,6 @@ def test_while_the_project_cannot_be_loaded_nothing_is_told_and_it_is_tried_agai
     Redaction.objects.update(run_after=timezone.now())
     work()
     assert found() == []
-
-
-def test_a_redaction_whose_hint_was_lost_is_found(
-    user: MemoryUser, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A slow machine takes longer than the life of a hint.
-    monkeypatch.setattr(dispatching, "HINT_AGAIN", datetime.timedelta(hours=1))
-    redact(user, say("Medication", "b", name=MARKER, dose=2))
-    assert dispatching.dispatch()["redactions"] == 0  # it was announced a moment ago
-
-    with time_machine.travel(timezone.now() + dispatching.HINT_AGAIN * 2):
-        found_now = dispatching.dispatch()
-
-    assert (found_now["redactions"], found_now["records"], found_now["runs"]) == (1, 0, 0)
 
 
 # -- Asking ---------------------------------------------------------------------------------------

@@ -2,10 +2,7 @@
 
 import contextlib
 import io
-import shutil
 import struct
-import subprocess
-import sys
 import tarfile
 import tempfile
 import uuid
@@ -16,20 +13,15 @@ from unittest.mock import Mock
 
 import docker as engine
 import pytest
-from django.test import override_settings
 from docker.errors import ImageNotFound
 from docker.models.images import ImageCollection
 
-import workers
 from tests.steps import not_none
-from tests.waiting import scaled
-from workers.sandbox import build, docker
+from workers.sandbox import build
 from workers.sandbox.build import ImageNotBuilt, ensure_image
-from workers.sandbox.image import SOURCES
 
 pytestmark = pytest.mark.docker
 
-ROOT = Path(workers.__file__).parent.parent
 # Nobody listens there: the engine must not contact a registry.
 ABSENT = "localhost:1/uac-no-such-base:1"
 
@@ -76,24 +68,6 @@ def test_an_image_is_built_once(docker_image: str, monkeypatch: pytest.MonkeyPat
     said: list[str] = []
     assert ensure_image(say=said.append) == docker_image
     assert said == []
-
-
-def test_a_checkout_that_only_its_owner_can_read_makes_an_image_that_works(
-    another_name: str, docker_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(SOURCES, tmp_path / "sources")
-    for path in (tmp_path / "sources", *(tmp_path / "sources").rglob("*")):
-        path.chmod(0o700 if path.is_dir() else 0o600)
-    monkeypatch.setattr(build, "SOURCES", tmp_path / "sources")
-
-    ensure_image(docker_image)  # on a base that is there
-
-    docker._image.cache_clear()
-    try:
-        with override_settings(UAC_SANDBOX_IMAGE=another_name), docker.start() as sandbox:
-            assert sandbox.alive
-    finally:
-        docker._image.cache_clear()
 
 
 def test_image_does_not_run_as_root(client: engine.DockerClient, docker_image: str) -> None:
@@ -183,34 +157,3 @@ def test_without_an_engine_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/engine.sock")
     with pytest.raises(ImageNotBuilt, match="the Docker engine"):
         ensure_image()
-
-
-@pytest.mark.parametrize(
-    ("base", "status", "printed", "said"),
-    [
-        (None, 0, "IMAGE\n", ""),
-        (ABSENT, 1, "", "was not built"),
-    ],
-)
-def test_the_command_prints_the_name_alone(
-    base: str | None,
-    status: int,
-    printed: str,
-    said: str,
-    client: engine.DockerClient,
-    docker_image: str,
-) -> None:
-    if base is None and build._has(client, build.BASE_TAG):
-        base = build.BASE_TAG  # not made of packages once more, which takes the longest
-    arguments = [] if base is None else ["--base", base]
-    ran = subprocess.run(
-        [sys.executable, "-m", "workers.sandbox.build", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=scaled(240),
-        check=False,
-    )
-    assert ran.returncode == status
-    assert ran.stdout == printed.replace("IMAGE", docker_image)
-    assert said in ran.stderr

@@ -107,32 +107,12 @@ def test_nothing_leaks_over_many_evaluations() -> None:
         assert eventually(lambda: all(map(operator.le, held(), before)))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can inspect a process not dumpable")
-def test_runner_keeps_no_descriptors_of_many_evaluations() -> None:
-    with watched() as (sandbox, _, runner):
-        sandbox.load(PROJECT)
-        assert value_of(sandbox, "1") == 1
-        before = runner.descriptors()
-        evaluate_many(sandbox)
-        assert eventually(lambda: runner.descriptors() == before)
-
-
 def evaluate_many(sandbox: Sandbox) -> None:
     for number in range(50):
         assert value_of(sandbox, f"{number}") == number
         if number % 10 == 0:
             with pytest.raises(SandboxError):
                 sandbox.evaluate("import os\nos._exit(1)", now=NOW, time_zone="UTC")
-
-
-def test_opening_many_leaks_nothing() -> None:
-    with process.start():
-        pass
-    before = me().descriptors(), threading.active_count(), mine()
-    for _ in range(5):
-        with process.start():
-            pass
-    assert (me().descriptors(), threading.active_count(), mine()) == before
 
 
 def test_threads_of_a_pool_use_sandboxes_side_by_side() -> None:

@@ -89,11 +89,6 @@ def source_of(name: str) -> ast.Module:
     return ast.parse((FOLDER / f"{name}.py").read_text())
 
 
-def test_there_are_ten() -> None:
-    assert len(NAMES) == 10
-    assert {path.stem for path in FOLDER.glob("test_*.py")} == {f"test_{name}" for name in NAMES}
-
-
 @pytest.mark.parametrize("name", NAMES)
 class TestEach:
     def test_its_tests_pass(self, name: str) -> None:

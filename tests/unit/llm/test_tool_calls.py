@@ -81,8 +81,10 @@ def test_invalid_call_is_reported(sent: str, problem: str) -> None:
 
 
 def test_a_tool_that_there_is_not_is_told_with_those_that_there_are() -> None:
-    assert read("{}", "delete_all").problem == "There is no tool 'delete_all'. The tools are: add."
-    assert "The tools are: none." in read_call("1", "add", "{}", []).problem
+    problem = read("{}", "delete_all").problem
+    assert "'delete_all'" in problem
+    assert problem.endswith(": add.")
+    assert read_call("1", "add", "{}", []).problem.endswith(": none.")
 
 
 def test_first_problems_are_reported_briefly() -> None:

@@ -53,13 +53,6 @@ def last_shard(store: Store) -> str:
     return max(path for path in store.files if path.startswith("domains/travel/trips_"))
 
 
-def test_no_file_of_a_long_life_is_larger_than_64_kib() -> None:
-    life = Store(trips_project(50_000))
-
-    assert len(life.files) > 90
-    assert max(len(text.encode()) for text in life.files.values()) <= 64 * 1024
-
-
 def test_appending_one_record_parses_and_writes_the_last_shard_alone(life: Store) -> None:
     project = life.open()
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.analytical import CLASSES, FILES
 from benchmarks.harness import data_file, require_data
-from memory.project import Project, RecordEntry, apply, compile_record, render, render_manifest
+from memory.project import Project, RecordEntry, apply, compile_record, render
 
 pytestmark = pytest.mark.skipif(
     not all(map(data_file, FILES)), reason=f"UAC_DATA_DIR does not hold {' and '.join(FILES)}"
@@ -57,15 +57,3 @@ def test_every_recorded_record_compiles_and_says_the_same() -> None:
 
 def as_json(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime.date) else value
-
-
-def test_the_manifest_of_ten_domains_names_every_field_in_450_tokens() -> None:
-    *_, ten_domains = cases()
-    manifest = render_manifest(project_of(ten_domains).outline)
-
-    assert len(ten_domains) == 10
-    assert len(manifest) / 4 <= 450
-    for domain, records in ten_domains.items():
-        assert f'"{domain}"' in manifest
-        for field in records[0]:
-            assert field in manifest
