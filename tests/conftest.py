@@ -443,6 +443,17 @@ def finish_work() -> None:
 
 
 @pytest.fixture
+def request_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the request that waits for a run execute it."""
+
+    def execute(run_id: uuid.UUID, seconds: float) -> None:
+        for kind in ("runs", "questions"):  # the other one finds nothing to claim
+            tasks.work(kind, str(run_id))
+
+    monkeypatch.setattr(hints, "wait_done", execute)
+
+
+@pytest.fixture
 def sandbox_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have whoever waits for a run execute it."""
 

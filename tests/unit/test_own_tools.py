@@ -12,21 +12,9 @@ from django.utils import timezone
 from tests.conftest import UNKNOWN
 from tests.quarantine import MAX_DAYS, QUARANTINED, Quarantined
 from tests.releases import find_previous_release
-from tests.waiting import MAX_SLOWNESS, VARIABLE, eventually, polled, scaled, slowness
+from tests.waiting import eventually, polled
 
 CHECKOUT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize(
-    ("measured", "expected"), [("0.70", 1.0), ("2.50", 2.5), ("99.00", MAX_SLOWNESS)]
-)
-def test_bounds_are_scaled_within_limits(
-    monkeypatch: pytest.MonkeyPatch, measured: str, expected: float
-) -> None:
-    monkeypatch.setenv(VARIABLE, measured)
-
-    assert slowness() == expected
-    assert scaled(60) == 60 * expected
 
 
 def test_waits_end_when_it_has_come_and_say_so_when_it_has_not() -> None:

@@ -208,12 +208,9 @@ def test_model_is_shown_the_ends_of_the_newest_turns(
 
 
 def test_waiting_request_gets_the_answer(
-    api: APIClient, told: None, model: Callable[..., LlmServer], monkeypatch: pytest.MonkeyPatch
+    api: APIClient, told: None, model: Callable[..., LlmServer], request_worker: None
 ) -> None:
     model(queries("len(trips)"), answers(1))
-    monkeypatch.setattr(
-        "memory.kernel.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
-    )
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 
@@ -447,7 +444,7 @@ def test_provider_failure_is_reported_plainly_with_details_apart(
     api: APIClient,
     told: None,
     model: Callable[..., LlmServer],
-    monkeypatch: pytest.MonkeyPatch,
+    request_worker: None,
     settings: Settings,
     reply: Reply,
     status_code: int,
@@ -459,9 +456,6 @@ def test_provider_failure_is_reported_plainly_with_details_apart(
     settings.UAC_LLM_ATTEMPTS = 1
     if kind == "TimedOut":
         settings.UAC_LLM_TIMEOUT_SECONDS = 1.0
-    monkeypatch.setattr(
-        "memory.kernel.work.hints.wait_done", lambda run, _: tasks.work("questions", str(run))
-    )
 
     response = api.post(f"{URL}?wait=5", {"question": "How many trips?"})
 

@@ -12,7 +12,6 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
-from memory.versions.models.runs import Run
 from tests.integration.admin.conftest import shown
 from tests.integration.commits.conftest import trip
 
@@ -34,17 +33,8 @@ def trips(api: APIClient, user: MemoryUser, work: Callable[[], None]) -> None:
 
 
 @pytest.fixture
-def query(api: APIClient, trips: None, monkeypatch: pytest.MonkeyPatch) -> Query:
+def query(api: APIClient, trips: None, request_worker: None) -> Query:
     """Send code, have it run at once, and return the response."""
-
-    def wait_for(run: Run, limit: float) -> Run:
-        from workers import tasks
-
-        tasks.work("runs", str(run.pk))
-        run.refresh_from_db()
-        return run
-
-    monkeypatch.setattr("memory.recall.api.queries.wait_for", wait_for)
     return lambda code: api.post(URL, {"code": code})
 
 

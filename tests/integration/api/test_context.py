@@ -347,6 +347,25 @@ def test_a_record_that_is_named_is_found_in_the_oldest_of_many_files(
     assert best("Was the trip to town 3 dear?", as_of="30").startswith("- travel.trips 'k3'")
 
 
+def test_corrected_fact_has_its_present_wording(user: MemoryUser, context: Context) -> None:
+    [told, other] = say(user, "Drinks tea", "Has two dogs", kind=EntryKind.FACT)
+
+    def correct(text: str) -> int:
+        draft = Draft(kind=EntryKind.CORRECTION, content=text, derived_from=[told])
+        return entry_log.append(user, [draft], source="test")[0].seq
+
+    first, newest = correct("Drinks coffee"), correct("Drinks water")
+
+    found = context("tea, coffee and dogs")
+    then = context("tea, coffee and dogs", as_of=str(first))
+
+    assert [len(found["text"].split(text)) - 1 for text in ("tea", "coffee", "water", "dogs")] == [
+        *(0, 0, 1, 1),
+    ]
+    assert found["entries"] == [told, other, newest]
+    assert ("Drinks coffee" in then["text"], "Drinks tea" in then["text"]) == (True, False)
+
+
 def test_as_of_an_earlier_moment_it_tells_what_was_known(known: None, context: Context) -> None:
     found = context("Rome", as_of="2")
 

@@ -1,6 +1,6 @@
 """A scripted language model works on a user's log; its proposals are judged in this process.
 
-Whole processes are in tests/acceptance/test_language_model.py.
+Whole processes are in tests/acceptance/test_llm_worker.py.
 """
 
 import datetime
@@ -15,7 +15,7 @@ from pytest_django.fixtures import Settings
 
 from memory.kernel.models.users import Lane, LaneName, MemoryUser
 from memory.log.models.entries import EntryKind, EntryOutcome, LogEntry
-from tests.edits import note
+from tests.edits import add, define, note
 from tests.llm_server import (
     KEY,
     LlmServer,
@@ -38,6 +38,13 @@ Outcomes: TypeAlias = Callable[[], dict[int, str]]
 Say: TypeAlias = Callable[..., list[int]]
 Work: TypeAlias = Callable[..., LlmServer]
 Meanwhile: TypeAlias = Callable[[Callable[[], object]], None]
+
+TRIP = define("travel.Trip", to="str", starts_on="datetime.date")
+
+
+def trip(source: int, **fields: Any) -> dict[str, Any]:
+    """Return the edit that adds a trip because of an entry."""
+    return add("travel.Trip", source, **{"to": "Rome", "starts_on": "2026-05-08", **fields})
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,11 @@ from memory.log.entry_log import coverage
 from memory.log.models.entries import EntryKind, LogEntry
 from memory.operations.verification import problems
 from memory.privacy import redaction
+from memory.versions import runs
 from memory.versions.models.runs import Run
 from tests.edits import note, retire, update
 from tests.integration.authoring.conftest import (
+    TRIP,
     Fields,
     LaneNow,
     Meanwhile,
@@ -30,8 +32,8 @@ from tests.integration.authoring.conftest import (
     finishes,
     numbers_in,
     remembers,
+    trip,
 )
-from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import constraint
 from tests.integration.authoring.test_structure import DAYS, DAYS_TESTS, SAID_ON
 from tests.integration.redaction.conftest import MARKER, found
@@ -481,3 +483,23 @@ def test_constraints_come_along_and_their_alerts_are_shown(
     assert systems[0] == systems[1]
     assert systems[0].startswith(prompts.STRUCTURE)
     assert prompts.MEMORIZE in systems[0]
+
+
+def test_without_sandbox_workers_the_facts_are_found_all_the_same(
+    user: MemoryUser, say: Say, work: Work, lane: LaneNow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a project with a constraint, and no worker that would run it
+    say("To Rome on 2025-01-03.", occurred_at=SAID_ON)
+    trip_to_rome = "The user travels to Rome on 2025-01-03."
+    written = {**constraint(DAYS, DAYS_TESTS), "sources": [2]}
+    work(both([(trip_to_rome, [1])], [TRIP, trip(2, starts_on="2025-01-03"), written]))
+    say("I like tea.", occurred_at=SAID_ON)
+    monkeypatch.setattr(runs, "wait", lambda *arguments: None)
+    # When there are messages
+    server = work(remembers((TEA, [3])))
+    # Then the facts alone are asked for, and the edits as soon as there is a worker
+    (request,) = server.requests
+    assert not may_edit(request)
+    assert facts_of(user)[1:] == [(4, TEA)]
+    assert lane().due_at is not None
+    assert "no sandbox worker finished run" in lane().last_error

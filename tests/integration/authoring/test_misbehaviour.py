@@ -24,6 +24,7 @@ from memory.versions.models.runs import Run, RunKind, RunOutcome
 from tests.conftest import ENDLESS_AMONG_OTHERS
 from tests.edits import dismiss, note, retire
 from tests.integration.authoring.conftest import (
+    TRIP,
     Outcomes,
     Say,
     Work,
@@ -33,8 +34,8 @@ from tests.integration.authoring.conftest import (
     refuses,
     remembers,
     taking_notes,
+    trip,
 )
-from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.llm_server import (
     Called,
     Protocol,

@@ -17,6 +17,7 @@ from memory.versions.models.checkpoints import Checkpoint, Origin
 from memory.versions.models.runs import Run, RunKind
 from tests.edits import add, define, note, retire, update
 from tests.integration.authoring.conftest import (
+    TRIP,
     Fields,
     LaneNow,
     Meanwhile,
@@ -29,8 +30,8 @@ from tests.integration.authoring.conftest import (
     numbers_in,
     refuses,
     taking_notes,
+    trip,
 )
-from tests.integration.authoring.test_messages_to_records import TRIP, trip
 from tests.integration.authoring.test_misbehaviour import SPEAKS, TESTS, constraint, written
 from tests.llm_server import Reply, Request, called
 from tests.steps import head_of, settle_records

@@ -29,7 +29,7 @@ from memory.project import RecordId
 from memory.versions import history, provenance, rollback
 from memory.versions.models.checkpoints import RecordLocation
 from tests.conftest import finish_work, new_client
-from tests.edits import retire
+from tests.edits import retire, update
 from tests.integration.commits.conftest import Propose, Records, constraint
 from tests.integration.merging.test_merging import merged
 from tests.integration.time.test_told import state_of
@@ -153,6 +153,33 @@ def test_alerts_follow_a_late_entry(
     say(17, "u", cost=900)  # late, but newer than 1500
     work()
     assert [alert.state for alert in Alert.objects.filter(user=user)] == ["resolved"]
+
+
+def test_correction_is_not_overwritten_by_earlier_occurrences(
+    user: MemoryUser, say: Say, propose: Propose, fields_of: Records
+) -> None:
+    first = say(1, to="Rome", cost=100)
+    (fact,) = entry_log.append(
+        user,
+        [
+            Draft(
+                kind=EntryKind.CORRECTION,
+                content="The trip to Rome, t, costs 250.",
+                derived_from=[first],
+                occurred_at=on(10),
+            )
+        ],
+        source="test",
+    )
+    run = propose(update("travel.trips.t", fact.seq, cost=250))
+    assert run.outcome == "ok", run.output
+
+    before = say(5, to="Oslo", cost=1)
+    assert fields_of("travel.trips")["t"] == {"to": "Oslo", "cost": 250}
+    assert remark(user, before) == ("partly_superseded", [fact.seq])
+
+    say(15, cost=300)
+    assert fields_of("travel.trips")["t"] == {"to": "Oslo", "cost": 300}
 
 
 def test_retirement_by_edit_ends_all_entries_of_the_record(

@@ -31,7 +31,8 @@ from tests.integration.commits.conftest import (
     with_lines,
 )
 from tests.steps import append_texts, head_of, not_none
-from workers.gate import cited_entries, constraint_mutants
+from workers.findings import Verdict
+from workers.gate import cited_entries, constraint_mutants, judging
 from workers.grounding import separate_process
 
 pytestmark = pytest.mark.django_db
@@ -340,6 +341,27 @@ def test_a_model_s_second_try_of_the_same_entries_adds_nothing(
 
 
 @pytest.mark.usefixtures("said")
+def test_second_of_two_concurrent_tries_adds_nothing(
+    user: MemoryUser, propose: Propose, fields_of: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = judging.judge
+
+    def overtaken(*args: Any, **options: Any) -> Verdict:
+        monkeypatch.setattr(judging, "judge", judge)
+        assert propose(ROME, considered=[1], trigger=RunTrigger.MODEL).outcome == "ok"
+        return judge(*args, **options)
+
+    monkeypatch.setattr(judging, "judge", overtaken)
+
+    run = propose(ROME, considered=[1], trigger=RunTrigger.MODEL)
+
+    assert refused_as_settled(run, 1)
+    assert run.runner != ""  # it had passed the gate by then
+    assert head_of(user).version == 1
+    assert list(fields_of("notes.notes")) == ["note-1"]
+
+
+@pytest.mark.usefixtures("said")
 @pytest.mark.parametrize("trigger", [RunTrigger.API, RunTrigger.MODEL])
 def test_a_dry_run_is_judged_and_leaves_nothing(
     user: MemoryUser, propose: Propose, trigger: RunTrigger
@@ -403,6 +425,28 @@ def test_stops_on_the_day() -> None:
     assert run_check(budget, today=datetime.date(2026, 6, 1), trips=[trip]) == []
 """
 )
+
+
+def test_the_api_reads_state_and_manifest(api: APIClient, checkpoint: Append) -> None:
+    empty: dict[str, Any] = {"version": None, "as_of": None, "domains": {}}
+    assert api.get("/v1/users/ada/state/").data == empty
+    checkpoint(trip(key="a", cost=1500))
+
+    state = api.get("/v1/users/ada/state/").data
+    assert state["domains"]["travel"]["collections"] == {"trips": {"class": "Trip", "count": 1}}
+    assert state["domains"]["travel"]["classes"] == {"Trip": {"to": "str", "cost": "int"}}
+    page = api.get("/v1/users/ada/state/travel/trips/").data
+    assert (page["count"], page["next"]) == (1, None)
+    assert page["records"][0] == {
+        "$record": "Trip",
+        "key": "a",
+        "sources": [1],
+        "fields": {"to": "Rome", "cost": 1500},
+    }
+    assert "trips: 1 Trip(to, cost:int)" in api.get("/v1/users/ada/manifest/").data["text"]
+    assert api.get("/v1/users/ada/state/travel/voyages/").status_code == 404
+    assert api.get("/v1/users/ada/state/travel/trips/?page=2").status_code == 404
+    assert api.get("/v1/users/ada/state/travel/trips/?page=x").status_code == 400
 
 
 def unnoticed(run: Run) -> list[tuple[int, bool]]:

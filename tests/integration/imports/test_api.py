@@ -11,7 +11,6 @@ from django.core.management import CommandError, call_command
 from rest_framework.test import APIClient
 
 from memory.kernel.models.users import MemoryUser
-from memory.kernel.work import hints
 from memory.versions.models.runs import Run
 from workers import tasks
 
@@ -29,19 +28,8 @@ trips = [Trip("Rome")]
 """
 
 
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have whoever waits for a run execute it, in place of a worker."""
-
-    def do(run_id: object, limit: float) -> bool:
-        tasks.work("runs", str(run_id))
-        return True
-
-    monkeypatch.setattr(hints, "wait_done", do)
-
-
 def test_an_import_answers_with_the_version_and_a_report(
-    api: APIClient, user: MemoryUser, worker: None
+    api: APIClient, user: MemoryUser, request_worker: None
 ) -> None:
     answer = api.post(URL, {"files": {"travel.py": MODULE}}, format="json")
     assert answer.status_code == 200, answer.content
@@ -52,7 +40,9 @@ def test_an_import_answers_with_the_version_and_a_report(
     assert [record["fields"] for record in state["records"]] == [{"to": "Rome"}]
 
 
-def test_an_import_that_is_refused_says_why(api: APIClient, user: MemoryUser, worker: None) -> None:
+def test_an_import_that_is_refused_says_why(
+    api: APIClient, user: MemoryUser, request_worker: None
+) -> None:
     answer = api.post(URL, {"files": {"travel.py": "1 / 0"}}, format="json")
     assert answer.status_code == 422
     assert answer.data["version"] is None
@@ -70,7 +60,9 @@ def test_import_without_waiting_returns_the_run(api: APIClient, user: MemoryUser
     assert api.get(f"/v1/runs/{answer.data['id']}/").data["outcome"] == "ok"
 
 
-def test_a_repeated_request_imports_once(api: APIClient, user: MemoryUser, worker: None) -> None:
+def test_a_repeated_request_imports_once(
+    api: APIClient, user: MemoryUser, request_worker: None
+) -> None:
     for _ in range(2):
         answer = api.post(
             URL, {"files": {"a.py": MODULE}}, format="json", headers={"Idempotency-Key": "k"}
@@ -116,7 +108,7 @@ def test_another_workspaces_user_does_not_exist(api: APIClient) -> None:
 
 
 @pytest.fixture
-def command(worker: None) -> Callable[..., Any]:
+def command(request_worker: None) -> Callable[..., Any]:
     """Run `manage.py import_project`; return its output."""
 
     def do(folder: Path, user: str = "ada", **options: Any) -> Any:

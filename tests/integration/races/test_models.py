@@ -1,6 +1,7 @@
 """A lease that expires while a language model answers, and workers of a model that is stopped."""
 
 import functools
+import threading
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from memory.kernel.models.workspaces import Workspace
 from memory.kernel.settings.language_models import Usage
 from memory.kernel.users import create_user
 from memory.kernel.work import leases
-from memory.llm import llm_calls, track_records
+from memory.llm import lane_status, llm_calls, track_records
 from memory.llm.llm_calls import Attempt
 from memory.llm.llm_calls import CallSession as Calls
 from memory.llm.models import LlmCall, LlmPurpose
@@ -39,8 +40,9 @@ from tests.integration.authoring.conftest import (
     taking_notes,
     work,
 )
-from tests.llm_server import KEY, llm_server
-from tests.rivals import at_once, at_the_lock
+from tests.llm_server import KEY, Reply, Request, llm_server, status
+from tests.rivals import Rival, at_once, at_the_lock
+from tests.waiting import eventually, scaled
 from workers import tasks
 
 __all__ = ["meanwhile", "quick", "say", "work"]
@@ -136,3 +138,74 @@ def test_staff_who_save_the_limits_and_a_call_that_begins_do_not_wait_for_each_o
     assert answers[0].status_code == 302
     workspace.refresh_from_db()
     assert workspace.llm_refused_percent == 90
+
+
+@pytest.mark.parametrize(("slow_seconds", "begun"), [(0.0, True), (1000.0, False)])
+def test_calls_that_hang_hold_up_no_other_users_first_call(
+    live_database: str,
+    workspace: Workspace,
+    settings: Settings,
+    slow_seconds: float,
+    begun: bool,
+) -> None:
+    # Given two thirds of the users who may be worked on at a time, whose calls hang, and more who
+    # wait
+    settings.UAC_LLM_CONCURRENCY = 6
+    settings.UAC_LLM_SLOW_SECONDS = slow_seconds
+    settings.UAC_LLM_ATTEMPTS = 1
+    names = ["hang1", "hang2", "hang3", "hang4", "five", "six", "seven"]
+    people = {name: create_user(workspace, name, time_zone="UTC", metadata=None) for name in names}
+    for name, person in people.items():
+        fact = Draft(kind=EntryKind.FACT, content=f"{name} likes tea", metadata={"urgent": True})
+        entry_log.append(person, [fact], source="test")
+    end = threading.Event()
+
+    def answer(request: Request) -> Reply:
+        end.wait(scaled(60))
+        return status(400)
+
+    def asked() -> list[str]:
+        return [name for one in server.requests for name in names if f"{name} likes" in one.text]
+
+    def come(*chosen: str) -> list[Rival]:
+        rivals = [
+            Rival(functools.partial(tasks.work, "structure", people[name].pk)) for name in chosen
+        ]
+        for rival in rivals:
+            rival.start()
+        return rivals
+
+    with llm_server(script=answer) as server:
+        settings.UAC_LLM_MODEL = "openai:the-model"
+        settings.UAC_LLM_BASE_URL = server.url_of("openai")
+        rivals = come(*names[:4])
+        try:
+            assert eventually(lambda: len(server.requests) == 4)
+            assert sorted(asked()) == names[:4]
+            # When workers come for the others, while no call has ended
+            late = come("five")
+            if begun:
+                assert eventually(lambda: len(server.requests) == 5)
+                late += come("six")
+                assert eventually(lambda: len(server.requests) == 6)
+            # Then their first calls are begun, in their order, if those before are slow; and never
+            # are there more at a time than there may be
+            last = come("seven")
+            for rival in last if begun else [*late, *last]:
+                rival.join(scaled(60))
+                assert not rival.is_alive()
+            assert asked()[4:] == (["five", "six"] if begun else [])
+            assert LlmCall.objects.filter(outcome="started").count() == len(server.requests)
+            told = lane_status.standing(people["seven"])
+            working = 6 if begun else 4
+            ahead = 0 if begun else 2
+            assert (told.state, told.reason) == (
+                lane_status.LaneState.DUE,
+                f"waiting for its turn: {ahead} ahead in the queue, {working} users are being"
+                " processed",
+            )
+        finally:
+            end.set()
+            for rival in [*rivals, *late]:
+                rival.join(scaled(60))
+    assert all(rival.error is None for rival in [*rivals, *late, *last])

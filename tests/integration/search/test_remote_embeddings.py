@@ -895,6 +895,23 @@ def test_the_model_before_answers_until_the_log_is_embedded_anew(
     assert server.requests[-1].model == "new-er"  # and nobody asks the old one any more
 
 
+def test_with_other_dimensions_the_vectors_before_answer_until_all_are_made_anew(
+    user: MemoryUser, say_all: SayAll, search: Find, use: Use, settings: Settings
+) -> None:
+    with embeddings_server() as server:
+        settings.UAC_EMBEDDINGS_DIMENSIONS = 6
+        use(server)
+        say_all(CARS)
+        index_all(user)
+        settings.UAC_EMBEDDINGS_DIMENSIONS = 5
+        between = search("wheel", top_k=1)
+        index_all(user)
+        after = search("wheel", top_k=1)
+
+    assert between.meaning == Meaning(f"{MODEL}@6", announcing.TAIL, None)
+    assert after.meaning == Meaning(f"{MODEL}@5", announcing.TAIL, None)
+
+
 def test_without_the_name_of_the_model_before_words_answer_and_say_so(
     user: MemoryUser, say_all: SayAll, search: Find, serve: Serve, use: Use
 ) -> None:

@@ -323,6 +323,34 @@ def test_a_history_that_is_too_long_is_told_to_be_unknown_from_there_on(
     assert told(backtest) == []
 
 
+def test_moments_that_are_too_many_are_unknown_from_there_on(
+    workspace: Workspace, user: MemoryUser, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its findings change every day, in a version that lasts a month."""
+    say(user, work, {0: [rental("main", "2027-03-20")]})
+    version = passed(
+        workspace,
+        SOURCE.replace(ENDED, '        yield warning(f"it is {today}", key=str(today))\n'),
+    )
+    run = backtesting._History._run
+
+    def slow(history: Any, *arguments: Any) -> Any:
+        history.columns["runs"] = history.columns.get("runs", 0) + 1
+        if history.columns["runs"] == 3:
+            history.columns.pop("runs")
+            history._deadline = 0.0
+        return run(history, *arguments)
+
+    monkeypatch.setattr(backtesting._History, "_run", slow)
+
+    backtest = backtested(version, work)
+
+    (row,) = backtest.users.all()
+    assert row.known_until == datetime.datetime(2027, 3, 4, 5, tzinfo=datetime.UTC)
+    assert [one["kind"] for one in row.problems] == ["unknown"]
+    assert [day for day, *_ in told(backtest)] == ["2027-03-01", "2027-03-02", "2027-03-03"]
+
+
 def test_versions_of_workers_whose_clocks_differ_follow_each_other(
     workspace: Workspace, user: MemoryUser, work: Work
 ) -> None:

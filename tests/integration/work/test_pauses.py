@@ -29,7 +29,7 @@ from memory.privacy import redaction
 from memory.versions import runs
 from memory.versions.models.runs import Run, RunKind, RunTrigger
 from tests.factories import make_checkpoint, make_run
-from tests.steps import append_records, append_texts
+from tests.steps import append_records, append_texts, not_none
 from workers import tasks
 from workers.service import dispatching
 
@@ -155,6 +155,21 @@ def test_paused_work_raises_no_alarm(user: MemoryUser, other: MemoryUser) -> Non
 
     waits = {problem.name: problem.detail for problem in alarms.problems()}
     assert waits["waiting: records"].startswith("typed records: 1 waiting")
+
+
+def test_pausing_twice_is_pausing_once(user: MemoryUser) -> None:
+    assert pauses.pause(user, by="staff:eve", reason="first")
+    assert not pauses.pause(user, by="staff:bob", reason="second")
+    assert pauses.pause(user.workspace, by="staff:bob", reason="all of them")
+    assert [row.reason for row in Pause.objects.filter(user=user)] == ["first"]
+
+    assert pauses.resume(user, by="staff:eve")
+    assert not pauses.resume(user, by="staff:eve")
+    still = not_none(pauses.of_user(user))
+    assert still.reason == "all of them"
+    assert pauses.resume(user.workspace, by="staff:bob")
+    assert pauses.of_user(user) is None
+    assert pauses.pause(user, by="staff:eve", reason="again")
 
 
 def test_staff_see_why_the_language_model_does_nothing(user: MemoryUser) -> None:

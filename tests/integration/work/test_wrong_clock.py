@@ -1,6 +1,7 @@
 """A worker whose clock is wrong does nothing, and stores no time at which nobody looks."""
 
 import datetime
+import threading
 from typing import Any
 
 import pytest
@@ -73,6 +74,24 @@ def test_leases_are_lost_when_the_clock_leaps(due: Lane) -> None:
 def test_a_clock_that_is_a_little_wrong_is_no_reason(due: Lane) -> None:
     with time_machine.travel(timezone.now() + datetime.timedelta(seconds=20)):
         assert leases.claim(lanes.due(LaneName.RECORDS)) is not None
+
+
+def test_ticks_that_pile_up_in_a_process_are_dropped(
+    due: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick that waits for the database would be joined by the next, until no thread is left."""
+    found: list[dict[str, int]] = []
+
+    def second_tick() -> int:
+        thread = threading.Thread(target=lambda: found.append(dispatching.dispatch()))
+        thread.start()
+        thread.join()
+        return 0
+
+    monkeypatch.setattr(dispatching, "abandon_hopeless_runs", second_tick)
+
+    assert dispatching.dispatch()["records"] == 1
+    assert found == [{}]
 
 
 def test_a_tick_that_hangs_does_not_hold_back_the_next_ones_for_ever(

@@ -3,7 +3,6 @@
 All tests share one person with one trip, and each must leave the state usable for the next one.
 """
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +14,12 @@ from rest_framework.test import APIClient
 from memory.kernel.models.users import MemoryUser
 from memory.kernel.models.workspaces import Workspace
 from memory.kernel.users import create_user
-from memory.kernel.work import hints
 from memory.versions.models.runs import Run, RunStatus
 from tests.conftest import ENDLESS_ALONE, cloned_database, new_client
 from tests.integration.api.bad_input.conftest import check_problem, stored
 from workers import tasks
+
+pytestmark = pytest.mark.usefixtures("request_worker")
 
 USER = "/v1/users/ada/"
 TRIP = {"kind": "record", "domain": "travel", "type": "Trip", "key": "a", "data": {"days": 3}}
@@ -36,16 +36,6 @@ def api(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[A
         client.post(f"{USER}entries/", TRIP)
         tasks.work("records", user.pk)
         yield client
-
-
-@pytest.fixture(autouse=True)
-def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Execute a run in the thread of the request that waits for it."""
-
-    def execute(run_id: uuid.UUID, seconds: float) -> None:
-        tasks.work("runs", str(run_id))
-
-    monkeypatch.setattr(hints, "wait_done", execute)
 
 
 def everything_but_runs() -> dict[str, list[str]]:
@@ -187,13 +177,8 @@ def check_gate_refuses(
     ("change", "words"),
     [
         ({"source": "def ("}, ["rule.source, line 1", "invalid syntax"]),
-        ({"tests": "def ("}, ["rule.tests_source, line 1", "invalid syntax"]),
-        ({"source": "# nothing"}, ["constraints/rule.py:1", "no check: define def check"]),
-        ({"source": "def check(): ..."}, ["constraints/rule.py:1", "-> Iterator[Alert]"]),
         ({"source": "import os\n" + RULE["source"]}, ["constraints/rule.py:1", "import os"]),
         ({"tests": "import os\n"}, ["tests/test_rule.py:1", "import os"]),
-        ({"source": "while True: pass\n" + RULE["source"]}, ["rule.py:1", "runs on import"]),
-        ({"tests": "# nothing"}, ["tests/test_rule.py", "test_"]),
         (
             {"tests": RULE["tests"].replace("== []", "!= []")},
             ["tests/test_rule.py:15", "AssertionError"],
@@ -207,7 +192,6 @@ def check_gate_refuses(
             ["mutants: tests/test_rule.py", "never alerts", "a state for which it fires"],
         ),
         ({"sources": [99]}, ["edits[0].sources cites entry 99", "entries 1 to 1"]),
-        ({"sources": [10**30]}, ["edits[0].sources cites entry 1000", "entries 1 to 1"]),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -225,34 +209,8 @@ ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days":
     [
         ({**ADD, "fields": {"price": 1}}, ["travel.Trip has no field 'price'", "add_field"]),
         ({**ADD, "fields": {"days": "x"}}, ["travel.Trip.days has type int", "'x'"]),
-        ({**ADD, "fields": {"days": {"$int": "9" * 400}}}, ["Trip.days", "300 digits", "as text"]),
-        ({**ADD, "fields": {}}, ["travel.Trip.days is missing"]),
-        ({**ADD, "domain": "nope"}, ["no domain 'nope'", "define_class"]),
-        ({**ADD, "sources": []}, ["add.sources is empty"]),
         ({**ADD, "sources": [7]}, ["edits[0].sources cites entry 7", "entries 1 to 1"]),
         ({**ADD, "key": "a"}, ["travel.trips.a already exists", "update"]),
-        ({**ADD, "key": "a\nb"}, ["control characters"]),
-        ({"op": "define_class", "domain": "list", "name": "X"}, ["domain 'list'", "another"]),
-        ({"op": "define_class", "domain": "travel", "name": "Record"}, ["'Record'", "another"]),
-        (
-            {
-                "op": "define_class",
-                "domain": "a",
-                "name": "X",
-                "fields": [{"name": "key", "type": "str"}],
-            },
-            ["field 'key'", "write 'key_'"],
-        ),
-        (
-            {
-                "op": "add_field",
-                "domain": "travel",
-                "class_name": "Trip",
-                "name": "a",
-                "type": "os",
-            },
-            ["os"],
-        ),
         (
             {
                 "op": "widen_field",
@@ -267,7 +225,6 @@ ADD = {"op": "add", "domain": "travel", "class_name": "Trip", "fields": {"days":
             {"op": "retire", "domain": "travel", "collection": "trips", "key": "z", "sources": [1]},
             ["travel.trips has no record 'z'"],
         ),
-        ({"op": "delete_constraint", "name": "nope"}, ["nope"]),
     ],
     ids=lambda value: str(value)[:50],
 )
