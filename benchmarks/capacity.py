@@ -36,8 +36,8 @@ from benchmarks.harness import (
     report,
     until,
 )
+from benchmarks.overpaid import OVERPAID
 from deploy.embedded.system import System
-from tests.concurrent_writers import OVERPAID
 
 COEFFICIENTS = Path(__file__).with_suffix(".toml")
 USERS = (10_000, 100_000, 1_000_000)

@@ -41,8 +41,8 @@ from benchmarks.harness import (
     report,
     until,
 )
+from benchmarks.overpaid import OVERPAID
 from deploy.embedded.system import System
-from tests.concurrent_writers import OVERPAID
 
 A, B = "neighbour-a", "neighbour-b"
 PERSON = "person-{}"

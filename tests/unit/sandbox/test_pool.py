@@ -152,13 +152,6 @@ def test_sandbox_that_loaded_nothing_is_not_kept(runner: Runner) -> None:
         assert pool.size["leases"] == 0
 
 
-def test_in_strict_mode_nothing_is_used_twice(runner: Runner) -> None:
-    with opened(runner, lease_seconds=0) as pool:
-        first, second = use(pool, "ada"), use(pool, "ada")
-        assert first is not second
-        assert eventually(lambda: not first.alive and not second.alive)
-
-
 def test_an_idle_lease_ends(runner: Runner) -> None:
     with opened(runner, lease_seconds=0.05) as pool:
         one = use(pool, "ada")
@@ -295,29 +288,6 @@ def test_a_shape_that_nobody_asks_for_any_more_is_forgotten(
         assert eventually(lambda: not any(one.shape == LARGE for one in runner.alive))
         assert pool.counts.destroyed["forgotten"] == 1
         assert eventually(lambda: [one.shape for one in runner.alive] == [DEFAULT_SHAPE] * 2)
-
-
-def test_last_used_shapes_are_kept(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stocks, "OTHER_KINDS", 2)
-    monkeypatch.setattr(stocks, "HORIZON_SECONDS", 0.1)
-    shapes = [Shape(pids=pids) for pids in range(40, 45)]
-    with opened(runner) as pool:
-        for shape in shapes:
-            with pool.fresh(shape=shape):
-                pass
-        assert eventually(
-            lambda: [one.shape for one in runner.alive if one.shape != DEFAULT_SHAPE] == shapes[-2:]
-        )
-
-
-def test_sandbox_of_another_shape_is_not_used(runner: Runner) -> None:
-    with opened(runner) as pool:
-        small = use(pool, "ada")
-        large = use(pool, "ada", shape=LARGE)
-        assert (small.shape, large.shape) == (DEFAULT_SHAPE, LARGE)
-        assert eventually(lambda: not small.alive)
-        assert use(pool, "ada", shape=LARGE) is large
-        assert pool.counts.destroyed == {"changed": 1}
 
 
 def test_with_single_use_nothing_is_used_twice_and_others_keep_theirs(runner: Runner) -> None:
